@@ -1,0 +1,491 @@
+"""The agent: a loop with a memory, queues, subscribers, and an abort button.
+
+Owns the state between runs and the rule of one run at a time. What happens in a run is in `loop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+
+import msgspec.structs
+
+from .approval import ApprovalMode, ApproveFn
+from .cancel import CancellationToken, Signal
+from .config import (
+    AgentLoopConfig,
+    ConvertToLlmFn,
+    GetApiKeyFn,
+    MessageProvider,
+    SleepFn,
+    ToolExecution,
+    TransformContextFn,
+)
+from .context import default_convert_to_llm
+from .errors import Aborted, AlreadyRunning, InvalidContinue, NoMessages
+from .event_stream import Channel, EventStream
+from .events import AgentEvent
+from .history import History
+from .loop import is_answered, run_loop
+from .policy import PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
+from .providers import ProviderStreamFn
+from .queues import MessageQueues, QueueMode
+from .retry import DefaultRetryStrategy, RetryStrategy
+from .run import Run, SystemPrompt
+from .stream import StreamFn, StreamOptions
+from .sync import run_sync
+from .tool import AgentTool, Toolbox
+from .transcript import Transcript
+from .types import (
+    AgentMessage,
+    AgentResult,
+    AssistantMessage,
+    Image,
+    ImageSource,
+    ModelSpec,
+    Text,
+    ThinkingLevel,
+    UserMessage,
+    as_messages,
+)
+from .value import copy_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .structured import StructuredOutput
+
+__all__ = ["Agent", "Subscription"]
+
+Prompt: TypeAlias = str | AgentMessage | Sequence[str | AgentMessage]
+T = TypeVar("T")
+log = logging.getLogger("swink_agent")
+
+
+class Subscription:
+    """A callback's registration. Ends with `unsubscribe()`, or with a `with` block."""
+
+    __slots__ = ("_end", "callback")
+
+    def __init__(self, callback: Callable[[AgentEvent], object], end: Callable[[Subscription], None]) -> None:
+        self.callback = callback
+        self._end = end
+
+    def unsubscribe(self) -> None:
+        """Ends it, after the event that is being delivered. Safe from any thread, and more than once."""
+        self._end(self)
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.unsubscribe()
+
+
+class Agent:
+    """An agent: a model, its tools, its history, and the ways to run, steer and stop it.
+
+    One run at a time. Steering, queues, `abort`, `subscribe`, `wait_for_idle` and `reset` are safe from any thread.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_config",
+        "_idle",
+        "_initial",
+        "_last_error",
+        "_lock",
+        "_queues",
+        "_run",
+        "_subscriptions",
+        "_token",
+        "_toolbox",
+        "_transcript",
+        "state",
+        "system_prompt",
+    )
+
+    def __init__(
+        self,
+        model: str | ModelSpec,
+        *,
+        system_prompt: SystemPrompt = "",
+        tools: Iterable[AgentTool] = (),
+        messages: Iterable[str | AgentMessage] = (),
+        stream_fn: StreamFn | None = None,
+        stream_options: StreamOptions | None = None,
+        policies: Sequence[object] = (),
+        approve: ApproveFn | None = None,
+        approval_mode: ApprovalMode | str = ApprovalMode.SMART,
+        retry_strategy: RetryStrategy | None = None,
+        fallbacks: Sequence[tuple[str | ModelSpec, StreamFn | None]] = (),
+        convert_to_llm: ConvertToLlmFn | None = None,
+        async_transform_context: TransformContextFn | None = None,
+        transform_context: TransformContextFn | None = None,
+        get_api_key: GetApiKeyFn | None = None,
+        message_provider: MessageProvider | None = None,
+        pre_turn_policies: Sequence[PreTurnPolicy] = (),
+        pre_dispatch_policies: Sequence[PreDispatchPolicy] = (),
+        post_turn_policies: Sequence[PostTurnPolicy] = (),
+        post_loop_policies: Sequence[PostLoopPolicy] = (),
+        tool_execution: ToolExecution = "concurrent",
+        steering_mode: QueueMode = "one_at_a_time",
+        follow_up_mode: QueueMode = "one_at_a_time",
+        state: MutableMapping[str, Any] | None = None,
+        execution_root: Path | None = None,
+        sleep: SleepFn | None = None,
+    ) -> None:
+        self._lock = threading.Lock()
+        self._token: CancellationToken | None = None
+        self._idle: Signal | None = None
+        self._run: Run | None = None
+        self._subscriptions: tuple[Subscription, ...] = ()
+        self._last_error: str | None = None
+        self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
+        self._toolbox = Toolbox(tuple(tools))
+        self._transcript = Transcript(as_messages(list(messages)))
+        self.system_prompt = system_prompt
+        """The instructions, as a string or as a function that is called once per turn."""
+        self.state: MutableMapping[str, Any] = {} if state is None else state
+        """JSON-able data that tools share and policies can read."""
+        by_provider = ProviderStreamFn()
+        self._config = AgentLoopConfig(
+            model=_spec(model),
+            stream_fn=stream_fn or by_provider,
+            stream_options=stream_options or StreamOptions(),
+            retry_strategy=retry_strategy or DefaultRetryStrategy(),
+            fallbacks=tuple([(_spec(spec), fallback_fn or by_provider) for spec, fallback_fn in fallbacks]),
+            convert_to_llm=convert_to_llm or default_convert_to_llm,
+            async_transform_context=async_transform_context,
+            transform_context=transform_context,
+            get_api_key=get_api_key,
+            message_provider=self._queues,
+            pre_turn_policies=_policies("pre_turn", pre_turn_policies, policies),
+            pre_dispatch_policies=_policies("pre_dispatch", pre_dispatch_policies, policies),
+            post_turn_policies=_policies("post_turn", post_turn_policies, policies),
+            post_loop_policies=_policies("post_loop", post_loop_policies, policies),
+            approve=approve,
+            approval_mode=ApprovalMode(approval_mode),
+            tool_execution=tool_execution,
+            state=self.state,
+            execution_root=execution_root,
+            sleep=sleep or asyncio.sleep,
+        )
+        for policy in policies:
+            if not any(hasattr(policy, slot) for slot in ("pre_turn", "pre_dispatch", "post_turn", "post_loop")):
+                raise TypeError(f"{policy!r} is no policy: it has none of pre_turn, pre_dispatch, post_turn, post_loop")
+        self._initial = (
+            self._config.model,
+            system_prompt,
+            self._toolbox,
+            tuple(self._transcript.history),
+            copy_json(dict(self.state)),
+        )
+
+    def __repr__(self) -> str:
+        running = ", running" if self.is_running else ""
+        return f"<Agent {self.model}, {len(self._toolbox)} tools, {len(self._transcript)} messages{running}>"
+
+    # -- state -------------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> ModelSpec:
+        """The model that the next run asks; a `provider:model` string may be assigned."""
+        return self._config.model
+
+    @model.setter
+    def model(self, model: str | ModelSpec) -> None:
+        self._config = msgspec.structs.replace(self._config, model=_spec(model))
+
+    @property
+    def thinking_level(self) -> ThinkingLevel:
+        return self.model.thinking_level
+
+    @thinking_level.setter
+    def thinking_level(self, level: ThinkingLevel | str) -> None:
+        self.model = msgspec.structs.replace(self.model, thinking_level=ThinkingLevel(level))
+
+    @property
+    def tools(self) -> tuple[AgentTool, ...]:
+        """The tools of the next run."""
+        return self._toolbox.tools
+
+    @tools.setter
+    def tools(self, tools: Iterable[AgentTool]) -> None:
+        self._toolbox = Toolbox(tuple(tools))
+
+    @property
+    def messages(self) -> History:
+        """The history, live: read it at any time, assign it or change it between runs."""
+        return History(lambda: self._transcript.history, self._replace_messages, self._append_messages)
+
+    @messages.setter
+    def messages(self, messages: Iterable[str | AgentMessage]) -> None:
+        self._replace_messages(as_messages(list(messages)))
+
+    def _replace_messages(self, messages: Sequence[AgentMessage]) -> None:
+        with self._changing_history():
+            self._transcript = Transcript(messages)
+
+    def _append_messages(self, messages: Sequence[AgentMessage]) -> None:
+        with self._changing_history():
+            self._transcript.add(messages)
+
+    @contextmanager
+    def _changing_history(self) -> Generator[None]:
+        with self._lock:
+            if self._token is not None:
+                raise AlreadyRunning(
+                    "the history belongs to the run that goes on: steer() or follow_up(), or wait_for_idle() first"
+                )
+            yield
+
+    @property
+    def is_running(self) -> bool:
+        return self._token is not None
+
+    @property
+    def streaming_message(self) -> AssistantMessage | None:
+        """The reply that is being streamed, as far as it has come."""
+        run = self._run
+        assembler = None if run is None else run.assembler
+        return None if assembler is None else assembler.snapshot()
+
+    @property
+    def pending_tool_calls(self) -> frozenset[str]:
+        """The ids of the tool calls that are being executed."""
+        run = self._run
+        return frozenset() if run is None else frozenset(run.executing)
+
+    @property
+    def last_error(self) -> str | None:
+        """What the last run ended with, if that was an error or an abort."""
+        return self._last_error
+
+    # -- running -----------------------------------------------------------------------------------------------
+
+    async def prompt(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> AgentResult:
+        """Runs until the agent stops. Raises `AlreadyRunning`; all else that goes wrong is in the result."""
+        return await self._drive(_prompts(prompt, images), self._claim())
+
+    def prompt_stream(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> EventStream:
+        """The same run as a stream of events. Raises `AlreadyRunning` at once."""
+        return self._stream(_prompts(prompt, images))
+
+    def prompt_sync(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> AgentResult:
+        """The same run for code that is not async; it may be called inside a running event loop, and blocks it."""
+        return run_sync(lambda: self.prompt(prompt, images=images), self.abort)
+
+    async def continue_loop(self) -> AgentResult:
+        """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue` or `AlreadyRunning`."""
+        return await self._drive(None, self._claim_to_continue())
+
+    def continue_loop_stream(self) -> EventStream:
+        """The same as a stream of events."""
+        return self._stream(None)
+
+    def continue_loop_sync(self) -> AgentResult:
+        """The same for code that is not async."""
+        return run_sync(self.continue_loop, self.abort)
+
+    @overload
+    async def structured_output(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
+    @overload
+    async def structured_output(
+        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
+    ) -> dict[str, Any]: ...
+    async def structured_output(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
+        """A value of the given JSON Schema (a dict) or type (an instance), which the model must give.
+
+        Raises `StructuredOutputFailed` after `max_retries` more attempts than one, else the error of the run.
+        """
+        from .structured import StructuredOutput  # on use, like all that reads type hints
+
+        request = StructuredOutput(target, max_retries, self._toolbox)
+        return request.value_of(await self._drive(as_messages(prompt), self._claim(), request=request))
+
+    @overload
+    def structured_output_sync(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
+    @overload
+    def structured_output_sync(
+        self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
+    ) -> dict[str, Any]: ...
+    def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
+        """The same for code that is not async."""
+        return run_sync(lambda: self.structured_output(prompt, target, max_retries), self.abort)
+
+    def _claim(self) -> CancellationToken:
+        """Takes the one run that there can be."""
+        config = self._config
+        if isinstance(config.stream_fn, ProviderStreamFn):
+            config.stream_fn.adapter(config.model)  # no adapter, no key: said before anything has happened
+        with self._lock:
+            if self._token is not None:
+                raise AlreadyRunning
+            self._token = CancellationToken()
+            self._idle = Signal()
+            return self._token
+
+    def _claim_to_continue(self) -> CancellationToken:
+        history = self._transcript.history
+        if self._token is None:
+            if not history:
+                raise NoMessages
+            if is_answered(history) and not self._queues.has_messages() and self._queues.provider is None:
+                raise InvalidContinue
+        return self._claim()
+
+    def _release(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, None
+            self._run = self._token = None
+        if idle is not None:
+            idle.set()
+
+    def _stream(self, prompts: tuple[AgentMessage, ...] | None) -> EventStream:
+        token = self._claim_to_continue() if prompts is None else self._claim()
+        return EventStream(lambda channel: self._drive(prompts, token, channel), token, self._release)
+
+    async def _drive(
+        self,
+        prompts: tuple[AgentMessage, ...] | None,
+        token: CancellationToken,
+        channel: Channel | None = None,
+        request: StructuredOutput | None = None,
+    ) -> AgentResult:
+        """One run, from the claim to the release. Nothing is awaited after `AgentEnd`, so whoever reads that event
+        finds the agent idle."""
+        config, toolbox = self._config, self._toolbox
+        if request is not None:
+            choice = "required" if toolbox else request.name
+            config = msgspec.structs.replace(
+                config,
+                stream_options=msgspec.structs.replace(config.stream_options, tool_choice=choice),
+                post_turn_policies=(*config.post_turn_policies, request),
+            )
+            toolbox = Toolbox((*toolbox.tools, request))
+        self._last_error = str(Aborted())  # stands if the task is cancelled and there is no result
+        try:
+            self._run = Run(
+                config,
+                self._transcript,
+                toolbox,
+                self.system_prompt,
+                token,
+                self._notify if channel is None else self._notify_and(channel),
+                channel,
+                frozenset() if request is None else frozenset({request.name}),
+            )
+            self._last_error = None
+            result = await run_loop(self._run, prompts)
+            self._last_error = result.error
+            return result
+        except asyncio.CancelledError:
+            self._last_error = str(Aborted())
+            raise
+        finally:
+            self._release()
+
+    # -- while it runs -----------------------------------------------------------------------------------------
+
+    def steer(self, message: Prompt) -> None:
+        """Interrupts the agent: the message leads its next turn, and running tools make way for it."""
+        self._queues.add("steering", as_messages(message))
+
+    def follow_up(self, message: Prompt) -> None:
+        """Gives the agent more to do once it would stop."""
+        self._queues.add("follow_up", as_messages(message))
+
+    def clear_steering(self) -> None:
+        self._queues.clear("steering")
+
+    def clear_follow_ups(self) -> None:
+        self._queues.clear("follow_up")
+
+    def clear_queues(self) -> None:
+        self._queues.clear("steering", "follow_up")
+
+    @property
+    def has_queued_messages(self) -> bool:
+        return self._queues.has_messages()
+
+    def abort(self) -> None:
+        """Cancels the run, if there is one."""
+        token = self._token
+        if token is not None:
+            token.cancel()
+
+    async def wait_for_idle(self) -> None:
+        """Returns when no run goes on."""
+        idle = self._idle
+        if idle is not None:
+            await idle.wait()
+
+    def reset(self) -> None:
+        """Puts model, system prompt, tools, history and state back as they were at the start, and empties the queues.
+
+        Subscriptions stay. Raises `AlreadyRunning` during a run.
+        """
+        model, system_prompt, toolbox, messages, state = self._initial
+        self._replace_messages(messages)
+        self.model, self.system_prompt, self._toolbox = model, system_prompt, toolbox
+        self.state.clear()
+        self.state.update(copy_json(state))
+        self._last_error = None
+        self.clear_queues()
+
+    # -- observers ---------------------------------------------------------------------------------------------
+
+    def subscribe(self, callback: Callable[[AgentEvent], object]) -> Subscription:
+        """Calls `callback` with every event from now on, before the run goes on. One that raises is removed."""
+        if inspect.iscoroutinefunction(callback):
+            raise TypeError("a subscriber is a plain function; read prompt_stream() to handle events in async code")
+        subscription = Subscription(callback, self._unsubscribe)
+        with self._lock:
+            self._subscriptions = (*self._subscriptions, subscription)
+        return subscription
+
+    def _unsubscribe(self, subscription: Subscription) -> None:
+        with self._lock:
+            self._subscriptions = tuple([item for item in self._subscriptions if item is not subscription])
+
+    def _notify(self, event: AgentEvent) -> None:
+        for subscription in self._subscriptions:  # a tuple: who comes or goes meanwhile makes another one
+            try:
+                subscription.callback(event)
+            except Exception:
+                log.exception("a subscriber failed on %s and is removed", type(event).__name__)
+                subscription.unsubscribe()
+
+    def _notify_and(self, channel: Channel) -> Callable[[AgentEvent], None]:
+        def emit(event: AgentEvent) -> None:
+            if self._subscriptions:
+                self._notify(event)
+            channel.push(event)
+
+        return emit
+
+
+def _spec(model: str | ModelSpec) -> ModelSpec:
+    return ModelSpec.parse(model) if isinstance(model, str) else model
+
+
+def _policies(slot: str, chosen: Sequence[Any], policies: Sequence[object]) -> tuple[Any, ...]:
+    return (*chosen, *[policy for policy in policies if hasattr(policy, slot)])
+
+
+def _prompts(prompt: Prompt, images: Sequence[Image | ImageSource]) -> tuple[AgentMessage, ...]:
+    if not images:
+        return as_messages(prompt)
+    if not isinstance(prompt, str):
+        raise TypeError("images go with a prompt that is a string; put them into the messages' content instead")
+    pictures = [image if isinstance(image, Image) else Image(image) for image in images]
+    return (UserMessage([Text(prompt), *pictures]),)

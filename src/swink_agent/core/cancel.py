@@ -1,0 +1,130 @@
+"""Cancellation that works from any thread.
+
+Owns the one-shot `Signal` and the `CancellationToken` built on it. What a run does when it is cancelled is in
+`supervisor`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+__all__ = ["CancellationToken", "Signal", "call_in"]
+
+
+class Signal:
+    """An event that happens once. Any thread may set it, any event loop may wait for it.
+
+    A signal with a parent is set when the parent is. It listens to the parent only while somebody listens to it,
+    so children that come and go leave nothing behind. Locks are taken from the child upwards and no callback runs
+    under one: no order of set and listen can deadlock, or lose the news.
+    """
+
+    __slots__ = ("__weakref__", "_callbacks", "_is_set", "_lock", "_parent", "_parent_key")
+
+    def __init__(self, parent: Signal | None = None) -> None:
+        self._is_set = False
+        self._callbacks: dict[object, Callable[[], None]] = {}
+        self._lock = threading.Lock()
+        self._parent = parent
+        self._parent_key: object | None = None
+
+    @property
+    def is_set(self) -> bool:
+        return self._is_set or (self._parent is not None and self._parent.is_set)
+
+    def set(self) -> None:
+        """Sets it and calls what was registered, in order, in this thread. Later calls do nothing."""
+        with self._lock:
+            if self._is_set:
+                return
+            self._is_set = True
+            callbacks, self._callbacks = self._callbacks, {}
+            self._leave_parent()
+        for callback in callbacks.values():
+            callback()
+
+    def add_callback(self, callback: Callable[[], None]) -> object | None:
+        """Calls `callback` when the signal is set, at once if it is. Returns a key for `remove_callback`."""
+        key = self._register(callback)
+        if key is None:
+            callback()
+        return key
+
+    def remove_callback(self, key: object | None) -> None:
+        with self._lock:
+            self._callbacks.pop(key, None)
+            if not self._callbacks:
+                self._leave_parent()
+
+    async def wait(self) -> None:
+        """Returns once the signal is set."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        key = self._register(lambda: call_in(loop, _resolve, future))
+        if key is None:
+            return
+        try:
+            await future
+        finally:
+            self.remove_callback(key)
+
+    def _register(self, callback: Callable[[], None]) -> object | None:
+        """A key, or `None` if the signal is set already and the callback was not taken."""
+        with self._lock:
+            if self._is_set:
+                return None
+            if self._parent is not None and self._parent_key is None:
+                self._parent_key = self._parent._register(self.set)
+                if self._parent_key is None:
+                    return None
+            key = object()
+            self._callbacks[key] = callback
+            return key
+
+    def _leave_parent(self) -> None:
+        if self._parent is not None and self._parent_key is not None:
+            self._parent.remove_callback(self._parent_key)
+            self._parent_key = None
+
+
+class CancellationToken(Signal):
+    """Says once, to everyone who holds it, that the work is no longer wanted.
+
+    A child is cancelled with its parent, but not the other way round.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<CancellationToken {'cancelled' if self.is_cancelled else 'active'}>"
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.is_set
+
+    def cancel(self) -> None:
+        """Cancels this token and its children. Safe from any thread, and more than once."""
+        self.set()
+
+    def child(self) -> CancellationToken:
+        """A token that is cancelled with this one, and can be cancelled alone."""
+        return CancellationToken(self)
+
+    async def wait(self) -> None:
+        """Returns once the token is cancelled."""
+        await super().wait()
+
+
+def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:
+    """Calls `function` in the loop's own thread; does nothing if the loop is closed, since nobody waits there."""
+    try:
+        loop.call_soon_threadsafe(function, *arguments)
+    except RuntimeError:
+        pass
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

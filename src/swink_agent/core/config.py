@@ -1,0 +1,106 @@
+"""What a run can be told: the loop's configuration and the shapes of its hooks.
+
+Owns names and defaults. What each hook does to a run is in `loop`, `reply` and `dispatch`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from .approval import ApprovalMode, ApproveFn
+from .context import default_convert_to_llm
+from .policy import PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
+from .retry import DefaultRetryStrategy, RetryStrategy
+from .stream import StreamFn, StreamOptions
+from .types import AgentMessage, LlmMessage, ModelSpec, ToolCall
+from .value import Value
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = [
+    "AgentLoopConfig",
+    "ConvertToLlmFn",
+    "GetApiKeyFn",
+    "MessageProvider",
+    "SleepFn",
+    "ToolExecution",
+    "ToolExecutionStrategy",
+    "TransformContextFn",
+]
+
+ConvertToLlmFn: TypeAlias = Callable[[AgentMessage], LlmMessage | None | Awaitable[LlmMessage | None]]
+"""Called once for each message. What it returns is sent; `None` keeps the message from the provider."""
+
+TransformContextFn: TypeAlias = Callable[
+    [list[AgentMessage], bool], Sequence[AgentMessage] | None | Awaitable[Sequence[AgentMessage] | None]
+]
+"""`(messages, overflow)` to the messages to send from now on, or `None` for no change. It is given a copy."""
+
+GetApiKeyFn: TypeAlias = Callable[[str], str | None | Awaitable[str | None]]
+"""The key for a provider, asked for before each call, so that a short-lived one is never stale."""
+
+SleepFn: TypeAlias = Callable[[float], Awaitable[None]]
+
+
+class MessageProvider(Protocol):
+    """Where steering and follow-up messages come from.
+
+    A provider that also has `put_back(source, messages)` gets back what was polled but never entered the context.
+    """
+
+    def poll_steering(self) -> Sequence[AgentMessage] | Awaitable[Sequence[AgentMessage]]: ...
+
+    def poll_follow_up(self) -> Sequence[AgentMessage] | Awaitable[Sequence[AgentMessage]]: ...
+
+
+class ToolExecutionStrategy(Protocol):
+    """Which calls of a batch run together."""
+
+    def partition(self, calls: Sequence[ToolCall], /) -> Sequence[Sequence[int]] | Awaitable[Sequence[Sequence[int]]]:
+        """Groups of indices into `calls`, each index once. Groups run one after another."""
+        ...
+
+
+ToolExecution: TypeAlias = Literal["concurrent", "sequential"] | ToolExecutionStrategy
+
+
+class AgentLoopConfig(Value, frozen=True, kw_only=True):
+    """Everything that a run needs besides its messages. Hooks may be plain or async functions."""
+
+    model: ModelSpec
+    stream_fn: StreamFn
+    stream_options: StreamOptions = StreamOptions()
+    retry_strategy: RetryStrategy = DefaultRetryStrategy()
+    fallbacks: Sequence[tuple[ModelSpec, StreamFn]] = ()
+
+    convert_to_llm: ConvertToLlmFn = default_convert_to_llm
+    async_transform_context: TransformContextFn | None = None
+    transform_context: TransformContextFn | None = None
+    get_api_key: GetApiKeyFn | None = None
+    message_provider: MessageProvider | None = None
+
+    pre_turn_policies: Sequence[PreTurnPolicy] = ()
+    pre_dispatch_policies: Sequence[PreDispatchPolicy] = ()
+    post_turn_policies: Sequence[PostTurnPolicy] = ()
+    post_loop_policies: Sequence[PostLoopPolicy] = ()
+
+    approve: ApproveFn | None = None
+    approval_mode: ApprovalMode = ApprovalMode.SMART
+    tool_execution: ToolExecution = "concurrent"
+
+    state: MutableMapping[str, Any] | None = None
+    """The key-value store that tools write and policies read; a new one for each run if there is none."""
+    execution_root: Path | None = None
+    """The folder that tools work in, if they care."""
+    sleep: SleepFn = asyncio.sleep
+    """How to wait before a retry; tests give a fake clock's."""
+
+    def __post_init__(self) -> None:
+        ApprovalMode(self.approval_mode)  # a ValueError that lists the three, for a typing mistake
+        if isinstance(self.tool_execution, str) and self.tool_execution not in ("concurrent", "sequential"):
+            raise ValueError(
+                f"tool_execution is {self.tool_execution!r}; it is 'concurrent', 'sequential', or a ToolExecutionStrategy"
+            )

@@ -1,0 +1,248 @@
+"""What of a history reaches a model: snapshots, the repair of pairs, token estimates, the sliding window.
+
+Owns the rules, as functions of messages. The history of a run, to which they are applied, is in `transcript`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from operator import eq
+from typing import Any, TypeVar, cast, overload
+
+import msgspec
+
+from .types import (
+    AgentMessage,
+    AssistantMessage,
+    CustomMessage,
+    Image,
+    LlmMessage,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from .value import show
+
+__all__ = [
+    "SlidingWindow",
+    "Snapshot",
+    "default_convert_to_llm",
+    "estimate_tokens",
+    "is_empty",
+    "repair_pairs",
+]
+
+M = TypeVar("M")
+
+
+class Snapshot(Sequence[M]):
+    """The first messages of a list that only ever grows: a snapshot of a history that costs nothing to take.
+
+    Equal to any list, tuple or snapshot with the same messages.
+    """
+
+    __slots__ = ("_length", "_messages")
+
+    def __init__(self, messages: list[M]) -> None:
+        self._messages = messages
+        self._length = len(messages)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> M: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[M, ...]: ...
+    def __getitem__(self, index: int | slice) -> M | tuple[M, ...]:
+        if isinstance(index, slice):
+            return tuple(self._messages[position] for position in range(*index.indices(self._length)))
+        position = index + self._length if index < 0 else index
+        if not 0 <= position < self._length:
+            raise IndexError(f"message {index} of {self._length}")
+        return self._messages[position]
+
+    def __iter__(self) -> Iterator[M]:
+        return islice(self._messages, self._length)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (Snapshot, list, tuple)):
+            return NotImplemented
+        theirs = cast("Sequence[Any]", other)
+        return len(theirs) == self._length and all(map(eq, self, theirs))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return show(self[:4] if self._length > 4 else tuple(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (list(self),))
+
+
+def _rebuild(messages: list[Any]) -> Snapshot[Any]:
+    return Snapshot(messages)
+
+
+def default_convert_to_llm(message: AgentMessage) -> LlmMessage | None:
+    """Messages for models as they are; an application's own messages stay out."""
+    return None if isinstance(message, CustomMessage) else message
+
+
+# -- pairs ---------------------------------------------------------------------------------------------------
+
+
+def repair_pairs(messages: Iterable[LlmMessage]) -> list[LlmMessage]:
+    """The messages with every call answered once, right after it, and nothing else answered.
+
+    A call with no result gets an error result, a result with no call is dropped, a result that came late moves up
+    to its call, and assistant messages with nothing to say are dropped.
+    """
+    repaired: list[LlmMessage] = []
+    pending: _Pending | None = None
+    for message in messages:
+        if pending is not None and not isinstance(message, AssistantMessage):
+            pending.take(message)
+        elif isinstance(message, UserMessage):
+            repaired.append(message)
+        elif isinstance(message, AssistantMessage) and not is_empty(message):
+            if pending is not None:
+                repaired.extend(pending.settled())
+            repaired.append(message)
+            pending = _Pending(message) if message.tool_calls else None
+    if pending is not None:
+        repaired.extend(pending.settled())
+    return repaired
+
+
+class _Pending:
+    """What follows an assistant message with calls, until the next assistant message."""
+
+    __slots__ = ("asker", "others", "results")
+
+    def __init__(self, asker: AssistantMessage) -> None:
+        self.asker = asker
+        self.results: dict[str, ToolResultMessage | None] = dict.fromkeys(call.id for call in asker.tool_calls)
+        self.others: list[LlmMessage] = []
+
+    def take(self, message: LlmMessage) -> None:
+        if not isinstance(message, ToolResultMessage):
+            self.others.append(message)
+        elif self.results.get(message.tool_call_id, message) is None:
+            self.results[message.tool_call_id] = message
+
+    def settled(self) -> Iterator[LlmMessage]:
+        for call in self.asker.tool_calls:
+            yield self.results[call.id] or _missing_result(call, self.asker)
+        yield from self.others
+
+
+def _missing_result(call: ToolCall, asker: AssistantMessage) -> ToolResultMessage:
+    # The call's own time, so that the same repair made again is the same message.
+    return ToolResultMessage(
+        call.id,
+        "no result: this tool call was never completed",
+        is_error=True,
+        tool_name=call.name,
+        timestamp=asker.timestamp,
+    )
+
+
+def is_empty(message: AssistantMessage) -> bool:
+    """Whether a provider would find nothing in it: no call, no visible text, no reasoning that it signed."""
+    for block in message.content:
+        match block:
+            case Text():
+                if block.text.strip():
+                    return False
+            case Thinking():
+                if block.signature is not None:
+                    return False
+            case _:
+                return False
+    return True
+
+
+# -- size ----------------------------------------------------------------------------------------------------
+
+_IMAGE_TOKENS = 1_200
+_MESSAGE_TOKENS = 4
+
+
+def estimate_tokens(messages: AgentMessage | Iterable[AgentMessage]) -> int:
+    """A rough count, four characters to a token: for budgets and gauges, never for billing."""
+    if isinstance(messages, (UserMessage, AssistantMessage, ToolResultMessage, CustomMessage)):
+        return _estimate(messages)
+    return sum(_estimate(message) for message in messages)
+
+
+def _estimate(message: AgentMessage) -> int:
+    if isinstance(message, CustomMessage):
+        return 0  # it does not reach a model
+    characters = 0
+    tokens = _MESSAGE_TOKENS
+    for block in message.content:
+        match block:
+            case Text():
+                characters += len(block.text)
+            case Thinking():
+                characters += len(block.thinking) + len(block.signature or "")
+            case ToolCall():
+                characters += len(block.name) + len(block.partial_json or msgspec.json.encode(block.arguments))
+            case Image():
+                tokens += _IMAGE_TOKENS
+            case _:
+                pass
+    return tokens + (characters + 3) // 4
+
+
+class SlidingWindow:
+    """A `transform_context` that keeps the newest messages within a budget of estimated tokens.
+
+    `keep_first` messages at the start, usually the task, always stay. The cut never separates a call from its
+    result. After an overflow the budget is `overflow_tokens`, by default half of `max_tokens`.
+    """
+
+    __slots__ = ("keep_first", "max_tokens", "overflow_tokens")
+
+    def __init__(self, max_tokens: int, *, overflow_tokens: int | None = None, keep_first: int = 1) -> None:
+        if max_tokens <= 0 or (overflow_tokens is not None and overflow_tokens <= 0) or keep_first < 0:
+            raise ValueError("SlidingWindow: token budgets are above zero and keep_first is not negative")
+        self.max_tokens = max_tokens
+        self.overflow_tokens = max_tokens // 2 if overflow_tokens is None else overflow_tokens
+        self.keep_first = keep_first
+
+    def __repr__(self) -> str:
+        return f"SlidingWindow({self.max_tokens})"
+
+    def __call__(self, messages: Sequence[AgentMessage], overflow: bool) -> list[AgentMessage] | None:
+        """The messages to keep, or `None` if all fit."""
+        budget = self.overflow_tokens if overflow else self.max_tokens
+        sizes = [_estimate(message) for message in messages]
+        if sum(sizes) <= budget and not overflow:
+            return None
+        first = self.keep_first
+        while first < len(messages) and isinstance(messages[first], ToolResultMessage):
+            first += 1  # an anchor that ends in tool calls keeps their results
+        remaining = budget - sum(sizes[:first])
+        start = len(messages)
+        while start > first and remaining - sizes[start - 1] >= 0:
+            start -= 1
+            remaining -= sizes[start]
+        while start < len(messages) and isinstance(messages[start], ToolResultMessage):
+            start += 1
+        if start == len(messages):
+            start = _last_exchange(messages, first)
+        return None if start <= first else [*messages[:first], *messages[start:]]
+
+
+def _last_exchange(messages: Sequence[AgentMessage], first: int) -> int:
+    """Where the last exchange begins: something is always sent, however small the budget."""
+    for position in range(len(messages) - 1, first - 1, -1):
+        if not isinstance(messages[position], ToolResultMessage):
+            return position
+    return first

@@ -1,0 +1,323 @@
+"""One batch of tool calls, from the model's message to a result for each call, in call order.
+
+    screen    calls cut off by the length limit; pre-dispatch policies over the whole batch; unknown tools
+    approve   in call order, before anything runs
+    execute   validate, then run group by group, all calls of a group at once; poll for steering as they finish
+
+Owns the life of a batch. Every call gets exactly one result and one `ToolExecutionEnd`, whatever happens: what has
+no result when the batch is left, for whatever reason, gets one that says why. Updates are relayed in `relay`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, cast
+
+from .approval import ApprovalMode, Approve, ApproveWith, Reject, ToolApprovalRequest
+from .cancel import CancellationToken
+from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEnd, ToolExecutionStart
+from .policy import PolicyContext, PreDispatchContext, Skip, consult_before_dispatch
+from .relay import Relay
+from .run import Run
+from .supervisor import Interrupted
+from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
+from .types import AssistantMessage, PolicyStop, ToolCall, ToolResultMessage
+from .value import copy_json
+
+__all__ = ["STEERED", "dispatch"]
+
+STEERED = "tool call cancelled: user requested steering interrupt"
+ABORTED = "tool call cancelled: the run was aborted"
+CUT_OFF = "tool call not run: the reply reached its length limit inside the arguments; send a shorter call"
+
+STEERING_GRACE = 0.05
+"""Seconds that a running tool has to finish by itself when steering interrupts its batch."""
+
+log = logging.getLogger("swink_agent")
+
+
+async def dispatch(run: Run, message: AssistantMessage) -> tuple[tuple[ToolResultMessage, ...], bool]:
+    """The results of the message's calls, and whether steering interrupted them."""
+    batch = _Batch(run, message.tool_calls)
+    try:
+        await batch.screen()
+        await batch.approve()
+        await batch.execute()
+    except Interrupted:
+        pass
+    finally:
+        batch.resolve_rest()
+    return tuple([call.message() for call in batch.calls]), batch.was_steered
+
+
+class _Call:
+    """One call on its way to a result."""
+
+    __slots__ = ("arguments", "cancel", "id", "name", "relay", "result", "task", "tool")
+
+    def __init__(self, call: ToolCall) -> None:
+        self.id = call.id
+        self.name = call.name
+        self.arguments = call.arguments
+        self.tool: AgentTool | None = None
+        self.cancel: CancellationToken | None = None
+        self.relay: Relay | None = None
+        self.task: asyncio.Task[AgentToolResult] | None = None
+        self.result: AgentToolResult | None = None
+
+    @property
+    def finishes_when_steered(self) -> bool:
+        return getattr(self.tool, "on_steer", "cancel") == "finish"
+
+    def message(self) -> ToolResultMessage:
+        result = cast("AgentToolResult", self.result)
+        return ToolResultMessage(self.id, result.content, result.is_error, result.details, self.name)
+
+
+class _Batch:
+    __slots__ = (
+        "_backlog",
+        "_finished",
+        "_running",
+        "_steering_deadline",
+        "calls",
+        "run",
+        "supervisor",
+        "was_steered",
+    )
+
+    def __init__(self, run: Run, calls: Sequence[ToolCall]) -> None:
+        self.run = run
+        self.supervisor = run.supervisor
+        self.calls = [_Call(call) for call in calls]
+        self.was_steered = False
+        self._running: dict[_Call, None] = {}
+        self._finished: deque[_Call] = deque()
+        self._backlog: set[Relay] = set()
+        self._steering_deadline: float | None = None
+        for call, block in zip(self.calls, calls, strict=True):
+            if block.is_incomplete:
+                self._resolve(call, AgentToolResult.error(CUT_OFF))
+
+    @property
+    def _unresolved(self) -> list[_Call]:
+        return [call for call in self.calls if call.result is None]
+
+    def _resolve(self, call: _Call, result: AgentToolResult) -> None:
+        """Gives the call its one result."""
+        call.result = result
+        self.run.emit(ToolExecutionEnd(call.id, call.name, result, result.is_error))
+
+    def resolve_rest(self) -> None:
+        """Gives every call that has no result one that says why."""
+        for call in self._unresolved:
+            self.run.executing.discard(call.id)
+            if call.relay is not None:
+                call.relay.close()
+            self._resolve(call, AgentToolResult.error(self._why_not_run()))
+
+    def _why_not_run(self) -> str:
+        stop = self.run.stopped_by
+        if self.supervisor.is_interrupted:
+            return ABORTED
+        if stop is not None:
+            return f"tool call not run: policy {stop.policy} stopped the run" + (f": {stop.reason}" * bool(stop.reason))
+        return STEERED
+
+    # -- screening -----------------------------------------------------------------------------------------------
+
+    async def screen(self) -> None:
+        """Every call passes the pre-dispatch policies before any is put up for approval."""
+        if self.run.config.pre_dispatch_policies:
+            snapshot = self.run.policy_context()
+            for call in self._unresolved:
+                await self._screen_one(call, snapshot)
+                if self.run.stopped_by is not None:
+                    return
+        for call in self._unresolved:
+            call.tool = self.run.toolbox.get(call.name)
+            if call.tool is None:
+                names = ", ".join(self.run.toolbox) or "none"
+                self._resolve(call, AgentToolResult.error(f"unknown tool {call.name!r}; available: {names}"))
+
+    async def _screen_one(self, call: _Call, snapshot: PolicyContext) -> None:
+        context = PreDispatchContext(snapshot, call.id, call.name, copy_json(call.arguments))
+        verdict, messages = await consult_before_dispatch(
+            self.run.config.pre_dispatch_policies, context, self.supervisor
+        )
+        self.run.queue("policy", messages)
+        match verdict:
+            case PolicyStop():
+                self.run.stopped_by = verdict
+            case Skip():
+                self._resolve(call, AgentToolResult.error(f"tool call skipped: {verdict.reason}"))
+            case None:
+                call.arguments = context.arguments
+
+    # -- approval ------------------------------------------------------------------------------------------------
+
+    async def approve(self) -> None:
+        for call in self._unresolved:
+            if self.run.stopped_by is not None:
+                return
+            if not self._needs_approval(call):
+                continue
+            self.run.emit(ToolApprovalRequested(call.id, call.name, call.arguments))
+            answer = Reject("the run was aborted")
+            try:
+                answer = await self._ask(call)
+            finally:
+                approved = not isinstance(answer, Reject)
+                self.run.emit(ToolApprovalResolved(call.id, call.name, approved))
+            if isinstance(answer, Reject):
+                text = f"tool call rejected: {answer.reason}" if answer.reason else "tool call rejected"
+                self._resolve(call, AgentToolResult.error(text))
+            elif isinstance(answer, ApproveWith):
+                call.arguments = copy_json(answer.arguments)
+                if self.run.config.pre_dispatch_policies:
+                    await self._screen_one(call, self.run.policy_context())
+
+    def _needs_approval(self, call: _Call) -> bool:
+        mode = self.run.config.approval_mode
+        if mode == ApprovalMode.BYPASSED or call.name in self.run.unasked_tools:
+            return False
+        return mode == ApprovalMode.ENABLED or bool(getattr(call.tool, "requires_approval", False))
+
+    async def _ask(self, call: _Call) -> Approve | ApproveWith | Reject:
+        """The answer, in which anything but a clear yes is a no."""
+        if self.run.config.approve is None:
+            return Reject("it needs approval and there is nobody to ask: give the agent an approve callback")
+        request = ToolApprovalRequest(call.id, call.name, copy_json(call.arguments))
+        try:
+            answer: object = await self.supervisor.settle(self.run.config.approve(request))
+        except Exception as error:
+            log.exception("the approval callback failed: the call of %s is rejected", call.name)
+            return Reject(f"the approval callback failed: {type(error).__name__}")
+        match answer:
+            case Approve() | Reject():
+                return answer
+            case ApproveWith() if isinstance(cast("object", answer.arguments), dict):
+                return answer
+            case True:
+                return Approve()
+            case False:
+                return Reject()
+            case _:
+                return Reject(f"the approval callback answered {type(answer).__name__}, which is no approval")
+
+    # -- execution -----------------------------------------------------------------------------------------------
+
+    async def execute(self) -> None:
+        if self.run.stopped_by is not None:
+            return
+        ready = self._unresolved
+        groups = await self._groups(ready)
+        if groups is None:
+            return
+        for group in groups:
+            if self.was_steered or self.supervisor.is_interrupted:
+                return
+            for call in group:
+                self._start(call)
+            await self._wait_for_running()
+
+    async def _groups(self, ready: list[_Call]) -> list[list[_Call]] | None:
+        """The calls in the groups that the strategy makes; `None` if it made nonsense, and every call an error."""
+        strategy = self.run.config.tool_execution
+        if strategy == "concurrent":
+            return [ready]
+        if strategy == "sequential":
+            return [[call] for call in ready]
+        try:
+            calls = [ToolCall(call.id, call.name, copy_json(call.arguments)) for call in ready]
+            groups = [list(group) for group in await self.supervisor.settle(strategy.partition(calls))]
+            if sorted(index for group in groups for index in group) != list(range(len(ready))):
+                raise ValueError(f"{groups} does not hold each index from 0 to {len(ready) - 1} once")
+        except Exception as error:
+            log.exception("the tool execution strategy failed: no call of the batch is run")
+            for call in ready:
+                self._resolve(call, AgentToolResult.error(f"tool call not run: tool execution strategy: {error}"))
+            return None
+        return [[ready[index] for index in group] for group in groups]
+
+    def _start(self, call: _Call) -> None:
+        """Starts a call whose arguments are valid."""
+        run, tool = self.run, cast("AgentTool", call.tool)
+        if self.supervisor.is_interrupted:
+            return
+        problem = run.toolbox.problems(call.name, call.arguments)
+        if problem is not None:
+            self._resolve(call, AgentToolResult.error(problem))
+            return
+        call.cancel = run.cancel.child()
+        call.relay = Relay(call.id, call.name, run, self._backlog)
+        context = ToolContext(call.id, call.cancel, run.state, run.config.execution_root, call.relay.post, run.threads)
+        run.executing.add(call.id)
+        run.emit(ToolExecutionStart(call.id, call.name, call.arguments))
+        if self.supervisor.is_interrupted:
+            return  # whoever saw the start called it off
+        call.task = self.supervisor.loop.create_task(_invoke(tool, copy_json(call.arguments), context))
+        self._running[call] = None
+        call.task.add_done_callback(lambda _: self._on_done(call))
+
+    def _on_done(self, call: _Call) -> None:
+        self._finished.append(call)
+        self.supervisor.wake()
+
+    async def _wait_for_running(self) -> None:
+        while self._running:
+            await self.supervisor.park(lambda: bool(self._finished), self._steering_deadline)
+            if self.supervisor.is_interrupted:
+                await self._stop(list(self._running), ABORTED)
+                return
+            for relay in list(self._backlog):
+                relay.pump()
+            while self._finished:
+                call = self._finished.popleft()
+                if call in self._running:
+                    self._finish(call, STEERED if self.was_steered else "tool call cancelled from within")
+                    if not self.was_steered and await self.run.poll("steering"):
+                        self._steer()
+            if self._steering_deadline is not None and self.supervisor.loop.time() >= self._steering_deadline:
+                self._steering_deadline = None
+                late = [call for call in self._running if not call.finishes_when_steered]
+                await self._stop(late, STEERED, self.supervisor.loop.time() + STEERING_GRACE)
+            if self.run.channel is not None and self.run.channel.is_full:
+                await self.supervisor.park(self.run.channel.has_room)
+
+    def _steer(self) -> None:
+        """Asks what is running to come to an end; tools that finish when steered are left alone."""
+        self.was_steered = True
+        self._steering_deadline = self.supervisor.loop.time() + STEERING_GRACE
+        for call in self._running:
+            if not call.finishes_when_steered and call.cancel is not None:
+                call.cancel.cancel()
+
+    async def _stop(self, calls: list[_Call], why: str, until: float | None = None) -> None:
+        """Ends calls by force: one that had not finished by itself has no say in its result."""
+        late = [call for call in calls if not cast("asyncio.Task[Any]", call.task).done()]
+        await self.supervisor.stop([cast("asyncio.Task[Any]", call.task) for call in late], until)
+        for call in calls:
+            self._finish(call, why, AgentToolResult.error(why) if call in late else None)
+
+    def _finish(self, call: _Call, why_cancelled: str, forced: AgentToolResult | None = None) -> None:
+        self._running.pop(call, None)
+        self.run.executing.discard(call.id)
+        cast("Relay", call.relay).close()
+        task = cast("asyncio.Task[AgentToolResult]", call.task)
+        if forced is None:
+            forced = AgentToolResult.error(why_cancelled) if task.cancelled() else task.result()
+        self._resolve(call, forced)
+
+
+async def _invoke(tool: AgentTool, arguments: dict[str, Any], context: ToolContext) -> AgentToolResult:
+    """The tool's result; whatever it raises is an error result, an attempt to end the program included."""
+    try:
+        return as_result(await tool.execute(arguments, context), tool.name)
+    except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        return error_result(error)

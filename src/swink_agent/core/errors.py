@@ -1,0 +1,211 @@
+"""The errors that a caller can act on.
+
+    AgentError
+    ├── ContextWindowOverflow(model)               the input is longer than the model's window
+    ├── ModelThrottled(message, retry_after)       the provider asks for patience
+    ├── NetworkError(message)                      the connection or the provider's server failed
+    ├── AuthError(message)                         no key, or one that the provider refuses
+    ├── ContentFiltered(message)                   the provider's filter, or a refusal
+    ├── StreamError(message, kind)                 anything else that a stream function got wrong
+    ├── StructuredOutputFailed(attempts, last_error)
+    ├── AlreadyRunning                             one run at a time
+    ├── NoMessages                                 nothing to continue from
+    ├── InvalidContinue                            the assistant had the last word and nothing is queued
+    └── Aborted                                    the run was cancelled
+    ToolError(message)                             raised by a tool: becomes its error result
+
+Owns the tree and the way from an `ErrorKind` to an error. Raising them is the business of `loop` and `agent`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+__all__ = [
+    "Aborted",
+    "AgentError",
+    "AlreadyRunning",
+    "AuthError",
+    "ContentFiltered",
+    "ContextWindowOverflow",
+    "ErrorKind",
+    "InvalidContinue",
+    "ModelThrottled",
+    "NetworkError",
+    "NoMessages",
+    "StreamError",
+    "StructuredOutputFailed",
+    "ToolError",
+    "error_of_kind",
+]
+
+
+class ErrorKind(StrEnum):
+    """What went wrong at the provider, as far as a caller needs to tell."""
+
+    THROTTLED = "throttled"
+    NETWORK = "network"
+    CONTEXT_OVERFLOW = "context_overflow"
+    AUTH = "auth"
+    CONTENT_FILTERED = "content_filtered"
+    INVALID_REQUEST = "invalid_request"
+    ABORTED = "aborted"
+    STREAM = "stream"
+
+
+class AgentError(Exception):
+    """The base of every error that the library raises on purpose. Survives pickling, fields included."""
+
+    kind: ErrorKind | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.args, self.__dict__))
+
+
+class ContextWindowOverflow(AgentError):
+    """The provider refused the input as longer than the model's context window."""
+
+    kind = ErrorKind.CONTEXT_OVERFLOW
+
+    def __init__(self, model: str, message: str = "") -> None:
+        super().__init__(
+            message
+            or f"the conversation does not fit the context window of {model}: compact it with transform_context, then continue_loop()"
+        )
+        self.model = model
+
+
+class ModelThrottled(AgentError):
+    """The provider limits the rate of requests; `retry_after` is its own advice in seconds, if it gave one."""
+
+    kind = ErrorKind.THROTTLED
+
+    def __init__(
+        self,
+        message: str = "the provider throttled the request",
+        *,
+        model: str = "",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.model = model
+        self.retry_after = retry_after
+
+
+class NetworkError(AgentError):
+    """The connection failed, or the provider's server did."""
+
+    kind = ErrorKind.NETWORK
+
+    def __init__(
+        self,
+        message: str = "the connection to the provider failed",
+        *,
+        model: str = "",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.model = model
+        self.retry_after = retry_after
+
+
+class AuthError(AgentError):
+    """The key is missing or was refused."""
+
+    kind = ErrorKind.AUTH
+
+
+class ContentFiltered(AgentError):
+    """The provider's filter stopped the reply, or the model refused."""
+
+    kind = ErrorKind.CONTENT_FILTERED
+
+
+class StreamError(AgentError):
+    """A failure that is not worth retrying: a rejected request, a broken event sequence, a stream function that raised."""
+
+    kind = ErrorKind.STREAM
+
+    def __init__(self, message: str = "the stream failed", *, kind: ErrorKind = ErrorKind.STREAM) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class StructuredOutputFailed(AgentError):
+    """The model gave no valid answer in all its attempts."""
+
+    def __init__(self, attempts: int, last_error: str) -> None:
+        super().__init__(f"no valid structured output after {attempts} attempt{'s' * (attempts != 1)}: {last_error}")
+        self.attempts = attempts
+        self.last_error = last_error
+
+
+class AlreadyRunning(AgentError):
+    """The agent is in a run; a second one, or a change of its history, has to wait."""
+
+    def __init__(
+        self,
+        message: str = "the agent is already running: steer() or follow_up() it, or wait_for_idle() first",
+    ) -> None:
+        super().__init__(message)
+
+
+class NoMessages(AgentError):
+    """There is no history to continue from."""
+
+    def __init__(self, message: str = "the history is empty: there is nothing to continue, prompt() instead") -> None:
+        super().__init__(message)
+
+
+class InvalidContinue(AgentError):
+    """The last message is a finished assistant message and nothing is queued."""
+
+    def __init__(
+        self,
+        message: str = "the assistant had the last word and nothing is queued: prompt(), steer() or follow_up() instead",
+    ) -> None:
+        super().__init__(message)
+
+
+class Aborted(AgentError):
+    """The run was cancelled."""
+
+    kind = ErrorKind.ABORTED
+
+    def __init__(self, message: str = "the run was aborted") -> None:
+        super().__init__(message)
+
+
+class ToolError(Exception):
+    """Raise it in a tool to give the model an error result with exactly this text."""
+
+
+def error_of_kind(
+    kind: ErrorKind | str | None, message: str, *, model: str, retry_after: float | None = None
+) -> AgentError:
+    """The error that stands for a stream's failure; an unknown kind is a `StreamError`."""
+    match kind:
+        case ErrorKind.THROTTLED:
+            return ModelThrottled(message, model=model, retry_after=retry_after)
+        case ErrorKind.NETWORK:
+            return NetworkError(message, model=model, retry_after=retry_after)
+        case ErrorKind.CONTEXT_OVERFLOW:
+            return ContextWindowOverflow(model, message)
+        case ErrorKind.AUTH:
+            return AuthError(message)
+        case ErrorKind.CONTENT_FILTERED:
+            return ContentFiltered(message)
+        case ErrorKind.ABORTED:
+            return Aborted(message)
+        case ErrorKind.INVALID_REQUEST:
+            return StreamError(message, kind=ErrorKind.INVALID_REQUEST)
+        case _:
+            return StreamError(message)
+
+
+def _rebuild(error_type: type[AgentError], args: tuple[Any, ...], state: dict[str, Any]) -> AgentError:
+    error = error_type.__new__(error_type, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error

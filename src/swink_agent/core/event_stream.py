@@ -1,0 +1,201 @@
+"""A run as an async iterator of events, with a bound on how far it may run ahead of its reader.
+
+Owns the channel between a run and its reader, and `EventStream`, the reader's end. The run itself is in `loop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine
+from types import TracebackType
+from typing import Any
+
+from .cancel import CancellationToken
+from .events import AgentEvent
+from .types import AgentResult
+
+__all__ = ["Channel", "EventStream"]
+
+_MOST_EVENTS = 256
+
+
+class Channel:
+    """Events on their way from a run to its reader. Both live in one event loop, so there are no locks.
+
+    The run goes on without a task switch until the channel is full; the reader takes what is there without one.
+    """
+
+    __slots__ = ("_reader", "_writer", "events", "is_closed", "is_unbounded", "on_demand", "was_read")
+
+    def __init__(self) -> None:
+        self.events: deque[AgentEvent] = deque()
+        self.is_closed = False
+        self.is_unbounded = False
+        self.was_read = False
+        self.on_demand: Callable[[], None] = _nothing
+        """Called when the reader has taken everything and comes back for more."""
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
+
+    # -- the run's side ----------------------------------------------------------------------------------------
+
+    def push(self, event: AgentEvent) -> None:
+        """Never blocks; whoever pushes many looks at `is_full` and waits for `room`."""
+        self.events.append(event)
+        if self._reader is not None:
+            self._wake_reader()
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.events) >= _MOST_EVENTS and not self.is_unbounded
+
+    def has_room(self) -> bool:
+        return not self.is_full
+
+    def is_caught_up(self) -> bool:
+        """Whether the reader has dealt with all events, and asks for the next one."""
+        return self.is_unbounded or self._reader is not None
+
+    async def room(self) -> None:
+        """Returns when the reader has made room."""
+        while self.is_full:
+            self._writer = asyncio.get_running_loop().create_future()
+            try:
+                await self._writer
+            finally:
+                self._writer = None
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._wake_reader()
+
+    def _wake_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None and not reader.done():
+            reader.set_result(None)
+
+    # -- the reader's side -------------------------------------------------------------------------------------
+
+    def take(self) -> AgentEvent:
+        event = self.events.popleft()
+        if self._writer is not None and len(self.events) <= _MOST_EVENTS // 2:
+            self._wake_writer()
+        return event
+
+    async def more(self) -> bool:
+        """Waits for an event; `False` when there will be none."""
+        self.was_read = True
+        while not self.events:
+            if self.is_closed:
+                return False
+            reader = self._reader = asyncio.get_running_loop().create_future()
+            self._wake_writer()
+            self.on_demand()
+            try:
+                await reader
+            finally:
+                if self._reader is reader:
+                    self._reader = None
+        return True
+
+    def lift_bound(self) -> None:
+        """Lets the run go on whether or not anyone reads."""
+        self.is_unbounded = True
+        self._wake_writer()
+        self.on_demand()
+
+    def _wake_writer(self) -> None:
+        if self._writer is not None and not self._writer.done():
+            self._writer.set_result(None)
+
+
+class EventStream(AsyncIterator[AgentEvent]):
+    """The events of one run, live, and its result.
+
+    The run starts at once if an event loop is running, else when the first event is asked for. It keeps at most a
+    few hundred events ahead of the reader, and neither runs tools nor starts another turn before the reader has
+    come back from the message or the turn before. Leaving early, by `async with` or by dropping the stream,
+    cancels the run.
+    """
+
+    __slots__ = ("__weakref__", "_cancel", "_channel", "_drive", "_on_unstarted", "_task")
+
+    def __init__(
+        self,
+        drive: Callable[[Channel], Coroutine[Any, Any, AgentResult]],
+        cancel: CancellationToken,
+        on_unstarted: Callable[[], None] | None = None,
+    ) -> None:
+        self._channel = Channel()
+        self._cancel = cancel
+        self._drive = drive
+        self._on_unstarted = on_unstarted
+        self._task: asyncio.Task[AgentResult] | None = None
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._start()
+
+    def _start(self) -> asyncio.Task[AgentResult]:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._drive(self._channel))
+            channel = self._channel  # not self: the run must not keep its reader alive
+            self._task.add_done_callback(lambda _: channel.close())
+        return self._task
+
+    def __aiter__(self) -> EventStream:
+        return self
+
+    async def __anext__(self) -> AgentEvent:
+        channel = self._channel
+        if channel.events:
+            return channel.take()
+        self._start()
+        if await channel.more():
+            return channel.take()
+        if self._task is not None and not self._task.cancelled():
+            self._task.result()  # a bug in the library is raised here, not swallowed
+        raise StopAsyncIteration
+
+    async def result(self) -> AgentResult:
+        """How the run ended. Waits for the end; events that nobody has begun to read are discarded."""
+        task = self._start()
+        if not self._channel.was_read:
+            self._channel.events = deque(maxlen=0)
+        self._channel.lift_bound()
+        return await asyncio.shield(task)
+
+    async def aclose(self) -> None:
+        """Cancels the run if it still goes on, and waits for its end."""
+        self._cancel.cancel()
+        if self._task is None:
+            self._abandon_unstarted()
+            return
+        self._channel.lift_bound()
+        await asyncio.wait([self._task])
+        self._channel.events.clear()
+
+    async def __aenter__(self) -> EventStream:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        if self._task is None:
+            self._abandon_unstarted()
+        elif not self._task.done():
+            self._cancel.cancel()
+
+    def _abandon_unstarted(self) -> None:
+        if self._on_unstarted is not None:
+            self._on_unstarted()
+            self._on_unstarted = None
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,232 @@
+"""What a run reports, in the only order that can happen.
+
+    AgentStart
+      TurnStart
+        MessagesInjected*  ContextCompacted?  MessagesInjected?
+        MessageStart
+          (MessageUpdate | MessageRetry | ModelFallback | ContextCompacted)*
+        MessageEnd
+        ToolApprovalRequested ToolApprovalResolved          per call that needs it
+        ToolExecutionStart ToolExecutionUpdate* ToolExecutionEnd   per call; a call that never started has the End alone
+      TurnEnd
+    AgentEnd
+
+Owns the event types and their JSON. `swink_agent.testing.check_events` holds a sequence against this grammar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+import msgspec.structs
+
+from .stream import AssistantMessageDelta
+from .tool import AgentToolResult
+from .types import (
+    AgentMessage,
+    AssistantMessage,
+    CustomMessage,
+    ModelSpec,
+    PolicyStop,
+    ToolResultMessage,
+    decode_json,
+    decode_message,
+)
+from .value import Value
+
+__all__ = [
+    "AgentEnd",
+    "AgentEvent",
+    "AgentStart",
+    "CompactionReport",
+    "ContextCompacted",
+    "MessageEnd",
+    "MessageRetry",
+    "MessageStart",
+    "MessageUpdate",
+    "MessagesInjected",
+    "ModelFallback",
+    "ToolApprovalRequested",
+    "ToolApprovalResolved",
+    "ToolExecutionEnd",
+    "ToolExecutionStart",
+    "ToolExecutionUpdate",
+    "TurnEnd",
+    "TurnEndReason",
+    "TurnStart",
+    "decode_event",
+    "encode_event",
+]
+
+InjectionSource: TypeAlias = Literal["steering", "follow_up", "policy"]
+
+
+class TurnEndReason(StrEnum):
+    """Why a turn ended."""
+
+    COMPLETE = "complete"
+    TOOLS_EXECUTED = "tools_executed"
+    STEERING_INTERRUPT = "steering_interrupt"
+    ERROR = "error"
+    ABORTED = "aborted"
+    STOPPED = "stopped"
+    """A policy said stop."""
+
+
+class CompactionReport(Value, frozen=True):
+    """What the transforms took out of the context. Tokens are estimates."""
+
+    dropped_count: int
+    tokens_before: int
+    tokens_after: int
+    overflow: bool = False
+
+
+class AgentStart(Value, frozen=True, tag_field="type", tag="agent_start"):
+    """The run begins."""
+
+
+class TurnStart(Value, frozen=True, tag_field="type", tag="turn_start"):
+    """A turn begins: one reply and its tool calls."""
+
+    turn_index: int
+
+
+class MessagesInjected(Value, frozen=True, tag_field="type", tag="messages_injected"):
+    """Messages that were not there when the run began enter the context."""
+
+    messages: tuple[AgentMessage, ...]
+    source: InjectionSource
+
+
+class ContextCompacted(Value, frozen=True, tag_field="type", tag="context_compacted"):
+    """The transforms returned fewer messages than they were given."""
+
+    report: CompactionReport
+
+
+class MessageStart(Value, frozen=True, tag_field="type", tag="message_start"):
+    """The model is asked for a reply."""
+
+
+class MessageUpdate(Value, frozen=True, tag_field="type", tag="message_update", gc=False):
+    """A piece of the reply, as the provider sent it."""
+
+    delta: AssistantMessageDelta
+
+
+class MessageRetry(Value, frozen=True, tag_field="type", tag="message_retry"):
+    """Attempt number `attempt` failed and another follows in `delay` seconds: discard what was streamed so far."""
+
+    attempt: int
+    error: str
+    delay: float
+
+
+class ModelFallback(Value, frozen=True, tag_field="type", tag="model_fallback"):
+    """One model was given up for the next: discard what was streamed so far."""
+
+    from_model: ModelSpec
+    to_model: ModelSpec
+    error: str
+
+
+class MessageEnd(Value, frozen=True, tag_field="type", tag="message_end"):
+    """The reply is complete, failed or aborted, and in the history."""
+
+    message: AssistantMessage
+
+
+class ToolApprovalRequested(Value, frozen=True, tag_field="type", tag="tool_approval_requested"):
+    """A call waits for approval."""
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class ToolApprovalResolved(Value, frozen=True, tag_field="type", tag="tool_approval_resolved"):
+    """The call was approved or not."""
+
+    call_id: str
+    name: str
+    approved: bool
+
+
+class ToolExecutionStart(Value, frozen=True, tag_field="type", tag="tool_execution_start"):
+    """A tool starts, with the arguments that it really gets."""
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class ToolExecutionUpdate(Value, frozen=True, tag_field="type", tag="tool_execution_update"):
+    """A partial result from a tool that is running."""
+
+    call_id: str
+    name: str
+    update: AgentToolResult
+
+
+class ToolExecutionEnd(Value, frozen=True, tag_field="type", tag="tool_execution_end"):
+    """A call has its result, whether it ran or not."""
+
+    call_id: str
+    name: str
+    result: AgentToolResult
+    is_error: bool
+
+
+class TurnEnd(Value, frozen=True, tag_field="type", tag="turn_end"):
+    """A turn is over. `message` is `None` when a policy stopped it before the model was asked."""
+
+    turn_index: int
+    message: AssistantMessage | None
+    tool_results: tuple[ToolResultMessage, ...]
+    reason: TurnEndReason
+
+
+class AgentEnd(Value, frozen=True, tag_field="type", tag="agent_end"):
+    """The run is over; `messages` is everything that it added to the history."""
+
+    messages: tuple[AgentMessage, ...]
+    stopped_by: PolicyStop | None = None
+
+
+AgentEvent: TypeAlias = (
+    AgentStart
+    | TurnStart
+    | MessagesInjected
+    | ContextCompacted
+    | MessageStart
+    | MessageUpdate
+    | MessageRetry
+    | ModelFallback
+    | MessageEnd
+    | ToolApprovalRequested
+    | ToolApprovalResolved
+    | ToolExecutionStart
+    | ToolExecutionUpdate
+    | ToolExecutionEnd
+    | TurnEnd
+    | AgentEnd
+)
+
+
+def encode_event(event: AgentEvent) -> bytes:
+    """One event as JSON."""
+    return msgspec.json.encode(event)
+
+
+def decode_event(data: bytes | str, types: Sequence[type[CustomMessage]] = ()) -> AgentEvent:
+    """The event in `data`; `types` are the application's messages that may occur. Raises `ValueError`."""
+    document: dict[str, Any] = decode_json(data, dict[str, Any], "event") if types else {}
+    if not document.get("messages"):
+        return decode_json(data, AgentEvent, "event")
+    messages = [decode_message(msgspec.json.encode(message), types) for message in document["messages"]]
+    event = decode_json(msgspec.json.encode({**document, "messages": []}), AgentEvent, "event")
+    return msgspec.structs.replace(event, messages=tuple(messages))

@@ -1,0 +1,263 @@
+"""THE loop: runs, turns, and what ends them. Read it from the top; what is called stands below its caller.
+
+    run      AgentStart, turns until nothing is left to do, AgentEnd
+    turns    inner: a turn, as long as there are tool results or steering to answer
+             outer: again, as long as post-loop policies or follow-ups give the agent more to do
+    a turn   pending messages enter → transforms → pre-turn policies → reply → tools → post-turn policies
+
+Owns the order of things. The reply is asked for in `reply`, a batch of tool calls is run in `dispatch`, and how an
+abort ends every wait is in `supervisor`. Nothing here raises for what a model, tool, hook or policy does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from .cancel import CancellationToken
+from .config import AgentLoopConfig
+from .dispatch import dispatch
+from .errors import Aborted, AgentError, ErrorKind, InvalidContinue, NoMessages
+from .event_stream import Channel, EventStream
+from .events import AgentEnd, AgentStart, MessageEnd, TurnEnd, TurnEndReason, TurnStart
+from .policy import consult
+from .reply import as_agent_error, ask_model, convert_context, transform_context
+from .run import Run
+from .supervisor import Interrupted
+from .tool import Toolbox
+from .transcript import Transcript
+from .types import (
+    AgentContext,
+    AgentMessage,
+    AgentResult,
+    AssistantMessage,
+    StopReason,
+    ToolResultMessage,
+    as_messages,
+)
+
+__all__ = ["agent_loop", "agent_loop_continue", "run_loop"]
+
+
+def agent_loop(
+    prompts: str | AgentMessage | Sequence[str | AgentMessage],
+    context: AgentContext,
+    config: AgentLoopConfig,
+    cancel: CancellationToken | None = None,
+) -> EventStream:
+    """Adds the prompts to the context and runs until the agent stops. The context itself is not changed."""
+    return _stream_of(as_messages(prompts), context, config, cancel)
+
+
+def agent_loop_continue(
+    context: AgentContext, config: AgentLoopConfig, cancel: CancellationToken | None = None
+) -> EventStream:
+    """Runs from the context as it is. Raises `NoMessages` or `InvalidContinue` if there is nothing to answer."""
+    if not context.messages:
+        raise NoMessages
+    if config.message_provider is None and is_answered(context.messages):
+        raise InvalidContinue
+    return _stream_of(None, context, config, cancel)
+
+
+def _stream_of(
+    prompts: tuple[AgentMessage, ...] | None,
+    context: AgentContext,
+    config: AgentLoopConfig,
+    cancel: CancellationToken | None,
+) -> EventStream:
+    token = CancellationToken(cancel)
+    toolbox = Toolbox(context.tools)
+    transcript = Transcript(context.messages)
+
+    async def drive(channel: Channel) -> AgentResult:
+        run = Run(config, transcript, toolbox, context.system_prompt, token, channel.push, channel)
+        return await run_loop(run, prompts)
+
+    return EventStream(drive, token)
+
+
+# -- the run -------------------------------------------------------------------------------------------------
+
+
+async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentResult:
+    """One run, whatever happens in it; `None` for prompts continues from the history.
+
+    Raises nothing but the `CancelledError` of a task that was cancelled from outside, and that after `AgentEnd`.
+    """
+    run.emit(AgentStart())
+    starts_with_overflow = _ended_in_overflow(run.transcript.history)
+    run.transcript.add(prompts or ())
+    try:
+        if prompts is not None or await _has_something_to_answer(run):
+            await _run_turns(run, starts_with_overflow)
+    except Interrupted:
+        pass  # between two turns: nothing is open
+    finally:
+        run.close()
+    result = _result_of(run)
+    run.put_back()
+    run.emit(AgentEnd(result.messages, result.stopped_by))
+    if run.supervisor.was_cancelled_from_outside:
+        raise asyncio.CancelledError
+    return result
+
+
+async def _run_turns(run: Run, overflow: bool) -> None:
+    while not run.is_interrupted:
+        while not run.is_interrupted:
+            has_results = await _run_turn(run, overflow)
+            overflow = False
+            if run.is_over:
+                return
+            if not any(source == "steering" for source, _ in run.pending):
+                await run.poll("steering")
+            if not has_results and not run.pending:
+                break
+        stop, messages = await consult(run.config.post_loop_policies, "post_loop", run.policy_context(), run.supervisor)
+        run.stopped_by = stop
+        run.queue("policy", messages)
+        if stop is not None or not (run.pending or await run.poll("follow_up")):
+            return
+
+
+# -- one turn ------------------------------------------------------------------------------------------------
+
+
+async def _run_turn(run: Run, overflow: bool) -> bool:
+    """One reply and its tool calls; says whether there are tool results for the model to see."""
+    run.emit(TurnStart(run.turn_index))
+    run.inject()
+    problem = await _prepare(run, overflow)
+    if run.stopped_by is not None:
+        _end_turn(run, None, (), TurnEndReason.STOPPED)
+        return False
+
+    message = await ask_model(run, problem)
+    run.usage += message.usage
+    run.cost += message.cost
+    run.transcript.add((message,))
+    run.emit(MessageEnd(message))
+    await run.let_reader_catch_up()
+
+    results: tuple[ToolResultMessage, ...] = ()
+    was_steered = False
+    if message.tool_calls:
+        results, was_steered = await dispatch(run, message)
+        run.transcript.add(results)
+
+    message = await _after_turn(run, message, results)
+    _end_turn(run, message, results, _reason(run, message, was_steered))
+    await run.let_reader_catch_up()
+    return bool(results)
+
+
+async def _prepare(run: Run, overflow: bool) -> AgentError | None:
+    """Transforms, pre-turn policies, conversion; returns what makes asking the model pointless, if something does."""
+    run.has_recovered = False
+    culprit = "system_prompt"
+    try:
+        prompt = run.system_prompt
+        run.instructions = prompt if isinstance(prompt, str) else await run.supervisor.settle(prompt())
+        culprit = "transform_context"
+        await transform_context(run, overflow=overflow)
+        stop, messages = await consult(run.config.pre_turn_policies, "pre_turn", run.policy_context(), run.supervisor)
+        run.stopped_by = stop
+        if messages:
+            run.queue("policy", messages)
+            run.inject()
+        culprit = "convert_to_llm"
+        await convert_context(run)
+    except Interrupted:
+        return Aborted()
+    except Exception as error:
+        return as_agent_error(error, culprit)
+    return Aborted() if run.is_interrupted else None
+
+
+async def _after_turn(run: Run, message: AssistantMessage, results: tuple[ToolResultMessage, ...]) -> AssistantMessage:
+    """Post-turn policies; returns the turn's message, which one of them may have replaced."""
+    if not run.config.post_turn_policies:
+        return message
+    try:
+        stop, messages = await consult(
+            run.config.post_turn_policies, "post_turn", run.policy_context(message, results), run.supervisor
+        )
+    except Interrupted:
+        return message
+    if run.stopped_by is None and run.error is None:
+        run.stopped_by = stop
+    for injected in messages:
+        if not isinstance(injected, AssistantMessage):
+            run.queue("policy", (injected,))
+        elif injected.tool_calls == message.tool_calls:
+            run.transcript.replace(message, injected)
+            message = injected
+    return message
+
+
+def _end_turn(
+    run: Run, message: AssistantMessage | None, results: tuple[ToolResultMessage, ...], reason: TurnEndReason
+) -> None:
+    run.emit(TurnEnd(run.turn_index, message, results, reason))
+    run.turn_index += 1
+
+
+def _reason(run: Run, message: AssistantMessage, was_steered: bool) -> TurnEndReason:
+    if isinstance(run.error, Aborted) or run.is_interrupted:
+        return TurnEndReason.ABORTED
+    if run.error is not None:
+        return TurnEndReason.ERROR
+    if run.stopped_by is not None:
+        return TurnEndReason.STOPPED
+    if was_steered:
+        return TurnEndReason.STEERING_INTERRUPT
+    return TurnEndReason.TOOLS_EXECUTED if message.tool_calls else TurnEndReason.COMPLETE
+
+
+# -- the ends of a run ---------------------------------------------------------------------------------------
+
+
+async def _has_something_to_answer(run: Run) -> bool:
+    """Whether a run that continues has anything to say: after the assistant's last word, only what is queued."""
+    if not is_answered(run.transcript.history):
+        return True
+    if await run.poll("steering") or await run.poll("follow_up"):
+        return True
+    run.error = InvalidContinue()
+    return False
+
+
+def is_answered(messages: Sequence[AgentMessage]) -> bool:
+    """Whether the assistant had the last word; replies that failed do not count."""
+    for message in reversed(messages):
+        if not (isinstance(message, AssistantMessage) and message.is_failed):
+            return isinstance(message, AssistantMessage) and not message.tool_calls
+    return True
+
+
+def _ended_in_overflow(messages: Sequence[AgentMessage]) -> bool:
+    last = messages[-1] if messages else None
+    return isinstance(last, AssistantMessage) and last.error_kind == ErrorKind.CONTEXT_OVERFLOW
+
+
+def _result_of(run: Run) -> AgentResult:
+    messages = run.transcript.since(run.start)
+    if run.is_interrupted and not isinstance(run.error, Aborted):
+        run.error = Aborted()
+    if isinstance(run.error, Aborted):
+        stop_reason = StopReason.ABORTED
+    elif run.error is not None:
+        stop_reason = StopReason.ERROR
+    else:
+        replies = [message.stop_reason for message in messages if isinstance(message, AssistantMessage)]
+        stop_reason = replies[-1] if replies else StopReason.STOP
+    return AgentResult(
+        messages=messages,
+        stop_reason=stop_reason,
+        usage=run.usage,
+        cost=run.cost,
+        error=None if run.error is None else str(run.error),
+        exception=run.error,
+        stopped_by=run.stopped_by,
+    )

@@ -1,0 +1,51 @@
+"""Finding the stream function of a provider.
+
+Owns the look-up in the entry-point group `swink_agent.providers`, so that the core imports no adapter and anyone
+adds one by installing a package. An entry point's name is the provider's, its object a callable that takes the
+`ModelSpec` and returns a `StreamFn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from .cancel import CancellationToken
+from .stream import AssistantMessageEvent, StreamFn, StreamOptions
+from .types import AgentContext, ModelSpec
+
+__all__ = ["GROUP", "ProviderStreamFn"]
+
+GROUP = "swink_agent.providers"
+
+
+class ProviderStreamFn:
+    """A stream function that asks the adapter of the model's own provider, found and made on first use."""
+
+    __slots__ = ("_adapters",)
+
+    def __init__(self) -> None:
+        self._adapters: dict[str, StreamFn] = {}
+
+    def __repr__(self) -> str:
+        return f"<stream function by provider; {', '.join(self._adapters) or 'none used yet'}>"
+
+    def adapter(self, model: ModelSpec) -> StreamFn:
+        """The adapter of the model's provider. Raises `LookupError` that names the providers there are."""
+        if model.provider not in self._adapters:
+            from importlib.metadata import (
+                entry_points,  # on use: reading what is installed takes milliseconds
+            )
+
+            found = {point.name: point for point in entry_points(group=GROUP)}
+            if model.provider not in found:
+                known = f"installed are {', '.join(sorted(found))}" if found else "none is installed"
+                raise LookupError(
+                    f"no adapter for the provider {model.provider!r} ({known}): pass stream_fn, or install its package"
+                )
+            self._adapters[model.provider] = found[model.provider].load()(model)
+        return self._adapters[model.provider]
+
+    def __call__(
+        self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
+    ) -> AsyncIterator[AssistantMessageEvent]:
+        return self.adapter(model)(model, context, options, cancel)

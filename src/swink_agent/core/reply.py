@@ -1,0 +1,242 @@
+"""Asking the model for one reply, until there is one: retries, fallbacks, and the recovery from an overflow.
+
+Owns what happens between `MessageStart` and `MessageEnd`. Everything that can go wrong here ends as a message with
+`stop_reason` error or aborted; nothing raises.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from typing import cast
+
+import msgspec.structs
+
+from .context import estimate_tokens
+from .errors import (
+    Aborted,
+    AgentError,
+    AuthError,
+    ContextWindowOverflow,
+    ErrorKind,
+    ModelThrottled,
+    NetworkError,
+    StreamError,
+    error_of_kind,
+)
+from .events import (
+    CompactionReport,
+    ContextCompacted,
+    MessageRetry,
+    MessageStart,
+    MessageUpdate,
+    ModelFallback,
+)
+from .run import Run
+from .stream import (
+    AssistantMessageDelta,
+    AssistantMessageEvent,
+    MessageAssembler,
+    StreamFailed,
+    StreamFn,
+    StreamOptions,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+)
+from .supervisor import Interrupted
+from .types import AgentContext, AgentMessage, AssistantMessage, LlmMessage, ModelSpec
+
+__all__ = ["as_agent_error", "ask_model", "convert_context", "transform_context"]
+
+log = logging.getLogger("swink_agent")
+_DELTAS = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})
+
+
+async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
+    """The reply to the conversation as it stands; a failed one if there is already a `problem`."""
+    run.emit(MessageStart())
+    run.assembler = MessageAssembler(run.config.model)
+    try:
+        if problem is not None:
+            return _failed(run, problem)
+        return await _ask_each_model(run)
+    except Interrupted:
+        return _failed(run, Aborted())
+    except Exception as error:  # a hook failed; what stream functions do wrong is caught where they are read
+        return _failed(run, as_agent_error(error, "a hook"))
+    finally:
+        run.assembler = None
+
+
+async def _ask_each_model(run: Run) -> AssistantMessage:
+    """The primary model, then the fallbacks, as long as the trouble is throttling or the network."""
+    model, stream_fn = run.config.model, run.config.stream_fn
+    message = await _ask_one_model(run, model, stream_fn)
+    for next_model, next_stream_fn in run.config.fallbacks:
+        if not isinstance(run.error, (ModelThrottled, NetworkError)):
+            break
+        run.usage += message.usage
+        run.emit(ModelFallback(model, next_model, str(run.error)))
+        model = next_model
+        message = await _ask_one_model(run, model, next_stream_fn)
+    return message
+
+
+async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> AssistantMessage:
+    """One model, as often as the retry strategy says, and once more after an overflow that could be mended."""
+    attempt = 1
+    while True:
+        assembler = run.assembler = MessageAssembler(model)
+        await _stream(run, model, stream_fn, assembler)
+        message = assembler.message()
+        run.error = error = _error_in(message, assembler.failure)
+        if error is None:
+            return message
+        if isinstance(error, ContextWindowOverflow):
+            if not await _recover_from_overflow(run):
+                return message
+        elif assembler.is_broken or isinstance(error, Aborted) or not _should_retry(run, error, attempt):
+            return message
+        else:
+            run.assembler = MessageAssembler(model)  # what was streamed is void, also if the wait is aborted
+            await _back_off(run, error, attempt)
+            attempt += 1
+        run.usage += message.usage
+
+
+async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: MessageAssembler) -> None:
+    """One call to the provider, read to its end into the assembler."""
+    options = await _options(run, model)
+    context = AgentContext(run.instructions, run.transcript.conversation(), run.toolbox.tools)
+    try:
+        stream = stream_fn(model, context, options, run.cancel)
+        await run.supervisor.wait(_read(run, stream, assembler))
+    except Exception as error:
+        log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
+        assembler.fail(StreamFailed(f"the stream function raised {_text(error)}"))
+    if run.is_interrupted and not assembler.is_finished:
+        raise Interrupted
+
+
+async def _read(
+    run: Run,
+    stream: AsyncIterator[AssistantMessageEvent] | Awaitable[AsyncIterator[AssistantMessageEvent]],
+    assembler: MessageAssembler,
+) -> None:
+    """The innermost loop: what is done here is done for every delta."""
+    if inspect.isawaitable(stream):  # an async function that returns its iterator, not an async generator
+        stream = await stream
+    feed, emit, channel, supervisor = assembler.feed, run.emit, run.channel, run.supervisor
+    try:
+        async for event in stream:
+            feed(event)
+            if assembler.failure is not None:
+                return
+            if type(event) in _DELTAS:
+                emit(MessageUpdate(cast("AssistantMessageDelta", event)))
+                if channel is not None and channel.is_full:
+                    await channel.room()
+            if supervisor.is_interrupted:
+                return
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+
+
+# -- the hooks around a call ---------------------------------------------------------------------------------
+
+
+async def transform_context(run: Run, *, overflow: bool) -> bool:
+    """Lets the transforms change what is sent from now on; says whether they did."""
+    given = run.transcript.context
+    messages: Sequence[AgentMessage] = given
+    for transform in (run.config.async_transform_context, run.config.transform_context):
+        if transform is not None:
+            returned = await run.supervisor.settle(transform(list(messages), overflow))
+            messages = messages if returned is None else returned
+    if messages is given or not run.transcript.adopt(messages):
+        return False
+    if len(messages) < len(given):
+        before, after = estimate_tokens(given), estimate_tokens(messages)
+        run.emit(ContextCompacted(CompactionReport(len(given) - len(messages), before, after, overflow)))
+    return True
+
+
+async def convert_context(run: Run) -> None:
+    """Converts what is new in the context."""
+    convert, converted = run.config.convert_to_llm, list[LlmMessage]()
+    for message in run.transcript.unconverted():
+        llm_message = await run.supervisor.settle(convert(message))
+        if llm_message is not None:
+            converted.append(llm_message)
+    run.transcript.convert(converted)
+
+
+async def _options(run: Run, model: ModelSpec) -> StreamOptions:
+    options = run.config.stream_options
+    if run.config.get_api_key is None:
+        return options
+    try:
+        key = await run.supervisor.settle(run.config.get_api_key(model.provider))
+    except Exception as error:
+        raise AuthError(f"get_api_key failed for {model.provider}: {_text(error)}") from error
+    return options if key is None else msgspec.structs.replace(options, api_key=key)
+
+
+async def _recover_from_overflow(run: Run) -> bool:
+    """Whether the call is worth repeating: once per turn, if the transforms took something out."""
+    if run.has_recovered:
+        return False
+    run.has_recovered = True
+    if not await transform_context(run, overflow=True):
+        return False
+    await convert_context(run)
+    return True
+
+
+def _should_retry(run: Run, error: AgentError, attempt: int) -> bool:
+    try:
+        return bool(run.config.retry_strategy.should_retry(error, attempt))
+    except Exception:
+        log.exception("the retry strategy failed: the error is not retried")
+        return False
+
+
+async def _back_off(run: Run, error: AgentError, attempt: int) -> None:
+    advised = getattr(error, "retry_after", None)
+    delay = max(0.0, run.config.retry_strategy.delay(attempt) if advised is None else advised)
+    run.emit(MessageRetry(attempt, str(error), delay))
+    if delay or run.is_interrupted:
+        await run.supervisor.wait(run.config.sleep(delay))
+
+
+# -- failures ------------------------------------------------------------------------------------------------
+
+
+def _error_in(message: AssistantMessage, failure: StreamFailed | None) -> AgentError | None:
+    if failure is None:
+        return None
+    return error_of_kind(message.error_kind, failure.message, model=message.model_id, retry_after=failure.retry_after)
+
+
+def _failed(run: Run, error: AgentError) -> AssistantMessage:
+    """The message that a failure outside the stream leaves, with what was streamed before it."""
+    run.error = error
+    assembler = run.assembler or MessageAssembler(run.config.model)
+    return assembler.failed(StreamFailed(str(error), error.kind or ErrorKind.STREAM))
+
+
+def as_agent_error(error: Exception, culprit: str) -> AgentError:
+    """A hook's exception as an error of the run."""
+    if isinstance(error, AgentError):
+        return error
+    wrapped = StreamError(f"{culprit} failed: {_text(error)}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,182 @@
+"""The state of one run, and the few things that every part of the loop does with it.
+
+Owns nothing that outlives the run but the transcript, which belongs to the caller. The order of things is in
+`loop`, `reply` and `dispatch`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Any, TypeAlias
+
+from .cancel import CancellationToken
+from .config import AgentLoopConfig
+from .errors import AgentError
+from .event_stream import Channel
+from .events import AgentEvent, InjectionSource, MessagesInjected
+from .policy import PolicyContext
+from .stream import MessageAssembler
+from .supervisor import Supervisor
+from .threads import WorkerThreads
+from .tool import Toolbox
+from .transcript import Transcript
+from .types import AgentMessage, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage, as_messages
+from .value import copy_json
+
+__all__ = ["EmitFn", "Run", "SystemPrompt"]
+
+EmitFn: TypeAlias = Callable[[AgentEvent], None]
+SystemPrompt: TypeAlias = str | Callable[[], Any]
+
+log = logging.getLogger("swink_agent")
+
+
+class Run:
+    """One invocation of the loop, from `AgentStart` to `AgentEnd`."""
+
+    __slots__ = (
+        "assembler",
+        "cancel",
+        "channel",
+        "config",
+        "cost",
+        "emit",
+        "error",
+        "executing",
+        "has_recovered",
+        "instructions",
+        "pending",
+        "start",
+        "state",
+        "stopped_by",
+        "supervisor",
+        "system_prompt",
+        "threads",
+        "toolbox",
+        "transcript",
+        "turn_index",
+        "unasked_tools",
+        "usage",
+    )
+
+    def __init__(
+        self,
+        config: AgentLoopConfig,
+        transcript: Transcript,
+        toolbox: Toolbox,
+        system_prompt: SystemPrompt,
+        cancel: CancellationToken,
+        emit: EmitFn,
+        channel: Channel | None = None,
+        unasked_tools: frozenset[str] = frozenset(),
+    ) -> None:
+        self.config = config
+        self.transcript = transcript
+        self.toolbox = toolbox
+        self.system_prompt = system_prompt
+        self.instructions = ""
+        """The system prompt of this turn, computed once in it."""
+        self.unasked_tools = unasked_tools
+        """Tools of the library itself, which nobody needs to approve."""
+        self.cancel = cancel
+        self.emit = emit
+        self.channel = channel
+        self.start = len(transcript)
+        self.supervisor = Supervisor(cancel)
+        if channel is not None:
+            channel.on_demand = self.supervisor.wake
+        self.threads = WorkerThreads()
+        self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
+        self.pending: list[tuple[InjectionSource, AgentMessage]] = []
+        """Messages that lead the next turn."""
+        self.executing: set[str] = set()
+        self.assembler: MessageAssembler | None = None
+        """The reply that is being streamed, if one is."""
+        self.turn_index = 0
+        self.has_recovered = False
+        """Whether this turn has already been saved from an overflow once."""
+        self.usage = Usage()
+        self.cost = Cost()
+        self.stopped_by: PolicyStop | None = None
+        self.error: AgentError | None = None
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self.supervisor.is_interrupted
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing may follow the turn that just ended."""
+        return self.stopped_by is not None or self.error is not None or self.is_interrupted
+
+    def close(self) -> None:
+        self.supervisor.close()
+        self.threads.close()
+        if self.channel is not None:
+            self.channel.on_demand = _nothing
+
+    # -- messages that come while the run goes on ----------------------------------------------------------------
+
+    def queue(self, source: InjectionSource, messages: Sequence[AgentMessage]) -> None:
+        self.pending.extend([(source, message) for message in messages])
+
+    def inject(self) -> None:
+        """Lets the pending messages enter the history, one event for each run of messages from one source."""
+        pending, self.pending = self.pending, []
+        while pending:
+            source = pending[0][0]
+            messages: list[AgentMessage] = []
+            while pending and pending[0][0] == source:
+                messages.append(pending.pop(0)[1])
+            self.transcript.add(messages)
+            self.emit(MessagesInjected(tuple(messages), source))
+
+    async def poll(self, source: InjectionSource) -> bool:
+        """Asks the message provider; says whether something came. A provider that fails is logged and passed over."""
+        provider = self.config.message_provider
+        if provider is None:
+            return False
+        try:
+            poll = provider.poll_steering if source == "steering" else provider.poll_follow_up
+            messages = as_messages(await self.supervisor.settle(poll()) or ())
+        except Exception:
+            log.exception("the message provider failed to give %s messages and is passed over", source)
+            return False
+        self.queue(source, messages)
+        return bool(messages)
+
+    def put_back(self) -> None:
+        """Returns what was polled but never entered the context."""
+        put_back = getattr(self.config.message_provider, "put_back", None)
+        for source in ("steering", "follow_up"):
+            messages = [message for origin, message in self.pending if origin == source]
+            if messages and put_back is not None:
+                put_back(source, messages)
+            elif messages:
+                log.warning("%d %s messages were polled but not used, and cannot be put back", len(messages), source)
+        self.pending.clear()
+
+    # -- what others see ------------------------------------------------------------------------------------------
+
+    def policy_context(
+        self, message: AssistantMessage | None = None, tool_results: tuple[ToolResultMessage, ...] = ()
+    ) -> PolicyContext:
+        return PolicyContext(
+            turn_index=self.turn_index,
+            messages=self.transcript.history,
+            usage=self.usage,
+            cost=self.cost,
+            state=copy_json(dict(self.state)) if self.state else {},
+            message=message,
+            tool_results=tool_results,
+        )
+
+    async def let_reader_catch_up(self) -> None:
+        """Waits until whoever reads the events has seen them all, so that it can still step in."""
+        if self.channel is not None:
+            await self.supervisor.park(self.channel.is_caught_up)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,389 @@
+"""The boundary to a provider: what a stream function is given, what it yields, and how a message is made of that.
+
+Owns the stream events and the strict `MessageAssembler`. Retries and fallbacks are in `reply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
+
+import msgspec
+
+from .cancel import CancellationToken
+from .errors import ErrorKind
+from .types import (
+    AgentContext,
+    AssistantBlock,
+    AssistantMessage,
+    Cost,
+    ModelSpec,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
+from .value import Value
+
+__all__ = [
+    "AssistantMessageDelta",
+    "AssistantMessageEvent",
+    "MessageAssembler",
+    "StreamDone",
+    "StreamFailed",
+    "StreamFn",
+    "StreamOptions",
+    "StreamStart",
+    "TextDelta",
+    "TextEnd",
+    "TextStart",
+    "ThinkingDelta",
+    "ThinkingEnd",
+    "ThinkingStart",
+    "ToolCallDelta",
+    "ToolCallEnd",
+    "ToolCallStart",
+]
+
+
+class StreamOptions(Value, frozen=True, kw_only=True):
+    """What one call to a provider is asked for besides its messages. The key and the headers never show in a repr."""
+
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"api_key", "headers", "extra"})
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+    session_id: str | None = None
+    transport: str = "sse"
+    api_key: str | None = None
+    tool_choice: str = "auto"
+    """`auto`, `none`, `required`, or the name of the one tool that must be called."""
+    cache: Literal["auto", "none"] = "auto"
+    headers: dict[str, str] = {}
+    timeout: float | None = None
+    extra: dict[str, Any] = {}
+
+
+# -- events --------------------------------------------------------------------------------------------------
+# They are made once per delta, so they stay out of the garbage collector's sight: none can be part of a cycle.
+
+
+class StreamStart(Value, frozen=True, tag_field="type", tag="stream_start", gc=False):
+    """The provider began to answer."""
+
+
+class TextStart(Value, frozen=True, tag_field="type", tag="text_start", gc=False):
+    """A text block opens."""
+
+    index: int
+
+
+class TextDelta(Value, frozen=True, tag_field="type", tag="text_delta", gc=False):
+    """A piece of text."""
+
+    index: int
+    delta: str
+
+
+class TextEnd(Value, frozen=True, tag_field="type", tag="text_end", gc=False):
+    """A text block closes."""
+
+    index: int
+
+
+class ThinkingStart(Value, frozen=True, tag_field="type", tag="thinking_start", gc=False):
+    """A thinking block opens."""
+
+    index: int
+
+
+class ThinkingDelta(Value, frozen=True, tag_field="type", tag="thinking_delta", gc=False):
+    """A piece of reasoning."""
+
+    index: int
+    delta: str
+
+
+class ThinkingEnd(Value, frozen=True, tag_field="type", tag="thinking_end", gc=False):
+    """A thinking block closes, with the provider's signature if it signs."""
+
+    index: int
+    signature: str | None = None
+
+
+class ToolCallStart(Value, frozen=True, tag_field="type", tag="tool_call_start", gc=False):
+    """A tool call opens."""
+
+    index: int
+    id: str
+    name: str
+
+
+class ToolCallDelta(Value, frozen=True, tag_field="type", tag="tool_call_delta", gc=False):
+    """A piece of the call's arguments, as JSON text."""
+
+    index: int
+    delta: str
+
+
+class ToolCallEnd(Value, frozen=True, tag_field="type", tag="tool_call_end", gc=False):
+    """A tool call closes: its arguments are complete."""
+
+    index: int
+
+
+class StreamDone(Value, frozen=True, tag_field="type", tag="stream_done"):
+    """The reply is complete."""
+
+    stop_reason: StopReason = StopReason.STOP
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+
+
+class StreamFailed(Value, frozen=True, tag_field="type", tag="stream_failed"):
+    """The reply failed; what was streamed before is kept."""
+
+    message: str
+    kind: ErrorKind = ErrorKind.STREAM
+    stop_reason: StopReason = StopReason.ERROR
+    retry_after: float | None = None
+    usage: Usage | None = None
+
+
+AssistantMessageDelta: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta
+AssistantMessageEvent: TypeAlias = (
+    StreamStart
+    | TextStart
+    | TextDelta
+    | TextEnd
+    | ThinkingStart
+    | ThinkingDelta
+    | ThinkingEnd
+    | ToolCallStart
+    | ToolCallDelta
+    | ToolCallEnd
+    | StreamDone
+    | StreamFailed
+)
+
+
+class StreamFn(Protocol):
+    """The only boundary to a provider: any callable of this shape, an async generator function above all.
+
+    It never raises for what a provider does: it ends with `StreamFailed`.
+    """
+
+    def __call__(
+        self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
+    ) -> AsyncIterator[AssistantMessageEvent]: ...
+
+
+# -- assembly ------------------------------------------------------------------------------------------------
+
+
+class _OpenBlock:
+    """A block while it is streamed: fragments are kept in a list and joined once."""
+
+    __slots__ = ("arguments", "call", "fragments", "is_open", "kind", "signature")
+
+    def __init__(self, kind: type, call: ToolCallStart | None = None) -> None:
+        self.kind = kind
+        self.call = call
+        self.fragments: list[str] = []
+        self.signature: str | None = None
+        self.arguments: dict[str, Any] | None = None
+        self.is_open = True
+
+
+_KIND_OF_START: dict[type, type] = {TextStart: Text, ThinkingStart: Thinking, ToolCallStart: ToolCall}
+_KIND_OF_DELTA: dict[type, type] = {TextDelta: Text, ThinkingDelta: Thinking, ToolCallDelta: ToolCall}
+_KIND_OF_END: dict[type, type] = {TextEnd: Text, ThinkingEnd: Thinking, ToolCallEnd: ToolCall}
+
+
+class MessageAssembler:
+    """Folds one attempt's stream events into an `AssistantMessage`, in time linear in the reply.
+
+    Strict: one start first; a new block's index is the number of blocks so far; deltas and ends hit an open block
+    of their kind; one terminal event; nothing after it; nothing left open at `StreamDone` but tool calls under
+    `length`. `feed` never raises: a broken sequence makes `message()` an error message of kind `stream`.
+    """
+
+    __slots__ = (
+        "_append",
+        "_blocks",
+        "_call_ids",
+        "_delta_index",
+        "_delta_type",
+        "_has_started",
+        "_terminal",
+        "failure",
+        "is_broken",
+        "model",
+    )
+
+    def __init__(self, model: ModelSpec) -> None:
+        self.model = model
+        self.failure: StreamFailed | None = None
+        """What went wrong, in the provider's words or in ours; `None` so far, or for a good reply."""
+        self.is_broken = False
+        """Whether the event sequence was wrong, which no retry mends."""
+        self._blocks: list[_OpenBlock] = []
+        self._call_ids: set[str] = set()
+        self._has_started = False
+        self._terminal: StreamDone | None = None
+        # The block of the last delta, so that the next one costs two comparisons and an append.
+        self._delta_type: type | None = None
+        self._delta_index = -1
+        self._append = _reject
+
+    @property
+    def is_finished(self) -> bool:
+        return self._terminal is not None or self.failure is not None
+
+    def feed(self, event: AssistantMessageEvent) -> None:
+        """Takes the next event."""
+        kind = type(event)
+        if kind is self._delta_type and event.index == self._delta_index:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+            self._append(cast("TextDelta", event).delta)
+            return
+        problem = self._take(kind, event)
+        if problem is not None:
+            self._break(problem)
+
+    def fail(self, failure: StreamFailed) -> None:
+        """Ends the reply as failed, for a reason that did not come through the stream."""
+        self.failure = failure
+        self._delta_type = None
+
+    def _break(self, problem: str) -> None:
+        self.is_broken = True
+        self.fail(StreamFailed(f"broken event sequence: {problem}", ErrorKind.STREAM))
+
+    def _take(self, kind: type, event: Any) -> str | None:
+        """Takes any event; returns what is wrong with it, if something is."""
+        if self.is_finished:
+            return None if self.is_broken else f"{kind.__name__} after the terminal event"
+        if kind is StreamStart:
+            if self._has_started:
+                return "a second StreamStart"
+            self._has_started = True
+            return None
+        if kind is StreamFailed:
+            self.fail(event)
+            return None
+        if not self._has_started:
+            return f"{kind.__name__} before StreamStart"
+        if (block_kind := _KIND_OF_DELTA.get(kind)) is not None:
+            return self._take_delta(kind, block_kind, event)
+        if (block_kind := _KIND_OF_START.get(kind)) is not None:
+            return self._open(block_kind, event)
+        if (block_kind := _KIND_OF_END.get(kind)) is not None:
+            return self._close(block_kind, event)
+        if kind is StreamDone:
+            return self._finish(event)
+        return f"a {kind.__name__}, which is no stream event"
+
+    def _open_block(self, kind: type, index: int) -> _OpenBlock | None:
+        if 0 <= index < len(self._blocks):
+            block = self._blocks[index]
+            if block.is_open and block.kind is kind:
+                return block
+        return None
+
+    def _take_delta(self, kind: type, block_kind: type, event: Any) -> str | None:
+        block = self._open_block(block_kind, event.index)
+        if not isinstance(event.delta, str):
+            return f"{kind.__name__} whose delta is a {type(event.delta).__name__}"
+        if block is None:
+            return f"{kind.__name__} for block {event.index}, which is not an open {block_kind.__name__}"
+        self._delta_type, self._delta_index, self._append = kind, event.index, block.fragments.append
+        self._append(event.delta)
+        return None
+
+    def _open(self, block_kind: type, event: Any) -> str | None:
+        if event.index != len(self._blocks):
+            return f"block {event.index} opened when {len(self._blocks)} was next"
+        if block_kind is ToolCall:
+            if event.id in self._call_ids:
+                return f"two tool calls with the id {event.id!r}"
+            self._call_ids.add(event.id)
+        self._blocks.append(_OpenBlock(block_kind, event if block_kind is ToolCall else None))
+        return None
+
+    def _close(self, block_kind: type, event: Any) -> str | None:
+        block = self._open_block(block_kind, event.index)
+        if block is None:
+            return f"end of block {event.index}, which is not an open {block_kind.__name__}"
+        block.is_open = False
+        if block_kind is Thinking:
+            block.signature = event.signature
+        elif block_kind is ToolCall:
+            block.arguments = _parsed("".join(block.fragments))
+        if event.index == self._delta_index:
+            self._delta_type = None
+        return None
+
+    def _finish(self, done: StreamDone) -> str | None:
+        self._delta_type = None
+        is_cut = done.stop_reason == StopReason.LENGTH
+        for index, block in enumerate(self._blocks):
+            if block.is_open and not (is_cut and block.kind is ToolCall):
+                return f"StreamDone while block {index} is open"
+            if block.call is not None and not is_cut and block.arguments is None:
+                return f"the arguments of {block.call.name!r} are not a JSON object"
+        self._terminal = done
+        return None
+
+    def snapshot(self) -> AssistantMessage:
+        """The message so far, open blocks included."""
+        return self._message([_block(block) for block in self._blocks])
+
+    def message(self) -> AssistantMessage:
+        """The message, once the stream is over. One that ended without a terminal event is a broken sequence."""
+        if not self.is_finished:
+            self._break("the stream ended without StreamDone or StreamFailed")
+        if self.failure is None:
+            return self.snapshot()
+        return self.failed(self.failure)
+
+    def failed(self, failure: StreamFailed) -> AssistantMessage:
+        """The message that a failure leaves: text and thinking stay, tool calls, which never ran, do not."""
+        is_abort = failure.kind == ErrorKind.ABORTED or failure.stop_reason == StopReason.ABORTED
+        blocks = [_block(block) for block in self._blocks if block.kind is not ToolCall and block.fragments]
+        return self._message(
+            blocks,
+            stop_reason=StopReason.ABORTED if is_abort else StopReason.ERROR,
+            error_message=failure.message,
+            error_kind=ErrorKind.ABORTED if is_abort else failure.kind,
+            usage=failure.usage or Usage(),
+        )
+
+    def _message(self, content: list[AssistantBlock], **fields: Any) -> AssistantMessage:
+        done = self._terminal
+        if done is not None and not fields:
+            fields = {"stop_reason": done.stop_reason, "usage": done.usage, "cost": done.cost}
+        return AssistantMessage(content, self.model.provider, self.model.model_id, **fields)
+
+
+def _block(block: _OpenBlock) -> AssistantBlock:
+    text = "".join(block.fragments)
+    if block.call is not None:
+        partial = text if block.arguments is None else None
+        return ToolCall(block.call.id, block.call.name, block.arguments or {}, partial)
+    return Text(text) if block.kind is Text else Thinking(text, block.signature)
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
+    """The arguments, or `None` if the text is not a JSON object; no text at all is an empty one."""
+    if not text.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _reject(_: str) -> None:
+    raise AssertionError("no block is open")

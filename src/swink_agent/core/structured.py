@@ -1,0 +1,88 @@
+"""Structured output: a run that ends with a value of a given shape.
+
+Owns the synthetic tool that the model must call, and the policy that counts its attempts. It exists for one run and
+leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any, cast
+
+from .errors import StructuredOutputFailed
+from .policy import Inject, PolicyContext, Stop, Verdict
+from .schema import convert_value, type_schema
+from .tool import AgentToolResult, ToolContext, compile_schema
+from .types import AgentResult, UserMessage, extract_text
+
+__all__ = ["StructuredOutput"]
+
+
+class StructuredOutput:
+    """One request for a value: the tool that takes it and the policy that ends the run, in one object."""
+
+    label = "Answer"
+    requires_approval = False
+    on_steer = "finish"
+
+    def __init__(self, target: Any, max_retries: int, taken_names: Container[str] = ()) -> None:
+        if max_retries < 0:
+            raise ValueError(f"max_retries is {max_retries}; it counts the attempts after the first, so 0 or more")
+        schema = cast("dict[str, Any]", target) if isinstance(target, dict) else type_schema(target)
+        self._type = None if isinstance(target, dict) else target
+        # Tools take objects; any other shape travels inside one.
+        self._is_wrapped = schema.get("type") != "object"
+        if self._is_wrapped:
+            definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+            inner = {key: value for key, value in schema.items() if key != "$defs"}
+            schema = {"type": "object", "properties": {"value": inner}, "required": ["value"], **definitions}
+        try:
+            compile_schema(schema)
+        except ValueError as error:
+            raise ValueError(f"the schema for structured output cannot be used: {error}") from error
+        self.name = "final_answer"
+        while self.name in taken_names:
+            self.name += "_"
+        self.description = "Gives the final answer. Call it exactly once, when the answer is known."
+        self.parameters_schema = schema
+        self.max_retries = max_retries
+        self.attempts = 0
+        self.last_error = "the model never tried"
+        self._values: list[Any] = []
+
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+        """Takes the first valid answer."""
+        value = arguments["value"] if self._is_wrapped else arguments
+        if self._type is not None:
+            try:
+                value = convert_value(value, self._type)
+            except ValueError as error:
+                return AgentToolResult.error(f"invalid arguments for {self.name}: {error}")
+        self._values.append(value)
+        return AgentToolResult.text("accepted")
+
+    def post_turn(self, ctx: PolicyContext) -> Verdict:
+        """Ends the run when there is an answer, or when there have been too many attempts at one."""
+        if self._values:
+            return Stop("the answer was given")
+        tries = [result for result in ctx.tool_results if result.tool_name == self.name]
+        spoke_instead = ctx.message is not None and not ctx.message.tool_calls
+        if not tries and not spoke_instead:
+            return None  # it is still working with other tools
+        self.attempts += 1
+        self.last_error = extract_text(tries[-1].content) if tries else f"it answered in text, without {self.name}"
+        if self.attempts > self.max_retries:
+            return Stop("too many invalid answers")
+        if tries:
+            return None  # the validation errors are the result that it sees
+        return Inject(UserMessage(f"Answer by calling the tool {self.name}, not in text."))
+
+    def value_of(self, result: AgentResult) -> Any:
+        """The answer that the run gave. Raises the run's error, or `StructuredOutputFailed`."""
+        if self._values:
+            return self._values[0]
+        result.raise_for_error()
+        if self.attempts <= self.max_retries and result.stopped_by is not None:
+            stop = result.stopped_by
+            raise StructuredOutputFailed(self.attempts, f"policy {stop.policy} stopped the run: {stop.reason}")
+        raise StructuredOutputFailed(self.attempts, self.last_error)

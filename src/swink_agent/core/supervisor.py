@@ -1,0 +1,133 @@
+"""Waiting on behalf of a run, in a way that a cancellation always ends.
+
+A run never awaits foreign code itself: hooks, stream functions and tools run in tasks of their own, and the run
+parks until one of them is done or the run is interrupted. So an abort costs nothing until it comes, ends every
+wait at once, and cannot be held up by code that swallows its `CancelledError`.
+
+Owns the one place where a run sleeps. What an interrupted run still does is in `loop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar, cast
+
+from .cancel import CancellationToken, call_in
+
+__all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor"]
+
+LAST_MOMENTS = 0.06
+"""Seconds that everything still running gets, together, to end after an interrupt."""
+
+T = TypeVar("T")
+log = logging.getLogger("swink_agent")
+
+
+class Interrupted(BaseException):
+    """The run was cancelled while it waited. Not an `Exception`: handlers for failing hooks must not catch it."""
+
+
+class Supervisor:
+    """Parks one run until something happens to it."""
+
+    __slots__ = (
+        "_key",
+        "_waiter",
+        "cancel",
+        "deadline",
+        "is_interrupted",
+        "loop",
+        "was_cancelled_from_outside",
+    )
+
+    def __init__(self, cancel: CancellationToken) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.cancel = cancel
+        self.is_interrupted = False
+        self.deadline = 0.0
+        self.was_cancelled_from_outside = False
+        """Whether the task that drives the run was cancelled: its `CancelledError` is owed to the caller."""
+        self._waiter: asyncio.Future[None] | None = None
+        self._key = cancel.add_callback(self._on_cancel)
+
+    def close(self) -> None:
+        self.cancel.remove_callback(self._key)
+
+    def _on_cancel(self) -> None:
+        # At once, from whatever thread: code that polls need not wait for the loop.
+        self.deadline = self.loop.time() + LAST_MOMENTS
+        self.is_interrupted = True
+        call_in(self.loop, self.wake)
+
+    def wake(self, _: object = None) -> None:
+        """Lets the parked run look again at what it waits for."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def park(
+        self, is_ready: Callable[[], bool], until: float | None = None, *, through_interrupt: bool = False
+    ) -> None:
+        """Sleeps until ready, interrupted, or past the loop time `until`. Never raises.
+
+        `through_interrupt` sleeps on after an interrupt, but only until the last moment. A cancellation of the task
+        itself becomes an interrupt here, and is raised again when the run has ended.
+        """
+        while not is_ready():
+            if self.is_interrupted:
+                if not through_interrupt:
+                    return
+                until = self.deadline if until is None else min(until, self.deadline)
+            if until is not None and self.loop.time() >= until:
+                return
+            self._waiter = self.loop.create_future()
+            timer = None if until is None else self.loop.call_at(until, self.wake)
+            try:
+                await self._waiter
+            except asyncio.CancelledError:
+                self.was_cancelled_from_outside = True
+                self.cancel.cancel()
+            finally:
+                self._waiter = None
+                if timer is not None:
+                    timer.cancel()
+
+    async def settle(self, value: T | Awaitable[T]) -> T:
+        """A hook's answer, whether the hook was a plain or an async function."""
+        if inspect.isawaitable(value):
+            return await self.wait(value)
+        return cast("T", value)
+
+    async def wait(self, work: Awaitable[T]) -> T:
+        """The result of `work`, or what it raises; `Interrupted` if the run is cancelled first.
+
+        After an interrupt, work is still begun, for the policies that see an aborted turn, but only until the last
+        moment.
+        """
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(self.wake)
+        await self.park(task.done, through_interrupt=self.is_interrupted)
+        if not task.done():
+            await self.stop([task])
+            raise Interrupted
+        if task.cancelled():
+            raise RuntimeError("it was cancelled from within")
+        return task.result()
+
+    async def stop(self, tasks: Sequence[asyncio.Future[Any]], until: float | None = None) -> None:
+        """Cancels tasks and waits for their end; one that has not ended in time is left to itself."""
+        for task in tasks:
+            task.cancel()
+            task.add_done_callback(_retrieve)
+        await self.park(lambda: all(task.done() for task in tasks), until, through_interrupt=True)
+        for task in tasks:
+            if not task.done():
+                log.warning("%r did not end when it was cancelled; the run goes on without it", task)
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    """Looks at a task's end, so that asyncio does not complain that nobody did."""
+    if not task.cancelled():
+        task.exception()

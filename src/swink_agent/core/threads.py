@@ -1,0 +1,90 @@
+"""Threads for tools that are plain functions.
+
+Owns a pool that belongs to one run. Unlike the executor of the standard library it never makes a program wait at
+exit for a tool that hangs: its threads are daemons, and a run that was cancelled leaves them behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from .cancel import call_in
+
+__all__ = ["WorkerThreads"]
+
+T = TypeVar("T")
+_Job = Callable[[], None]
+
+
+class WorkerThreads:
+    """Runs functions in threads, an idle one first, a new one up to `most`, then in turn."""
+
+    __slots__ = ("_idle", "_is_closed", "_jobs", "_news", "_threads", "most")
+
+    def __init__(self, most: int = 256) -> None:
+        self.most = most
+        self._threads = 0
+        self._idle = 0
+        self._jobs: deque[_Job] = deque()
+        self._news = threading.Condition()
+        self._is_closed = False
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """The function's result or exception. Cancelling the wait leaves the function running to its end."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def job() -> None:
+            try:
+                outcome = (context.run(function), None)
+            except BaseException as error:  # SystemExit too: a tool must not end the program
+                outcome = (None, error)
+            call_in(loop, _deliver, future, outcome)
+
+        self._submit(job)
+        value, error = await future
+        if error is not None:
+            raise error
+        return cast("T", value)
+
+    def close(self) -> None:
+        """Lets the threads end once they are idle."""
+        with self._news:
+            self._is_closed = True
+            self._news.notify_all()
+
+    def _submit(self, job: _Job) -> None:
+        with self._news:
+            self._jobs.append(job)
+            if self._idle >= len(self._jobs):
+                self._news.notify()
+                return
+            if self._threads >= self.most:
+                return
+            self._threads += 1
+        threading.Thread(target=self._work, name="swink-tool", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._news:
+                self._idle += 1
+                while not self._jobs and not self._is_closed:
+                    self._news.wait()
+                self._idle -= 1
+                if not self._jobs:
+                    self._threads -= 1
+                    return
+                job = self._jobs.popleft()
+            job()
+            del job  # nothing of a finished call stays alive in an idle thread
+
+
+def _deliver(future: asyncio.Future[Any], outcome: object) -> None:
+    if not future.done():
+        future.set_result(outcome)

@@ -1,0 +1,127 @@
+"""The history of an agent and what a model sees of it, kept side by side as both grow.
+
+Owns the three lists: the history (never rewritten by transforms), the context (what the transforms left of it),
+and the conversation (what is sent). Each message is converted once, and no list is copied or made again from one
+turn to the next unless something in it changed. The rules for pairs are in `context`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .context import Snapshot, is_empty, repair_pairs
+from .types import AgentMessage, AssistantMessage, LlmMessage
+
+__all__ = ["Transcript"]
+
+
+class Transcript:
+    """One history, its context, and its conversation."""
+
+    __slots__ = ("_context", "_converted", "_history", "_llm", "_sent", "_settled")
+
+    def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:
+        self._history = list(messages)
+        self._context = self._history  # the same list, until a transform makes it another
+        self._restart()
+
+    def _restart(self) -> None:
+        """Forgets what was converted: the context is another one."""
+        self._converted = 0
+        self._llm: list[LlmMessage] = []
+        self._sent: list[LlmMessage] = []
+        self._settled = (0, 0)
+
+    # -- history -----------------------------------------------------------------------------------------------
+
+    @property
+    def history(self) -> Snapshot[AgentMessage]:
+        """The history as it is now."""
+        return Snapshot(self._history)
+
+    def __len__(self) -> int:
+        return len(self._history)
+
+    def add(self, messages: Sequence[AgentMessage]) -> None:
+        self._history.extend(messages)
+        if self._context is not self._history:
+            self._context.extend(messages)
+
+    def since(self, start: int) -> tuple[AgentMessage, ...]:
+        return tuple(self._history[start:])
+
+    def replace(self, old: AgentMessage, new: AgentMessage) -> None:
+        """Puts `new` in the place of `old`, a message of this turn, not converted yet."""
+        shared = self._context is self._history
+        self._history = _replaced(self._history, old, new)
+        if shared:
+            self._context = self._history
+        else:
+            self._context = _replaced(self._context, old, new)
+
+    # -- context -----------------------------------------------------------------------------------------------
+
+    @property
+    def context(self) -> Snapshot[AgentMessage]:
+        """What the transforms left of the history."""
+        return Snapshot(self._context)
+
+    def adopt(self, messages: Sequence[AgentMessage]) -> bool:
+        """Takes what the transforms returned as the context, from now on; says whether that changed it."""
+        if len(messages) == len(self._context) and all(
+            new is old for new, old in zip(messages, self._context, strict=True)
+        ):
+            return False
+        self._context = list(messages)
+        self._restart()
+        return True
+
+    # -- conversation ------------------------------------------------------------------------------------------
+
+    def unconverted(self) -> list[AgentMessage]:
+        """The messages of the context that have not been converted yet."""
+        return self._context[self._converted :]
+
+    def convert(self, messages: Iterable[LlmMessage]) -> None:
+        """Takes what became of the messages that were unconverted."""
+        self._llm.extend(messages)
+        self._converted = len(self._context)
+
+    def conversation(self) -> Snapshot[LlmMessage]:
+        """What to send now: a valid conversation, which the next one begins with.
+
+        It does not end with a reply that failed, since the model is asked for that again.
+        """
+        settled, sent = self._settled
+        tail = self._llm[settled:]
+        while tail and isinstance(tail[-1], AssistantMessage) and tail[-1].is_failed:
+            tail.pop()
+        repaired = repair_pairs(tail)
+        known = len(self._sent) - sent
+        if self._sent[sent:] != repaired[:known]:
+            self._sent = self._sent[:sent]  # a new list: snapshots of the old one stay as they are
+            known = 0
+        self._sent.extend(repaired[known:])
+        self._settle()
+        return Snapshot(self._sent)
+
+    def _settle(self) -> None:
+        """Notes the last assistant message: what lies before it is final, results can only come after it."""
+        for position in range(len(self._llm) - 1, self._settled[0] - 1, -1):
+            message = self._llm[position]
+            if isinstance(message, AssistantMessage) and not is_empty(message):
+                for sent in range(len(self._sent) - 1, self._settled[1] - 1, -1):
+                    if self._sent[sent] is message:
+                        self._settled = (position, sent)
+                        return
+                return
+
+
+def _replaced(messages: list[AgentMessage], old: AgentMessage, new: AgentMessage) -> list[AgentMessage]:
+    """A new list, since snapshots of this one keep the old message."""
+    replaced = list(messages)
+    for position in range(len(replaced) - 1, -1, -1):
+        if replaced[position] is old:
+            replaced[position] = new
+            break
+    return replaced

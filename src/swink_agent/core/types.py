@@ -1,0 +1,512 @@
+"""The data model: content blocks, messages, usage, models, results, and their JSON.
+
+Owns every value that lives in a history. Does not own what happens while a reply streams (`stream`) or what a
+run reports (`events`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union, cast
+
+import msgspec
+from msgspec import field
+from msgspec.structs import force_setattr
+
+from .errors import AgentError, ErrorKind
+from .value import Value
+
+if TYPE_CHECKING:
+    from .tool import AgentTool
+
+__all__ = [
+    "AgentContext",
+    "AgentMessage",
+    "AgentResult",
+    "AssistantBlock",
+    "AssistantMessage",
+    "Base64Image",
+    "ContentBlock",
+    "Cost",
+    "CustomMessage",
+    "Extension",
+    "FileImage",
+    "Image",
+    "ImageSource",
+    "LlmMessage",
+    "ModelSpec",
+    "PolicyStop",
+    "StopReason",
+    "Text",
+    "Thinking",
+    "ThinkingBudgets",
+    "ThinkingLevel",
+    "ToolCall",
+    "ToolResultMessage",
+    "UrlImage",
+    "Usage",
+    "UserBlock",
+    "UserMessage",
+    "as_blocks",
+    "as_messages",
+    "decode_json",
+    "decode_message",
+    "encode_message",
+    "extract_text",
+]
+
+# -- content blocks ------------------------------------------------------------------------------------------
+
+
+class Text(Value, frozen=True, tag_field="type", tag="text"):
+    """Plain text."""
+
+    text: str
+
+
+class Thinking(Value, frozen=True, tag_field="type", tag="thinking"):
+    """Reasoning; `signature` is the provider's proof that it wrote it, to be sent back unchanged."""
+
+    thinking: str
+    signature: str | None = None
+
+
+class ToolCall(Value, frozen=True, tag_field="type", tag="tool_call"):
+    """A call that the model wants made. `partial_json` is set only when the reply was cut off inside the arguments."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = {}
+    partial_json: str | None = None
+
+    @property
+    def is_incomplete(self) -> bool:
+        return self.partial_json is not None
+
+
+class Base64Image(Value, frozen=True, tag_field="type", tag="base64"):
+    """Image data in the message itself."""
+
+    media_type: str
+    data: str
+
+
+class UrlImage(Value, frozen=True, tag_field="type", tag="url"):
+    """An image that the provider fetches."""
+
+    url: str
+    media_type: str | None = None
+
+
+class FileImage(Value, frozen=True, tag_field="type", tag="file"):
+    """An image file on this machine, read when the request is built."""
+
+    path: str
+    media_type: str | None = None
+
+
+ImageSource: TypeAlias = Base64Image | UrlImage | FileImage
+
+
+class Image(Value, frozen=True, tag_field="type", tag="image"):
+    """A picture, from one of the three sources."""
+
+    source: ImageSource
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast("object", self.source), (Base64Image, UrlImage, FileImage)):
+            raise TypeError(
+                f"Image.source is a {type(self.source).__name__}; give a Base64Image, UrlImage or FileImage"
+            )
+
+
+class Extension(Value, frozen=True, tag_field="type", tag="extension"):
+    """A block that this version does not know, or that an application defines; adapters leave it out."""
+
+    type_name: str
+    data: Any = None
+
+
+UserBlock: TypeAlias = Text | Image | Extension
+AssistantBlock: TypeAlias = Text | Thinking | ToolCall | Extension
+ContentBlock: TypeAlias = Text | Thinking | ToolCall | Image | Extension
+
+_USER_BLOCKS = frozenset({Text, Image, Extension})
+_ASSISTANT_BLOCKS = frozenset({Text, Thinking, ToolCall, Extension})
+
+
+def extract_text(blocks: Sequence[ContentBlock]) -> str:
+    """The text of all `Text` blocks, joined; other blocks are passed over."""
+    return "".join([block.text for block in blocks if isinstance(block, Text)])
+
+
+def as_blocks(content: str | Sequence[Any], owner: str, allowed: frozenset[type]) -> tuple[Any, ...]:
+    """Content as a tuple of blocks that may stand in `owner`. Raises `TypeError` for any other."""
+    if isinstance(content, str):
+        return (Text(content),)
+    if not isinstance(content, (tuple, list)):
+        raise TypeError(f"{owner}.content is a {type(content).__name__}; give a string or a list of blocks")
+    for block in content:
+        if type(block) not in allowed:
+            names = sorted(kind.__name__ for kind in allowed)
+            raise TypeError(f"{owner} cannot hold a {type(block).__name__}; it holds {', '.join(names)}")
+    return tuple(content)
+
+
+# -- usage, cost, model --------------------------------------------------------------------------------------
+
+
+class StopReason(StrEnum):
+    """Why a reply ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    TOOL_USE = "tool_use"
+    ABORTED = "aborted"
+    ERROR = "error"
+
+
+def _added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    if not second:
+        return dict(first)
+    total = dict(first)
+    for key, value in second.items():
+        total[key] = total.get(key, 0) + value
+    return total
+
+
+class Usage(Value, frozen=True):
+    """Tokens. `extra` holds what only some providers count, such as reasoning tokens."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    total: int = 0
+    extra: dict[str, int] = {}
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.total + other.total,
+            _added(self.extra, other.extra),
+        )
+
+    def merge(self, other: Usage) -> Usage:
+        """The sum, field by field and key by key; the same as `+`."""
+        return self + other
+
+
+class Cost(Value, frozen=True):
+    """Money, in the currency of the price table (US dollars)."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+    total: float = 0.0
+    extra: dict[str, float] = {}
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.input + other.input,
+            self.output + other.output,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.total + other.total,
+            _added(self.extra, other.extra),
+        )
+
+    def merge(self, other: Cost) -> Cost:
+        """The sum, field by field and key by key; the same as `+`."""
+        return self + other
+
+
+class ThinkingLevel(StrEnum):
+    """How much reasoning to ask of the model."""
+
+    OFF = "off"
+    MINIMAL = "minimal"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    EXTRA_HIGH = "extra_high"
+
+
+class ThinkingBudgets(Value, frozen=True):
+    """Tokens per thinking level, where a provider counts reasoning in tokens."""
+
+    budgets: dict[ThinkingLevel, int] = {}
+
+    def get(self, level: ThinkingLevel) -> int | None:
+        return self.budgets.get(level)
+
+
+class ModelSpec(Value, frozen=True):
+    """Which model to ask, and how hard it should think."""
+
+    provider: str
+    model_id: str
+    thinking_level: ThinkingLevel = ThinkingLevel.OFF
+    thinking_budgets: ThinkingBudgets | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> ModelSpec:
+        """`provider:model_id`; the model's own name may hold further colons. Raises `ValueError` for anything else."""
+        provider, colon, model_id = text.partition(":")
+        if not (provider.strip() and colon and model_id.strip()):
+            raise ValueError(f"{text!r} names no model: write provider:model, such as anthropic:claude-sonnet-4-6")
+        return cls(provider.strip(), model_id.strip())
+
+    def __str__(self) -> str:
+        return f"{self.provider}:{self.model_id}"
+
+
+# -- messages ------------------------------------------------------------------------------------------------
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class UserMessage(Value, frozen=True, tag_field="role", tag="user"):
+    """What a person, or the application for them, says."""
+
+    content: tuple[UserBlock, ...]
+    timestamp: int = field(default_factory=_now)
+
+    if TYPE_CHECKING:
+
+        def __init__(self, content: str | Sequence[UserBlock], timestamp: int = ...) -> None: ...
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "content", as_blocks(self.content, "UserMessage", _USER_BLOCKS))
+
+
+class AssistantMessage(Value, frozen=True, tag_field="role", tag="assistant"):
+    """One reply of a model, finished, failed or aborted."""
+
+    content: tuple[AssistantBlock, ...]
+    provider: str = ""
+    model_id: str = ""
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    stop_reason: StopReason = StopReason.STOP
+    error_message: str | None = None
+    error_kind: ErrorKind | None = None
+    timestamp: int = field(default_factory=_now)
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            content: str | Sequence[AssistantBlock],
+            provider: str = ...,
+            model_id: str = ...,
+            usage: Usage = ...,
+            cost: Cost = ...,
+            stop_reason: StopReason = ...,
+            error_message: str | None = ...,
+            error_kind: ErrorKind | None = ...,
+            timestamp: int = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "content", as_blocks(self.content, "AssistantMessage", _ASSISTANT_BLOCKS))
+
+    @property
+    def text(self) -> str:
+        return extract_text(self.content)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return tuple([block for block in self.content if isinstance(block, ToolCall)])
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the reply ended in an error or an abort."""
+        return self.stop_reason in (StopReason.ERROR, StopReason.ABORTED)
+
+
+class ToolResultMessage(Value, frozen=True, tag_field="role", tag="tool_result"):
+    """The result of one tool call. `details` are for people and logs and are never sent to a model."""
+
+    tool_call_id: str
+    content: tuple[UserBlock, ...]
+    is_error: bool = False
+    details: Any = None
+    tool_name: str = ""
+    timestamp: int = field(default_factory=_now)
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            tool_call_id: str,
+            content: str | Sequence[UserBlock],
+            is_error: bool = ...,
+            details: Any = ...,
+            tool_name: str = ...,
+            timestamp: int = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "content", as_blocks(self.content, "ToolResultMessage", _USER_BLOCKS))
+
+
+class CustomMessage(Value, frozen=True, tag_field="role"):
+    """The base of an application's own messages.
+
+    `class Notice(CustomMessage, tag="notice"): text: str`. They live in the history and never reach a provider
+    unless `convert_to_llm` makes something of them.
+    """
+
+
+LlmMessage: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage
+AgentMessage: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage | CustomMessage
+
+
+def as_messages(given: str | AgentMessage | Sequence[str | AgentMessage]) -> tuple[AgentMessage, ...]:
+    """Messages from what a person would pass: a string, a message, or a list of either. Raises `TypeError`."""
+    if isinstance(given, str):
+        return (UserMessage(given),)
+    if isinstance(given, _MESSAGES):
+        return (given,)
+    if not isinstance(given, (list, tuple)):
+        raise TypeError(f"a {type(given).__name__} is no message; give a string, a message, or a list of them")
+    messages: list[AgentMessage] = []
+    for item in cast("Sequence[Any]", given):
+        if isinstance(item, str):
+            messages.append(UserMessage(item))
+        elif isinstance(item, _MESSAGES):
+            messages.append(item)
+        else:
+            raise TypeError(f"a {type(item).__name__} is no message; give strings or messages")
+    return tuple(messages)
+
+
+_MESSAGES = (UserMessage, AssistantMessage, ToolResultMessage, CustomMessage)
+
+
+# -- context and result --------------------------------------------------------------------------------------
+
+
+class AgentContext(Value, frozen=True):
+    """What one turn starts from. A snapshot: nothing that happens later changes it."""
+
+    system_prompt: str | Callable[[], str] = ""
+    messages: Sequence[AgentMessage] = ()
+    tools: Sequence[AgentTool] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.messages, list):
+            force_setattr(self, "messages", tuple(self.messages))
+        if isinstance(self.tools, list):
+            force_setattr(self, "tools", tuple(self.tools))
+
+
+class PolicyStop(Value, frozen=True):
+    """Which policy ended the run, and why."""
+
+    policy: str
+    reason: str
+
+
+class AgentResult(Value, frozen=True):
+    """How a run ended, with every message that it added to the history."""
+
+    messages: tuple[AgentMessage, ...]
+    stop_reason: StopReason
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    error: str | None = None
+    exception: AgentError | None = None
+    stopped_by: PolicyStop | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of the last assistant message, or nothing."""
+        for message in reversed(self.messages):
+            if isinstance(message, AssistantMessage):
+                return message.text
+        return ""
+
+    def raise_for_error(self) -> AgentResult:
+        """Raises the error that ended the run, `Aborted` included; else returns the result itself."""
+        if self.exception is not None:
+            raise self.exception
+        return self
+
+
+# -- JSON ----------------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+def encode_message(message: AgentMessage) -> bytes:
+    """One message as JSON."""
+    return msgspec.json.encode(message)
+
+
+def decode_message(data: bytes | str, types: Sequence[type[CustomMessage]] = ()) -> AgentMessage:
+    """The message in `data`; `types` are the application's own that may occur. Raises `ValueError`."""
+    return decode_json(data, _message_type(tuple(types)), "message")
+
+
+@lru_cache(maxsize=64)
+def _message_type(types: tuple[type[CustomMessage], ...]) -> Any:
+    return Union[(UserMessage, AssistantMessage, ToolResultMessage, *types)]
+
+
+def decode_json(data: bytes | str, kind: Any, noun: str) -> Any:
+    """`data` as a value of `kind`; blocks of unknown type become `Extension`s. Raises `ValueError`."""
+    try:
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.ValidationError:
+            document = msgspec.json.decode(data)
+            if not _wrap_unknown_blocks(document):
+                raise
+            return msgspec.convert(document, kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ValueError(f"not a valid {noun}: {error}") from error
+
+
+_BLOCK_TAGS = frozenset({"text", "thinking", "tool_call", "image", "extension"})
+_OPAQUE_KEYS = frozenset({"arguments", "details", "data", "state"})
+
+
+def _wrap_unknown_blocks(document: Any) -> bool:
+    """Rewrites blocks of unknown type in place, wherever content stands; says whether there was one."""
+    found = False
+    if isinstance(document, list):
+        for item in cast("list[Any]", document):
+            found = _wrap_unknown_blocks(item) or found
+    elif isinstance(document, dict):
+        for key, value in cast("dict[str, Any]", document).items():
+            if key in _OPAQUE_KEYS:
+                continue
+            if key == "content" and isinstance(value, list):
+                found = _wrap_in_content(cast("list[Any]", value)) or found
+            found = _wrap_unknown_blocks(value) or found
+    return found
+
+
+def _wrap_in_content(content: list[Any]) -> bool:
+    found = False
+    for position, block in enumerate(content):
+        if not isinstance(block, dict):
+            continue
+        fields = cast("dict[str, Any]", block)
+        type_name = fields.get("type")
+        if isinstance(type_name, str) and type_name not in _BLOCK_TAGS:
+            data = {key: value for key, value in fields.items() if key != "type"}
+            content[position] = {"type": "extension", "type_name": type_name, "data": data}
+            found = True
+    return found

@@ -1,0 +1,105 @@
+"""What all public values share: immutability, a short and safe `repr`, and copies of JSON data.
+
+Owns how a value shows itself to people. Does not own any value: those are in `types`, `stream` and `events`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Any, ClassVar, TypeVar, cast
+
+from msgspec import Struct
+
+__all__ = ["Value", "copy_json", "show", "show_arguments"]
+
+_LONGEST_TEXT = 60
+_MOST_ITEMS = 3
+_LONGEST_REPR = 320
+_SECRET_NAME = re.compile(
+    r"api_?key|access_?key|auth|bearer|cookie|credential|passw|passphrase|private|secret|token", re.IGNORECASE
+)
+
+T = TypeVar("T")
+
+
+class Value(Struct, frozen=True):
+    """An immutable value. Its repr is cut to a few hundred characters and shows nothing that looks like a secret."""
+
+    hidden_fields: ClassVar[frozenset[str]] = frozenset()
+    """Fields whose content never shows in a repr; those named `timestamp` are left out as noise."""
+
+    def __repr__(self) -> str:
+        return show(self)
+
+
+def show(value: Any, depth: int = 0) -> str:
+    """A repr of any value, short enough for a log line."""
+    text = _show(value, depth)
+    return text if depth or len(text) <= _LONGEST_REPR else text[: _LONGEST_REPR - 1] + "…"
+
+
+def show_arguments(arguments: object) -> str:
+    """Names without values: for requests whose values may hold a secret anywhere."""
+    if not isinstance(arguments, dict):
+        return "…"
+    return "{" + ", ".join(f"{name}: …" for name in cast("dict[str, Any]", arguments)) + "}"
+
+
+def copy_json(value: T) -> T:
+    """A deep copy of JSON data, several times faster than `copy.deepcopy`; other objects are shared."""
+    if isinstance(value, dict):
+        return cast("T", {key: copy_json(item) for key, item in cast("dict[Any, Any]", value).items()})
+    if isinstance(value, list):
+        return cast("T", [copy_json(item) for item in cast("list[Any]", value)])
+    return value
+
+
+def _show(value: object, depth: int) -> str:
+    if isinstance(value, Enum):
+        return repr(value.value)
+    if isinstance(value, str):
+        rest = len(value) - _LONGEST_TEXT
+        return repr(value) if rest <= 0 else f"{value[:_LONGEST_TEXT]!r}…+{rest}"
+    if isinstance(value, (bytes, bytearray)):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, (dict, list, tuple)) and depth > 5:
+        return "…"
+    if isinstance(value, Value):
+        return _show_value(value, depth)
+    if isinstance(value, dict):
+        return _show_dict(cast("dict[Any, Any]", value), depth)
+    if isinstance(value, (list, tuple)):
+        items = cast("list[Any]", value)
+        shown = [show(item, depth + 1) for item in items[:_MOST_ITEMS]]
+        if len(items) > _MOST_ITEMS:
+            shown.append(f"…+{len(items) - _MOST_ITEMS}")
+        return ("[{}]" if isinstance(value, list) else "({})").format(", ".join(shown))
+    text = repr(value)
+    return text if len(text) <= 2 * _LONGEST_TEXT else text[: 2 * _LONGEST_TEXT] + "…"
+
+
+def _show_dict(value: dict[Any, Any], depth: int) -> str:
+    parts = [
+        f"{key!r}: {'…' if _SECRET_NAME.search(str(key)) else show(item, depth + 1)}"
+        for key, item in list(value.items())[: 2 * _MOST_ITEMS]
+    ]
+    if len(value) > 2 * _MOST_ITEMS:
+        parts.append(f"…+{len(value) - 2 * _MOST_ITEMS}")
+    return "{" + ", ".join(parts) + "}"
+
+
+def _show_value(value: Value, depth: int) -> str:
+    parts: list[str] = []
+    names, defaults = value.__struct_fields__, value.__struct_defaults__
+    for position, name in enumerate(names, len(defaults) - len(names)):
+        content = getattr(value, name)
+        if name == "timestamp" or (position >= 0 and _is_default(content, defaults[position])):
+            continue
+        parts.append(f"{name}=…" if name in value.hidden_fields else f"{name}={show(content, depth + 1)}")
+    return f"{type(value).__name__}({', '.join(parts)})"
+
+
+def _is_default(content: Any, default: Any) -> bool:
+    # A default that is made anew for each value is an empty container here.
+    return content is default or content == default or (default is not None and content in ((), [], {}))
