@@ -1,1 +1,1 @@
-"""The loop and everything that it stands on. It imports the standard library, msgspec and, on first use, jsonschema-rs."""
+"""The loop and all it stands on. Imports the standard library, msgspec and, on first use, jsonschema-rs."""

@@ -99,6 +99,7 @@ class Agent:
     __slots__ = (
         "__weakref__",
         "_config",
+        "_converts_by_default",
         "_idle",
         "_initial",
         "_last_error",
@@ -151,7 +152,8 @@ class Agent:
         self._last_error: str | None = None
         self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
         self._toolbox = Toolbox(tuple(tools))
-        self._transcript = Transcript(as_messages(list(messages)))
+        self._converts_by_default = convert_to_llm is None
+        self._transcript = self._new_transcript(as_messages(list(messages)))
         self.system_prompt = system_prompt
         """The instructions, as a string or as a function that is called once per turn."""
         self.state: MutableMapping[str, Any] = {} if state is None else state
@@ -233,11 +235,17 @@ class Agent:
 
     def _replace_messages(self, messages: Sequence[AgentMessage]) -> None:
         with self._changing_history():
-            self._transcript = Transcript(messages)
+            self._transcript = self._new_transcript(messages)
 
     def _append_messages(self, messages: Sequence[AgentMessage]) -> None:
         with self._changing_history():
             self._transcript.add(messages)
+
+    def _new_transcript(self, messages: Sequence[AgentMessage]) -> Transcript:
+        transcript = Transcript(messages)
+        if self._converts_by_default:
+            transcript.convert_by_default()
+        return transcript
 
     @contextmanager
     def _changing_history(self) -> Generator[None]:

@@ -102,5 +102,6 @@ class AgentLoopConfig(Value, frozen=True, kw_only=True):
         ApprovalMode(self.approval_mode)  # a ValueError that lists the three, for a typing mistake
         if isinstance(self.tool_execution, str) and self.tool_execution not in ("concurrent", "sequential"):
             raise ValueError(
-                f"tool_execution is {self.tool_execution!r}; it is 'concurrent', 'sequential', or a ToolExecutionStrategy"
+                f"tool_execution is {self.tool_execution!r}; "
+                "it is 'concurrent', 'sequential', or a ToolExecutionStrategy"
             )

@@ -105,11 +105,11 @@ def repair_pairs(messages: Iterable[LlmMessage]) -> list[LlmMessage]:
     repaired: list[LlmMessage] = []
     pending: _Pending | None = None
     for message in messages:
-        if pending is not None and not isinstance(message, AssistantMessage):
+        if pending is not None and type(message) is not AssistantMessage:
             pending.take(message)
-        elif isinstance(message, UserMessage):
+        elif type(message) is UserMessage:
             repaired.append(message)
-        elif isinstance(message, AssistantMessage) and not is_empty(message):
+        elif type(message) is AssistantMessage and not is_empty(message):
             if pending is not None:
                 repaired.extend(pending.settled())
             repaired.append(message)
@@ -130,7 +130,7 @@ class _Pending:
         self.others: list[LlmMessage] = []
 
     def take(self, message: LlmMessage) -> None:
-        if not isinstance(message, ToolResultMessage):
+        if type(message) is not ToolResultMessage:
             self.others.append(message)
         elif self.results.get(message.tool_call_id, message) is None:
             self.results[message.tool_call_id] = message
@@ -155,15 +155,11 @@ def _missing_result(call: ToolCall, asker: AssistantMessage) -> ToolResultMessag
 def is_empty(message: AssistantMessage) -> bool:
     """Whether a provider would find nothing in it: no call, no visible text, no reasoning that it signed."""
     for block in message.content:
-        match block:
-            case Text():
-                if block.text.strip():
-                    return False
-            case Thinking():
-                if block.signature is not None:
-                    return False
-            case _:
+        if type(block) is Text:
+            if block.text.strip():
                 return False
+        elif type(block) is not Thinking or block.signature is not None:
+            return False
     return True
 
 

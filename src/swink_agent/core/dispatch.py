@@ -14,17 +14,16 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from .approval import ApprovalMode, Approve, ApproveWith, Reject, ToolApprovalRequest
-from .cancel import CancellationToken
 from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEnd, ToolExecutionStart
 from .policy import PolicyContext, PreDispatchContext, Skip, consult_before_dispatch
 from .relay import Relay
 from .run import Run
 from .supervisor import Interrupted
 from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
-from .types import AssistantMessage, PolicyStop, ToolCall, ToolResultMessage
+from .types import PolicyStop, ToolCall, ToolResultMessage
 from .value import copy_json
 
 __all__ = ["STEERED", "dispatch"]
@@ -36,53 +35,61 @@ CUT_OFF = "tool call not run: the reply reached its length limit inside the argu
 STEERING_GRACE = 0.05
 """Seconds that a running tool has to finish by itself when steering interrupts its batch."""
 
+_ENABLED, _BYPASSED = ApprovalMode.ENABLED, ApprovalMode.BYPASSED
+
 log = logging.getLogger("swink_agent")
 
 
-async def dispatch(run: Run, message: AssistantMessage) -> tuple[tuple[ToolResultMessage, ...], bool]:
-    """The results of the message's calls, and whether steering interrupted them."""
-    batch = _Batch(run, message.tool_calls)
+async def dispatch(run: Run, calls: Sequence[ToolCall]) -> tuple[tuple[ToolResultMessage, ...], bool]:
+    """The results of a message's calls, and whether steering interrupted them."""
+    batch = _Batch(run, calls)
     try:
         await batch.screen()
         await batch.approve()
         await batch.execute()
     except Interrupted:
         pass
-    finally:
-        batch.resolve_rest()
+    await batch.leave()
     return tuple([call.message() for call in batch.calls]), batch.was_steered
 
 
 class _Call:
     """One call on its way to a result."""
 
-    __slots__ = ("arguments", "cancel", "id", "name", "relay", "result", "task", "tool")
+    __slots__ = ("arguments", "id", "name", "result", "tool")
 
-    def __init__(self, call: ToolCall) -> None:
+    def __init__(self, call: ToolCall, tool: AgentTool | None) -> None:
         self.id = call.id
         self.name = call.name
         self.arguments = call.arguments
-        self.tool: AgentTool | None = None
-        self.cancel: CancellationToken | None = None
-        self.relay: Relay | None = None
-        self.task: asyncio.Task[AgentToolResult] | None = None
+        self.tool = tool
         self.result: AgentToolResult | None = None
 
-    @property
-    def finishes_when_steered(self) -> bool:
-        return getattr(self.tool, "on_steer", "cancel") == "finish"
-
     def message(self) -> ToolResultMessage:
-        result = cast("AgentToolResult", self.result)
+        result = self.result or AgentToolResult.error("no result")
         return ToolResultMessage(self.id, result.content, result.is_error, result.details, self.name)
+
+
+class _Execution:
+    """A call that has started: its task, and the ways to reach it."""
+
+    __slots__ = ("call", "context", "finishes_when_steered", "relay", "task")
+
+    def __init__(self, call: _Call, tool: AgentTool, context: ToolContext, relay: Relay) -> None:
+        self.call = call
+        self.context = context
+        self.relay = relay
+        self.finishes_when_steered = getattr(tool, "on_steer", "cancel") == "finish"
+        self.task: asyncio.Task[AgentToolResult]
 
 
 class _Batch:
     __slots__ = (
-        "_backlog",
         "_finished",
         "_running",
         "_steering_deadline",
+        "_unresolved",
+        "backlog",
         "calls",
         "run",
         "supervisor",
@@ -92,40 +99,39 @@ class _Batch:
     def __init__(self, run: Run, calls: Sequence[ToolCall]) -> None:
         self.run = run
         self.supervisor = run.supervisor
-        self.calls = [_Call(call) for call in calls]
+        self.calls = [_Call(call, run.toolbox.find(call.name)) for call in calls]
         self.was_steered = False
-        self._running: dict[_Call, None] = {}
-        self._finished: deque[_Call] = deque()
-        self._backlog: set[Relay] = set()
+        self.backlog: set[Relay] = set()
+        """The relays with updates for which the reader has no room."""
+        self._unresolved = dict.fromkeys(self.calls)
+        self._running: dict[_Execution, None] = {}
+        self._finished: deque[_Execution] = deque()
         self._steering_deadline: float | None = None
         for call, block in zip(self.calls, calls, strict=True):
-            if block.is_incomplete:
+            if block.partial_json is not None:
                 self._resolve(call, AgentToolResult.error(CUT_OFF))
-
-    @property
-    def _unresolved(self) -> list[_Call]:
-        return [call for call in self.calls if call.result is None]
 
     def _resolve(self, call: _Call, result: AgentToolResult) -> None:
         """Gives the call its one result."""
         call.result = result
+        del self._unresolved[call]
         self.run.emit(ToolExecutionEnd(call.id, call.name, result, result.is_error))
 
-    def resolve_rest(self) -> None:
-        """Gives every call that has no result one that says why."""
-        for call in self._unresolved:
-            self.run.executing.discard(call.id)
-            if call.relay is not None:
-                call.relay.close()
+    async def leave(self) -> None:
+        """Ends what still runs, and gives every call that has no result one that says why."""
+        if self._running:
+            await self._stop(list(self._running), ABORTED)
+        for call in list(self._unresolved):
             self._resolve(call, AgentToolResult.error(self._why_not_run()))
 
     def _why_not_run(self) -> str:
         stop = self.run.stopped_by
         if self.supervisor.is_interrupted:
             return ABORTED
-        if stop is not None:
-            return f"tool call not run: policy {stop.policy} stopped the run" + (f": {stop.reason}" * bool(stop.reason))
-        return STEERED
+        if stop is None:
+            return STEERED
+        text = f"tool call not run: policy {stop.policy} stopped the run"
+        return f"{text}: {stop.reason}" if stop.reason else text
 
     # -- screening -----------------------------------------------------------------------------------------------
 
@@ -133,12 +139,11 @@ class _Batch:
         """Every call passes the pre-dispatch policies before any is put up for approval."""
         if self.run.config.pre_dispatch_policies:
             snapshot = self.run.policy_context()
-            for call in self._unresolved:
+            for call in list(self._unresolved):
                 await self._screen_one(call, snapshot)
                 if self.run.stopped_by is not None:
                     return
-        for call in self._unresolved:
-            call.tool = self.run.toolbox.get(call.name)
+        for call in list(self._unresolved):
             if call.tool is None:
                 names = ", ".join(self.run.toolbox) or "none"
                 self._resolve(call, AgentToolResult.error(f"unknown tool {call.name!r}; available: {names}"))
@@ -160,7 +165,7 @@ class _Batch:
     # -- approval ------------------------------------------------------------------------------------------------
 
     async def approve(self) -> None:
-        for call in self._unresolved:
+        for call in list(self._unresolved):
             if self.run.stopped_by is not None:
                 return
             if not self._needs_approval(call):
@@ -182,9 +187,9 @@ class _Batch:
 
     def _needs_approval(self, call: _Call) -> bool:
         mode = self.run.config.approval_mode
-        if mode == ApprovalMode.BYPASSED or call.name in self.run.unasked_tools:
+        if mode == _BYPASSED or call.name in self.run.unasked_tools:
             return False
-        return mode == ApprovalMode.ENABLED or bool(getattr(call.tool, "requires_approval", False))
+        return mode == _ENABLED or bool(getattr(call.tool, "requires_approval", False))
 
     async def _ask(self, call: _Call) -> Approve | ApproveWith | Reject:
         """The answer, in which anything but a clear yes is a no."""
@@ -213,7 +218,7 @@ class _Batch:
     async def execute(self) -> None:
         if self.run.stopped_by is not None:
             return
-        ready = self._unresolved
+        ready = list(self._unresolved)
         groups = await self._groups(ready)
         if groups is None:
             return
@@ -245,79 +250,81 @@ class _Batch:
 
     def _start(self, call: _Call) -> None:
         """Starts a call whose arguments are valid."""
-        run, tool = self.run, cast("AgentTool", call.tool)
-        if self.supervisor.is_interrupted:
+        run, tool = self.run, call.tool
+        if tool is None or self.supervisor.is_interrupted:
             return
         problem = run.toolbox.problems(call.name, call.arguments)
         if problem is not None:
             self._resolve(call, AgentToolResult.error(problem))
             return
-        call.cancel = run.cancel.child()
-        call.relay = Relay(call.id, call.name, run, self._backlog)
-        context = ToolContext(call.id, call.cancel, run.state, run.config.execution_root, call.relay.post, run.threads)
-        run.executing.add(call.id)
+        relay = Relay(call.id, call.name, run, self.backlog)
+        context = ToolContext(call.id, run.cancel, run.state, run.config.execution_root, relay.post, run.threads)
         run.emit(ToolExecutionStart(call.id, call.name, call.arguments))
         if self.supervisor.is_interrupted:
             return  # whoever saw the start called it off
-        call.task = self.supervisor.loop.create_task(_invoke(tool, copy_json(call.arguments), context))
-        self._running[call] = None
-        call.task.add_done_callback(lambda _: self._on_done(call))
+        execution = _Execution(call, tool, context, relay)
+        execution.task = self.supervisor.loop.create_task(self._invoke(execution, tool))
+        self._running[execution] = None
+        run.executing.add(call.id)
 
-    def _on_done(self, call: _Call) -> None:
-        self._finished.append(call)
-        self.supervisor.wake()
+    async def _invoke(self, execution: _Execution, tool: AgentTool) -> AgentToolResult:
+        """The tool's result; whatever it raises is an error result, an attempt to end the program included."""
+        try:
+            return as_result(await tool.execute(copy_json(execution.call.arguments), execution.context), tool.name)
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            return error_result(error)
+        finally:
+            self._finished.append(execution)
+            self.supervisor.wake()
 
     async def _wait_for_running(self) -> None:
+        """Takes results as they come and polls for steering after each, until nothing runs or the run is aborted."""
         while self._running:
-            await self.supervisor.park(lambda: bool(self._finished), self._steering_deadline)
+            await self.supervisor.park(self._has_finished, self._steering_deadline)
             if self.supervisor.is_interrupted:
-                await self._stop(list(self._running), ABORTED)
                 return
-            for relay in list(self._backlog):
+            for relay in list(self.backlog):
                 relay.pump()
             while self._finished:
-                call = self._finished.popleft()
-                if call in self._running:
-                    self._finish(call, STEERED if self.was_steered else "tool call cancelled from within")
-                    if not self.was_steered and await self.run.poll("steering"):
-                        self._steer()
+                self._finish(self._finished.popleft())
+                if not self.was_steered and await self.run.poll("steering"):
+                    self._steer()
             if self._steering_deadline is not None and self.supervisor.loop.time() >= self._steering_deadline:
                 self._steering_deadline = None
-                late = [call for call in self._running if not call.finishes_when_steered]
+                late = [execution for execution in self._running if not execution.finishes_when_steered]
                 await self._stop(late, STEERED, self.supervisor.loop.time() + STEERING_GRACE)
             if self.run.channel is not None and self.run.channel.is_full:
                 await self.supervisor.park(self.run.channel.has_room)
+
+    def _has_finished(self) -> bool:
+        return bool(self._finished)
 
     def _steer(self) -> None:
         """Asks what is running to come to an end; tools that finish when steered are left alone."""
         self.was_steered = True
         self._steering_deadline = self.supervisor.loop.time() + STEERING_GRACE
-        for call in self._running:
-            if not call.finishes_when_steered and call.cancel is not None:
-                call.cancel.cancel()
+        for execution in self._running:
+            if not execution.finishes_when_steered:
+                execution.context.cancel.cancel()
 
-    async def _stop(self, calls: list[_Call], why: str, until: float | None = None) -> None:
-        """Ends calls by force: one that had not finished by itself has no say in its result."""
-        late = [call for call in calls if not cast("asyncio.Task[Any]", call.task).done()]
-        await self.supervisor.stop([cast("asyncio.Task[Any]", call.task) for call in late], until)
-        for call in calls:
-            self._finish(call, why, AgentToolResult.error(why) if call in late else None)
+    async def _stop(self, executions: list[_Execution], why: str, until: float | None = None) -> None:
+        """Ends executions by force: one that had not finished by itself has no say in its result."""
+        late = [execution for execution in executions if not execution.task.done()]
+        await self.supervisor.stop([execution.task for execution in late], until)
+        for execution in executions:
+            self._finish(execution, AgentToolResult.error(why) if execution in late else None)
 
-    def _finish(self, call: _Call, why_cancelled: str, forced: AgentToolResult | None = None) -> None:
-        self._running.pop(call, None)
-        self.run.executing.discard(call.id)
-        cast("Relay", call.relay).close()
-        task = cast("asyncio.Task[AgentToolResult]", call.task)
+    def _finish(self, execution: _Execution, forced: AgentToolResult | None = None) -> None:
+        """Takes the result of an execution that is over, or the one forced on it."""
+        if execution not in self._running:
+            return  # it was stopped, and came to its end after all
+        del self._running[execution]
+        self.run.executing.discard(execution.call.id)
+        execution.relay.close()
         if forced is None:
-            forced = AgentToolResult.error(why_cancelled) if task.cancelled() else task.result()
-        self._resolve(call, forced)
-
-
-async def _invoke(tool: AgentTool, arguments: dict[str, Any], context: ToolContext) -> AgentToolResult:
-    """The tool's result; whatever it raises is an error result, an attempt to end the program included."""
-    try:
-        return as_result(await tool.execute(arguments, context), tool.name)
-    except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as error:
-        return error_result(error)
+            cancelled = execution.task.cancelled()
+            why = STEERED if self.was_steered else "tool call cancelled from within"
+            forced = AgentToolResult.error(why) if cancelled else execution.task.result()
+        self._resolve(execution.call, forced)

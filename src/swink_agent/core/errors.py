@@ -71,7 +71,8 @@ class ContextWindowOverflow(AgentError):
     def __init__(self, model: str, message: str = "") -> None:
         super().__init__(
             message
-            or f"the conversation does not fit the context window of {model}: compact it with transform_context, then continue_loop()"
+            or f"the conversation does not fit the context window of {model}: "
+            "compact it with transform_context, then continue_loop()"
         )
         self.model = model
 
@@ -123,7 +124,7 @@ class ContentFiltered(AgentError):
 
 
 class StreamError(AgentError):
-    """A failure that is not worth retrying: a rejected request, a broken event sequence, a stream function that raised."""
+    """A failure not worth retrying: a rejected request, a broken event sequence, a stream function that raised."""
 
     kind = ErrorKind.STREAM
 
@@ -146,7 +147,7 @@ class AlreadyRunning(AgentError):
 
     def __init__(
         self,
-        message: str = "the agent is already running: steer() or follow_up() it, or wait_for_idle() first",
+        message: str = "the agent is running: steer() or follow_up() it, or wait_for_idle() first",
     ) -> None:
         super().__init__(message)
 
@@ -163,7 +164,7 @@ class InvalidContinue(AgentError):
 
     def __init__(
         self,
-        message: str = "the assistant had the last word and nothing is queued: prompt(), steer() or follow_up() instead",
+        message: str = "the assistant had the last word and nothing is queued: prompt() or follow_up() instead",
     ) -> None:
         super().__init__(message)
 

@@ -76,7 +76,7 @@ class TurnEndReason(StrEnum):
     """A policy said stop."""
 
 
-class CompactionReport(Value, frozen=True):
+class CompactionReport(Value, frozen=True, gc=False):
     """What the transforms took out of the context. Tokens are estimates."""
 
     dropped_count: int
@@ -85,11 +85,11 @@ class CompactionReport(Value, frozen=True):
     overflow: bool = False
 
 
-class AgentStart(Value, frozen=True, tag_field="type", tag="agent_start"):
+class AgentStart(Value, frozen=True, tag_field="type", tag="agent_start", gc=False):
     """The run begins."""
 
 
-class TurnStart(Value, frozen=True, tag_field="type", tag="turn_start"):
+class TurnStart(Value, frozen=True, tag_field="type", tag="turn_start", gc=False):
     """A turn begins: one reply and its tool calls."""
 
     turn_index: int
@@ -102,13 +102,13 @@ class MessagesInjected(Value, frozen=True, tag_field="type", tag="messages_injec
     source: InjectionSource
 
 
-class ContextCompacted(Value, frozen=True, tag_field="type", tag="context_compacted"):
+class ContextCompacted(Value, frozen=True, tag_field="type", tag="context_compacted", gc=False):
     """The transforms returned fewer messages than they were given."""
 
     report: CompactionReport
 
 
-class MessageStart(Value, frozen=True, tag_field="type", tag="message_start"):
+class MessageStart(Value, frozen=True, tag_field="type", tag="message_start", gc=False):
     """The model is asked for a reply."""
 
 
@@ -118,7 +118,7 @@ class MessageUpdate(Value, frozen=True, tag_field="type", tag="message_update", 
     delta: AssistantMessageDelta
 
 
-class MessageRetry(Value, frozen=True, tag_field="type", tag="message_retry"):
+class MessageRetry(Value, frozen=True, tag_field="type", tag="message_retry", gc=False):
     """Attempt number `attempt` failed and another follows in `delay` seconds: discard what was streamed so far."""
 
     attempt: int
@@ -126,7 +126,7 @@ class MessageRetry(Value, frozen=True, tag_field="type", tag="message_retry"):
     delay: float
 
 
-class ModelFallback(Value, frozen=True, tag_field="type", tag="model_fallback"):
+class ModelFallback(Value, frozen=True, tag_field="type", tag="model_fallback", gc=False):
     """One model was given up for the next: discard what was streamed so far."""
 
     from_model: ModelSpec
@@ -134,13 +134,13 @@ class ModelFallback(Value, frozen=True, tag_field="type", tag="model_fallback"):
     error: str
 
 
-class MessageEnd(Value, frozen=True, tag_field="type", tag="message_end"):
+class MessageEnd(Value, frozen=True, tag_field="type", tag="message_end", gc=False):
     """The reply is complete, failed or aborted, and in the history."""
 
     message: AssistantMessage
 
 
-class ToolApprovalRequested(Value, frozen=True, tag_field="type", tag="tool_approval_requested"):
+class ToolApprovalRequested(Value, frozen=True, tag_field="type", tag="tool_approval_requested", gc=False):
     """A call waits for approval."""
 
     call_id: str
@@ -148,7 +148,7 @@ class ToolApprovalRequested(Value, frozen=True, tag_field="type", tag="tool_appr
     arguments: dict[str, Any]
 
 
-class ToolApprovalResolved(Value, frozen=True, tag_field="type", tag="tool_approval_resolved"):
+class ToolApprovalResolved(Value, frozen=True, tag_field="type", tag="tool_approval_resolved", gc=False):
     """The call was approved or not."""
 
     call_id: str
@@ -156,7 +156,7 @@ class ToolApprovalResolved(Value, frozen=True, tag_field="type", tag="tool_appro
     approved: bool
 
 
-class ToolExecutionStart(Value, frozen=True, tag_field="type", tag="tool_execution_start"):
+class ToolExecutionStart(Value, frozen=True, tag_field="type", tag="tool_execution_start", gc=False):
     """A tool starts, with the arguments that it really gets."""
 
     call_id: str

@@ -114,11 +114,17 @@ async def _run_turns(run: Run, overflow: bool) -> None:
                 await run.poll("steering")
             if not has_results and not run.pending:
                 break
-        stop, messages = await consult(run.config.post_loop_policies, "post_loop", run.policy_context(), run.supervisor)
-        run.stopped_by = stop
-        run.queue("policy", messages)
-        if stop is not None or not (run.pending or await run.poll("follow_up")):
+        if run.config.post_loop_policies:
+            await _after_loop(run)
+        if run.stopped_by is not None or not (run.pending or await run.poll("follow_up")):
             return
+
+
+async def _after_loop(run: Run) -> None:
+    """Post-loop policies: what they inject keeps the agent going."""
+    stop, messages = await consult(run.config.post_loop_policies, "post_loop", run.policy_context(), run.supervisor)
+    run.stopped_by = stop
+    run.queue("policy", messages)
 
 
 # -- one turn ------------------------------------------------------------------------------------------------
@@ -142,12 +148,12 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
 
     results: tuple[ToolResultMessage, ...] = ()
     was_steered = False
-    if message.tool_calls:
-        results, was_steered = await dispatch(run, message)
+    if calls := message.tool_calls:
+        results, was_steered = await dispatch(run, calls)
         run.transcript.add(results)
 
     message = await _after_turn(run, message, results)
-    _end_turn(run, message, results, _reason(run, message, was_steered))
+    _end_turn(run, message, results, _reason(run, bool(results), was_steered))
     await run.let_reader_catch_up()
     return bool(results)
 
@@ -161,11 +167,8 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
         run.instructions = prompt if isinstance(prompt, str) else await run.supervisor.settle(prompt())
         culprit = "transform_context"
         await transform_context(run, overflow=overflow)
-        stop, messages = await consult(run.config.pre_turn_policies, "pre_turn", run.policy_context(), run.supervisor)
-        run.stopped_by = stop
-        if messages:
-            run.queue("policy", messages)
-            run.inject()
+        if run.config.pre_turn_policies:
+            await _before_turn(run)
         culprit = "convert_to_llm"
         await convert_context(run)
     except Interrupted:
@@ -173,6 +176,14 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
     except Exception as error:
         return as_agent_error(error, culprit)
     return Aborted() if run.is_interrupted else None
+
+
+async def _before_turn(run: Run) -> None:
+    """Pre-turn policies: what they inject enters this turn."""
+    stop, messages = await consult(run.config.pre_turn_policies, "pre_turn", run.policy_context(), run.supervisor)
+    run.stopped_by = stop
+    run.queue("policy", messages)
+    run.inject()
 
 
 async def _after_turn(run: Run, message: AssistantMessage, results: tuple[ToolResultMessage, ...]) -> AssistantMessage:
@@ -203,7 +214,7 @@ def _end_turn(
     run.turn_index += 1
 
 
-def _reason(run: Run, message: AssistantMessage, was_steered: bool) -> TurnEndReason:
+def _reason(run: Run, has_results: bool, was_steered: bool) -> TurnEndReason:
     if isinstance(run.error, Aborted) or run.is_interrupted:
         return TurnEndReason.ABORTED
     if run.error is not None:
@@ -212,7 +223,7 @@ def _reason(run: Run, message: AssistantMessage, was_steered: bool) -> TurnEndRe
         return TurnEndReason.STOPPED
     if was_steered:
         return TurnEndReason.STEERING_INTERRUPT
-    return TurnEndReason.TOOLS_EXECUTED if message.tool_calls else TurnEndReason.COMPLETE
+    return TurnEndReason.TOOLS_EXECUTED if has_results else TurnEndReason.COMPLETE
 
 
 # -- the ends of a run ---------------------------------------------------------------------------------------
@@ -250,7 +261,7 @@ def _result_of(run: Run) -> AgentResult:
     elif run.error is not None:
         stop_reason = StopReason.ERROR
     else:
-        replies = [message.stop_reason for message in messages if isinstance(message, AssistantMessage)]
+        replies = [message.stop_reason for message in messages if type(message) is AssistantMessage]
         stop_reason = replies[-1] if replies else StopReason.STOP
     return AgentResult(
         messages=messages,

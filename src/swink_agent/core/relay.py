@@ -35,7 +35,6 @@ class Relay:
         self._name = name
         self._run = run
         self._backlog = backlog
-        """The relays that have something to emit and no room for it; their batch pumps them."""
         self._buffer: deque[AgentToolResult] = deque()
         self._lock = threading.Lock()
         self._is_scheduled = False

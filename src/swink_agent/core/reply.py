@@ -6,13 +6,13 @@ Owns what happens between `MessageStart` and `MessageEnd`. Everything that can g
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import msgspec.structs
 
+from .config import GetApiKeyFn
 from .context import estimate_tokens
 from .errors import (
     Aborted,
@@ -35,7 +35,6 @@ from .events import (
 )
 from .run import Run
 from .stream import (
-    AssistantMessageDelta,
     AssistantMessageEvent,
     MessageAssembler,
     StreamFailed,
@@ -57,7 +56,6 @@ _DELTAS = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})
 async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
     """The reply to the conversation as it stands; a failed one if there is already a `problem`."""
     run.emit(MessageStart())
-    run.assembler = MessageAssembler(run.config.model)
     try:
         if problem is not None:
             return _failed(run, problem)
@@ -108,7 +106,9 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
 
 async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: MessageAssembler) -> None:
     """One call to the provider, read to its end into the assembler."""
-    options = await _options(run, model)
+    options = run.config.stream_options
+    if run.config.get_api_key is not None:
+        options = await _with_api_key(options, run.config.get_api_key, run, model)
     context = AgentContext(run.instructions, run.transcript.conversation(), run.toolbox.tools)
     try:
         stream = stream_fn(model, context, options, run.cancel)
@@ -120,29 +120,27 @@ async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: Me
         raise Interrupted
 
 
-async def _read(
-    run: Run,
-    stream: AsyncIterator[AssistantMessageEvent] | Awaitable[AsyncIterator[AssistantMessageEvent]],
-    assembler: MessageAssembler,
-) -> None:
+async def _read(run: Run, stream: AsyncIterator[AssistantMessageEvent], assembler: MessageAssembler) -> None:
     """The innermost loop: what is done here is done for every delta."""
-    if inspect.isawaitable(stream):  # an async function that returns its iterator, not an async generator
-        stream = await stream
+    if not hasattr(stream, "__anext__"):  # an async function that returns its iterator, not an async generator
+        stream = await cast("Awaitable[AsyncIterator[AssistantMessageEvent]]", stream)
     feed, emit, channel, supervisor = assembler.feed, run.emit, run.channel, run.supervisor
+    is_open = True
     try:
         async for event in stream:
             feed(event)
             if assembler.failure is not None:
                 return
             if type(event) in _DELTAS:
-                emit(MessageUpdate(cast("AssistantMessageDelta", event)))
+                delta: Any = event
+                emit(MessageUpdate(delta))
                 if channel is not None and channel.is_full:
                     await channel.room()
             if supervisor.is_interrupted:
                 return
+        is_open = False
     finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
+        if is_open and (close := getattr(stream, "aclose", None)) is not None:
             await close()
 
 
@@ -151,9 +149,12 @@ async def _read(
 
 async def transform_context(run: Run, *, overflow: bool) -> bool:
     """Lets the transforms change what is sent from now on; says whether they did."""
+    config = run.config
+    if config.async_transform_context is None and config.transform_context is None:
+        return False
     given = run.transcript.context
     messages: Sequence[AgentMessage] = given
-    for transform in (run.config.async_transform_context, run.config.transform_context):
+    for transform in (config.async_transform_context, config.transform_context):
         if transform is not None:
             returned = await run.supervisor.settle(transform(list(messages), overflow))
             messages = messages if returned is None else returned
@@ -169,18 +170,17 @@ async def convert_context(run: Run) -> None:
     """Converts what is new in the context."""
     convert, converted = run.config.convert_to_llm, list[LlmMessage]()
     for message in run.transcript.unconverted():
-        llm_message = await run.supervisor.settle(convert(message))
-        if llm_message is not None:
+        answer = convert(message)
+        if answer is message:  # by far the most common answer, and no promise of one
+            converted.append(cast("LlmMessage", answer))
+        elif (llm_message := await run.supervisor.settle(answer)) is not None:
             converted.append(llm_message)
     run.transcript.convert(converted)
 
 
-async def _options(run: Run, model: ModelSpec) -> StreamOptions:
-    options = run.config.stream_options
-    if run.config.get_api_key is None:
-        return options
+async def _with_api_key(options: StreamOptions, get_api_key: GetApiKeyFn, run: Run, model: ModelSpec) -> StreamOptions:
     try:
-        key = await run.supervisor.settle(run.config.get_api_key(model.provider))
+        key = await run.supervisor.settle(get_api_key(model.provider))
     except Exception as error:
         raise AuthError(f"get_api_key failed for {model.provider}: {_text(error)}") from error
     return options if key is None else msgspec.structs.replace(options, api_key=key)

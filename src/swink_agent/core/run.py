@@ -21,7 +21,7 @@ from .supervisor import Supervisor
 from .threads import WorkerThreads
 from .tool import Toolbox
 from .transcript import Transcript
-from .types import AgentMessage, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage, as_messages
+from .types import NO_COST, NO_USAGE, AgentMessage, AssistantMessage, PolicyStop, ToolResultMessage, as_messages
 from .value import copy_json
 
 __all__ = ["EmitFn", "Run", "SystemPrompt"]
@@ -96,8 +96,8 @@ class Run:
         self.turn_index = 0
         self.has_recovered = False
         """Whether this turn has already been saved from an overflow once."""
-        self.usage = Usage()
-        self.cost = Cost()
+        self.usage = NO_USAGE
+        self.cost = NO_COST
         self.stopped_by: PolicyStop | None = None
         self.error: AgentError | None = None
 
@@ -139,7 +139,10 @@ class Run:
             return False
         try:
             poll = provider.poll_steering if source == "steering" else provider.poll_follow_up
-            messages = as_messages(await self.supervisor.settle(poll()) or ())
+            polled = poll()
+            if not polled:
+                return False
+            messages = as_messages(await self.supervisor.settle(polled) or ())
         except Exception:
             log.exception("the message provider failed to give %s messages and is passed over", source)
             return False

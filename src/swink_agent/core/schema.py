@@ -16,6 +16,7 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import asdict
 
 from .value import copy_json
 
@@ -57,7 +58,7 @@ def convert_value(value: Any, kind: Any) -> Any:
 class FunctionSchema:
     """A function's parameters: their schema, their descriptions, and the conversion of arguments to their types."""
 
-    __slots__ = ("_positional", "_struct", "context_parameter", "description", "schema")
+    __slots__ = ("_has_defaults", "_plain", "_positional", "_struct", "context_parameter", "description", "schema")
 
     def __init__(self, function: Callable[..., Any], context_type: type) -> None:
         hints = _hints_of(function)
@@ -83,6 +84,9 @@ class FunctionSchema:
         plain = [
             (name, kind) if default is msgspec.NODEFAULT else (name, kind, default) for name, kind, default in fields
         ]
+        # Parameters for which the JSON value is the Python value: nothing to convert.
+        self._plain = {name: kind for name, kind, _ in fields if kind in (str, int, float, bool)}
+        self._has_defaults = bool(defaults)
         self._struct = msgspec.defstruct(function.__name__, plain, kw_only=True)
         self.schema = self._make_schema(function.__name__, fields, defaults, notes)
 
@@ -110,10 +114,15 @@ class FunctionSchema:
 
     def bind(self, arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments converted to the declared types, positional ones apart. Raises `ValueError`."""
-        struct = convert_value(arguments, self._struct)
-        given = {
-            name: value for name in self._struct.__struct_fields__ if (value := getattr(struct, name)) is not UNSET
-        }
+        given = arguments
+        for name, value in arguments.items():
+            if type(value) is not self._plain.get(name):
+                given = asdict(convert_value(arguments, self._struct))
+                break
+        if self._has_defaults:
+            given = {name: value for name, value in given.items() if value is not UNSET}
+        if not self._positional:
+            return [], given
         return [given.pop(name) for name in self._positional if name in given], given
 
 

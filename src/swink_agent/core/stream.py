@@ -5,7 +5,7 @@ Owns the stream events and the strict `MessageAssembler`. Retries and fallbacks 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
 import msgspec
@@ -13,6 +13,8 @@ import msgspec
 from .cancel import CancellationToken
 from .errors import ErrorKind
 from .types import (
+    NO_COST,
+    NO_USAGE,
     AgentContext,
     AssistantBlock,
     AssistantMessage,
@@ -137,8 +139,8 @@ class StreamDone(Value, frozen=True, tag_field="type", tag="stream_done"):
     """The reply is complete."""
 
     stop_reason: StopReason = StopReason.STOP
-    usage: Usage = Usage()
-    cost: Cost = Cost()
+    usage: Usage = NO_USAGE
+    cost: Cost = NO_COST
 
 
 class StreamFailed(Value, frozen=True, tag_field="type", tag="stream_failed"):
@@ -182,6 +184,9 @@ class StreamFn(Protocol):
 # -- assembly ------------------------------------------------------------------------------------------------
 
 
+_LENGTH = StopReason.LENGTH  # the members of an enum are slow to reach in Python 3.11
+
+
 class _OpenBlock:
     """A block while it is streamed: fragments are kept in a list and joined once."""
 
@@ -194,11 +199,6 @@ class _OpenBlock:
         self.signature: str | None = None
         self.arguments: dict[str, Any] | None = None
         self.is_open = True
-
-
-_KIND_OF_START: dict[type, type] = {TextStart: Text, ThinkingStart: Thinking, ToolCallStart: ToolCall}
-_KIND_OF_DELTA: dict[type, type] = {TextDelta: Text, ThinkingDelta: Thinking, ToolCallDelta: ToolCall}
-_KIND_OF_END: dict[type, type] = {TextEnd: Text, ThinkingEnd: Thinking, ToolCallEnd: ToolCall}
 
 
 class MessageAssembler:
@@ -243,9 +243,10 @@ class MessageAssembler:
 
     def feed(self, event: AssistantMessageEvent) -> None:
         """Takes the next event."""
-        kind = type(event)
-        if kind is self._delta_type and event.index == self._delta_index:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-            self._append(cast("TextDelta", event).delta)
+        kind: type = type(event)
+        delta: Any = event
+        if kind is self._delta_type and delta.index == self._delta_index:
+            self._append(delta.delta)
             return
         problem = self._take(kind, event)
         if problem is not None:
@@ -262,27 +263,24 @@ class MessageAssembler:
 
     def _take(self, kind: type, event: Any) -> str | None:
         """Takes any event; returns what is wrong with it, if something is."""
-        if self.is_finished:
+        if self._terminal is not None or self.failure is not None:
             return None if self.is_broken else f"{kind.__name__} after the terminal event"
-        if kind is StreamStart:
-            if self._has_started:
-                return "a second StreamStart"
-            self._has_started = True
-            return None
-        if kind is StreamFailed:
-            self.fail(event)
-            return None
-        if not self._has_started:
+        action = self._actions.get(kind)
+        if action is None:
+            return f"a {kind.__name__}, which is no stream event"
+        if not self._has_started and kind is not StreamStart and kind is not StreamFailed:
             return f"{kind.__name__} before StreamStart"
-        if (block_kind := _KIND_OF_DELTA.get(kind)) is not None:
-            return self._take_delta(kind, block_kind, event)
-        if (block_kind := _KIND_OF_START.get(kind)) is not None:
-            return self._open(block_kind, event)
-        if (block_kind := _KIND_OF_END.get(kind)) is not None:
-            return self._close(block_kind, event)
-        if kind is StreamDone:
-            return self._finish(event)
-        return f"a {kind.__name__}, which is no stream event"
+        take, block_kind = action
+        return take(self, block_kind, event)
+
+    def _start(self, _: type, event: StreamStart) -> str | None:
+        if self._has_started:
+            return "a second StreamStart"
+        self._has_started = True
+        return None
+
+    def _fail(self, _: type, event: StreamFailed) -> None:
+        self.fail(event)
 
     def _open_block(self, kind: type, index: int) -> _OpenBlock | None:
         if 0 <= index < len(self._blocks):
@@ -291,13 +289,13 @@ class MessageAssembler:
                 return block
         return None
 
-    def _take_delta(self, kind: type, block_kind: type, event: Any) -> str | None:
+    def _add(self, block_kind: type, event: AssistantMessageDelta) -> str | None:
         block = self._open_block(block_kind, event.index)
-        if not isinstance(event.delta, str):
-            return f"{kind.__name__} whose delta is a {type(event.delta).__name__}"
         if block is None:
-            return f"{kind.__name__} for block {event.index}, which is not an open {block_kind.__name__}"
-        self._delta_type, self._delta_index, self._append = kind, event.index, block.fragments.append
+            return f"{type(event).__name__} for block {event.index}, which is not an open {block_kind.__name__}"
+        if not isinstance(cast("object", event.delta), str):
+            return f"{type(event).__name__} whose delta is a {type(event.delta).__name__}"
+        self._delta_type, self._delta_index, self._append = type(event), event.index, block.fragments.append
         self._append(event.delta)
         return None
 
@@ -324,9 +322,9 @@ class MessageAssembler:
             self._delta_type = None
         return None
 
-    def _finish(self, done: StreamDone) -> str | None:
+    def _finish(self, _: type, done: StreamDone) -> str | None:
         self._delta_type = None
-        is_cut = done.stop_reason == StopReason.LENGTH
+        is_cut = done.stop_reason == _LENGTH
         for index, block in enumerate(self._blocks):
             if block.is_open and not (is_cut and block.kind is ToolCall):
                 return f"StreamDone while block {index} is open"
@@ -334,6 +332,21 @@ class MessageAssembler:
                 return f"the arguments of {block.call.name!r} are not a JSON object"
         self._terminal = done
         return None
+
+    _actions: ClassVar[dict[type, tuple[Callable[[MessageAssembler, type, Any], str | None], type]]] = {
+        StreamStart: (_start, object),
+        TextStart: (_open, Text),
+        TextDelta: (_add, Text),
+        TextEnd: (_close, Text),
+        ThinkingStart: (_open, Thinking),
+        ThinkingDelta: (_add, Thinking),
+        ThinkingEnd: (_close, Thinking),
+        ToolCallStart: (_open, ToolCall),
+        ToolCallDelta: (_add, ToolCall),
+        ToolCallEnd: (_close, ToolCall),
+        StreamDone: (_finish, object),
+        StreamFailed: (_fail, object),
+    }
 
     def snapshot(self) -> AssistantMessage:
         """The message so far, open blocks included."""
@@ -356,7 +369,7 @@ class MessageAssembler:
             stop_reason=StopReason.ABORTED if is_abort else StopReason.ERROR,
             error_message=failure.message,
             error_kind=ErrorKind.ABORTED if is_abort else failure.kind,
-            usage=failure.usage or Usage(),
+            usage=failure.usage or NO_USAGE,
         )
 
     def _message(self, content: list[AssistantBlock], **fields: Any) -> AssistantMessage:

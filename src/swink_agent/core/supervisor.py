@@ -106,8 +106,7 @@ class Supervisor:
         After an interrupt, work is still begun, for the policies that see an aborted turn, but only until the last
         moment.
         """
-        task = asyncio.ensure_future(work)
-        task.add_done_callback(self.wake)
+        task = self.loop.create_task(self._waking(work))
         await self.park(task.done, through_interrupt=self.is_interrupted)
         if not task.done():
             await self.stop([task])
@@ -116,18 +115,24 @@ class Supervisor:
             raise RuntimeError("it was cancelled from within")
         return task.result()
 
+    async def _waking(self, work: Awaitable[T]) -> T:
+        """The work, with a wake-up at its end: a done callback would cost one more turn of the event loop."""
+        try:
+            return await work
+        finally:
+            self.wake()
+
     async def stop(self, tasks: Sequence[asyncio.Future[Any]], until: float | None = None) -> None:
         """Cancels tasks and waits for their end; one that has not ended in time is left to itself."""
         for task in tasks:
             task.cancel()
-            task.add_done_callback(_retrieve)
+            task.add_done_callback(self._on_stopped)
         await self.park(lambda: all(task.done() for task in tasks), until, through_interrupt=True)
         for task in tasks:
             if not task.done():
                 log.warning("%r did not end when it was cancelled; the run goes on without it", task)
 
-
-def _retrieve(task: asyncio.Future[Any]) -> None:
-    """Looks at a task's end, so that asyncio does not complain that nobody did."""
-    if not task.cancelled():
-        task.exception()
+    def _on_stopped(self, task: asyncio.Future[Any]) -> None:
+        if not task.cancelled():
+            task.exception()  # somebody looked at it: asyncio need not complain that nobody did
+        self.wake()

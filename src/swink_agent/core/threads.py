@@ -31,7 +31,7 @@ class WorkerThreads:
         self._threads = 0
         self._idle = 0
         self._jobs: deque[_Job] = deque()
-        self._news = threading.Condition()
+        self._news: threading.Condition | None = None  # most runs never need one
         self._is_closed = False
 
     async def run(self, function: Callable[[], T]) -> T:
@@ -55,27 +55,29 @@ class WorkerThreads:
 
     def close(self) -> None:
         """Lets the threads end once they are idle."""
-        with self._news:
-            self._is_closed = True
-            self._news.notify_all()
+        self._is_closed = True
+        if self._news is not None:
+            with self._news:
+                self._news.notify_all()
 
     def _submit(self, job: _Job) -> None:
-        with self._news:
+        news = self._news = self._news or threading.Condition()
+        with news:
             self._jobs.append(job)
             if self._idle >= len(self._jobs):
-                self._news.notify()
+                news.notify()
                 return
             if self._threads >= self.most:
                 return
             self._threads += 1
-        threading.Thread(target=self._work, name="swink-tool", daemon=True).start()
+        threading.Thread(target=self._work, args=(news,), name="swink-tool", daemon=True).start()
 
-    def _work(self) -> None:
+    def _work(self, news: threading.Condition) -> None:
         while True:
-            with self._news:
+            with news:
                 self._idle += 1
                 while not self._jobs and not self._is_closed:
-                    self._news.wait()
+                    news.wait()
                 self._idle -= 1
                 if not self._jobs:
                     self._threads -= 1

@@ -60,7 +60,7 @@ class AgentToolResult(Value, frozen=True):
 class ToolContext:
     """What a tool is given besides its arguments. Every field has a default, so tests can make one."""
 
-    __slots__ = ("_on_update", "call_id", "cancel", "execution_root", "state", "threads")
+    __slots__ = ("_cancel", "_on_update", "_run_cancel", "call_id", "execution_root", "state", "threads")
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class ToolContext:
         threads: WorkerThreads | None = None,
     ) -> None:
         self.call_id = call_id
-        self.cancel = cancel or CancellationToken()
-        """Cancelled when the call is no longer wanted; a tool that looks at it can still give a partial result."""
+        self._run_cancel = cancel
+        self._cancel: CancellationToken | None = None
         self.state: MutableMapping[str, Any] = {} if state is None else state
         """The agent's own key-value store, live."""
         self.execution_root = execution_root
@@ -82,6 +82,13 @@ class ToolContext:
 
     def __repr__(self) -> str:
         return f"ToolContext(call_id={self.call_id!r})"
+
+    @property
+    def cancel(self) -> CancellationToken:
+        """Cancelled when the call is no longer wanted; a tool that looks at it can still give a partial result."""
+        if self._cancel is None:
+            self._cancel = CancellationToken(self._run_cancel)
+        return self._cancel
 
     def update(self, partial: str | AgentToolResult) -> None:
         """Reports a partial result while the tool runs. Safe from any thread."""
@@ -138,6 +145,7 @@ class FunctionTool:
         self.parameters_schema: dict[str, Any] = self.signature.schema
         self.requires_approval = requires_approval
         self.on_steer: OnSteer = on_steer
+        self._is_async = inspect.iscoroutinefunction(function)
         self.__name__ = function.__name__
         self.__qualname__ = function.__qualname__
         self.__module__ = function.__module__
@@ -160,8 +168,8 @@ class FunctionTool:
         except ValueError as error:
             return AgentToolResult.error(f"invalid arguments for {self.name}: {error}")
         if self.signature.context_parameter is not None:
-            named[self.signature.context_parameter] = ctx
-        if inspect.iscoroutinefunction(self.function):
+            named = {**named, self.signature.context_parameter: ctx}
+        if self._is_async:
             value = await self.function(*positional, **named)
         else:
             threads = ctx.threads or WorkerThreads()
@@ -199,11 +207,11 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 def as_result(value: Any, name: str) -> AgentToolResult:
     """What a tool returned, as a result: text as it is, blocks and results as they are, anything else as JSON."""
+    if isinstance(value, AgentToolResult):
+        return value
+    if isinstance(value, str):
+        return AgentToolResult((Text(value),))
     match value:
-        case AgentToolResult():
-            return value
-        case str():
-            return AgentToolResult.text(value)
         case Text() | Image() | Extension():
             return AgentToolResult((value,))
         case list() | tuple() if value and all(type(item) in _RESULT_BLOCKS for item in cast("Sequence[Any]", value)):
@@ -255,6 +263,9 @@ class Toolbox(Mapping[str, AgentTool]):
     def __getitem__(self, name: str) -> AgentTool:
         return self._by_name[name]
 
+    def find(self, name: str) -> AgentTool | None:
+        return self._by_name.get(name)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)
 
@@ -270,9 +281,13 @@ class Toolbox(Mapping[str, AgentTool]):
             except ValueError as error:
                 return f"{name} cannot be called: {error}"
             self._validators[name] = validator
-        if validator.is_valid(arguments):
-            return None
-        return f"invalid arguments for {name}: {describe_problems(validator, arguments)}"
+        try:
+            if validator.is_valid(arguments):
+                return None
+            problems = describe_problems(validator, arguments)
+        except Exception as error:  # arguments that are not JSON: a policy or an approval may have put them there
+            problems = str(error)
+        return f"invalid arguments for {name}: {problems}"
 
 
 def compile_schema(schema: dict[str, Any]) -> Any:

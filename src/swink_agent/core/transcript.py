@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .context import Snapshot, is_empty, repair_pairs
-from .types import AgentMessage, AssistantMessage, LlmMessage
+from .types import AgentMessage, AssistantMessage, CustomMessage, LlmMessage, ToolResultMessage
 
 __all__ = ["Transcript"]
 
@@ -18,7 +18,7 @@ __all__ = ["Transcript"]
 class Transcript:
     """One history, its context, and its conversation."""
 
-    __slots__ = ("_context", "_converted", "_history", "_llm", "_sent", "_settled")
+    __slots__ = ("_checked", "_context", "_converted", "_history", "_llm", "_sent")
 
     def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:
         self._history = list(messages)
@@ -30,7 +30,8 @@ class Transcript:
         self._converted = 0
         self._llm: list[LlmMessage] = []
         self._sent: list[LlmMessage] = []
-        self._settled = (0, 0)
+        self._checked = 0
+        """How many of the converted messages are in what was sent, repaired or as they were."""
 
     # -- history -----------------------------------------------------------------------------------------------
 
@@ -82,39 +83,53 @@ class Transcript:
         """The messages of the context that have not been converted yet."""
         return self._context[self._converted :]
 
+    def convert_by_default(self) -> None:
+        """Converts what is there as `default_convert_to_llm` would, so that a first turn costs no more than others."""
+        self.convert([message for message in self.unconverted() if not isinstance(message, CustomMessage)])
+        self.conversation()
+
     def convert(self, messages: Iterable[LlmMessage]) -> None:
         """Takes what became of the messages that were unconverted."""
         self._llm.extend(messages)
         self._converted = len(self._context)
 
     def conversation(self) -> Snapshot[LlmMessage]:
-        """What to send now: a valid conversation, which the next one begins with.
-
-        It does not end with a reply that failed, since the model is asked for that again.
-        """
-        settled, sent = self._settled
-        tail = self._llm[settled:]
-        while tail and isinstance(tail[-1], AssistantMessage) and tail[-1].is_failed:
-            tail.pop()
-        repaired = repair_pairs(tail)
-        known = len(self._sent) - sent
-        if self._sent[sent:] != repaired[:known]:
-            self._sent = self._sent[:sent]  # a new list: snapshots of the old one stay as they are
-            known = 0
-        self._sent.extend(repaired[known:])
-        self._settle()
+        """What to send now: a valid conversation, which the next one begins with."""
+        if not self._extend_in_order():
+            self._repair()
         return Snapshot(self._sent)
 
-    def _settle(self) -> None:
-        """Notes the last assistant message: what lies before it is final, results can only come after it."""
-        for position in range(len(self._llm) - 1, self._settled[0] - 1, -1):
-            message = self._llm[position]
-            if isinstance(message, AssistantMessage) and not is_empty(message):
-                for sent in range(len(self._sent) - 1, self._settled[1] - 1, -1):
-                    if self._sent[sent] is message:
-                        self._settled = (position, sent)
-                        return
-                return
+    def _extend_in_order(self) -> bool:
+        """Adds the new messages as they are, if they are a valid conversation as they are; says whether."""
+        waiting = set[str]()
+        fresh = self._llm[self._checked :]
+        for message in fresh:
+            if type(message) is ToolResultMessage:
+                if message.tool_call_id not in waiting:
+                    return False
+                waiting.remove(message.tool_call_id)
+            elif waiting:
+                return False
+            elif type(message) is AssistantMessage:
+                if message.is_failed or is_empty(message):
+                    return False
+                waiting.update([call.id for call in message.tool_calls])
+        if waiting:
+            return False
+        self._sent.extend(fresh)
+        self._checked = len(self._llm)
+        return True
+
+    def _repair(self) -> None:
+        """Makes the conversation anew. It does not end with a reply that failed: the model is asked for that again."""
+        end = len(self._llm)
+        while end and type(last := self._llm[end - 1]) is AssistantMessage and last.is_failed:
+            end -= 1
+        repaired = repair_pairs(self._llm[:end])
+        if self._sent != repaired[: len(self._sent)]:
+            self._sent = []  # a new list: snapshots of the old one stay as they are
+        self._sent.extend(repaired[len(self._sent) :])
+        self._checked = end
 
 
 def _replaced(messages: list[AgentMessage], old: AgentMessage, new: AgentMessage) -> list[AgentMessage]:

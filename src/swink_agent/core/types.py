@@ -58,23 +58,28 @@ __all__ = [
     "extract_text",
 ]
 
+# `gc=False` keeps values that cannot be part of a cycle out of the garbage collector's sight: a history of a million
+# messages costs it nothing. Values that hold what an application gave (`details`, `data`) stay in it.
+# Types are compared by `type(x) is T` where it is done for every message: these classes have no subclasses, and
+# `isinstance` is five times slower when the answer is no.
+
 # -- content blocks ------------------------------------------------------------------------------------------
 
 
-class Text(Value, frozen=True, tag_field="type", tag="text"):
+class Text(Value, frozen=True, tag_field="type", tag="text", gc=False):
     """Plain text."""
 
     text: str
 
 
-class Thinking(Value, frozen=True, tag_field="type", tag="thinking"):
+class Thinking(Value, frozen=True, tag_field="type", tag="thinking", gc=False):
     """Reasoning; `signature` is the provider's proof that it wrote it, to be sent back unchanged."""
 
     thinking: str
     signature: str | None = None
 
 
-class ToolCall(Value, frozen=True, tag_field="type", tag="tool_call"):
+class ToolCall(Value, frozen=True, tag_field="type", tag="tool_call", gc=False):
     """A call that the model wants made. `partial_json` is set only when the reply was cut off inside the arguments."""
 
     id: str
@@ -87,21 +92,21 @@ class ToolCall(Value, frozen=True, tag_field="type", tag="tool_call"):
         return self.partial_json is not None
 
 
-class Base64Image(Value, frozen=True, tag_field="type", tag="base64"):
+class Base64Image(Value, frozen=True, tag_field="type", tag="base64", gc=False):
     """Image data in the message itself."""
 
     media_type: str
     data: str
 
 
-class UrlImage(Value, frozen=True, tag_field="type", tag="url"):
+class UrlImage(Value, frozen=True, tag_field="type", tag="url", gc=False):
     """An image that the provider fetches."""
 
     url: str
     media_type: str | None = None
 
 
-class FileImage(Value, frozen=True, tag_field="type", tag="file"):
+class FileImage(Value, frozen=True, tag_field="type", tag="file", gc=False):
     """An image file on this machine, read when the request is built."""
 
     path: str
@@ -111,7 +116,7 @@ class FileImage(Value, frozen=True, tag_field="type", tag="file"):
 ImageSource: TypeAlias = Base64Image | UrlImage | FileImage
 
 
-class Image(Value, frozen=True, tag_field="type", tag="image"):
+class Image(Value, frozen=True, tag_field="type", tag="image", gc=False):
     """A picture, from one of the three sources."""
 
     source: ImageSource
@@ -140,7 +145,7 @@ _ASSISTANT_BLOCKS = frozenset({Text, Thinking, ToolCall, Extension})
 
 def extract_text(blocks: Sequence[ContentBlock]) -> str:
     """The text of all `Text` blocks, joined; other blocks are passed over."""
-    return "".join([block.text for block in blocks if isinstance(block, Text)])
+    return "".join([block.text for block in blocks if type(block) is Text])
 
 
 def as_blocks(content: str | Sequence[Any], owner: str, allowed: frozenset[type]) -> tuple[Any, ...]:
@@ -169,6 +174,9 @@ class StopReason(StrEnum):
     ERROR = "error"
 
 
+_FAILED = frozenset({StopReason.ERROR, StopReason.ABORTED})
+
+
 def _added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     if not second:
         return dict(first)
@@ -178,7 +186,7 @@ def _added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any
     return total
 
 
-class Usage(Value, frozen=True):
+class Usage(Value, frozen=True, gc=False):
     """Tokens. `extra` holds what only some providers count, such as reasoning tokens."""
 
     input: int = 0
@@ -189,6 +197,8 @@ class Usage(Value, frozen=True):
     extra: dict[str, int] = {}
 
     def __add__(self, other: Usage) -> Usage:
+        if other is NO_USAGE or self is NO_USAGE:
+            return self if other is NO_USAGE else other
         return Usage(
             self.input + other.input,
             self.output + other.output,
@@ -203,7 +213,7 @@ class Usage(Value, frozen=True):
         return self + other
 
 
-class Cost(Value, frozen=True):
+class Cost(Value, frozen=True, gc=False):
     """Money, in the currency of the price table (US dollars)."""
 
     input: float = 0.0
@@ -214,6 +224,8 @@ class Cost(Value, frozen=True):
     extra: dict[str, float] = {}
 
     def __add__(self, other: Cost) -> Cost:
+        if other is NO_COST or self is NO_COST:
+            return self if other is NO_COST else other
         return Cost(
             self.input + other.input,
             self.output + other.output,
@@ -226,6 +238,10 @@ class Cost(Value, frozen=True):
     def merge(self, other: Cost) -> Cost:
         """The sum, field by field and key by key; the same as `+`."""
         return self + other
+
+
+NO_USAGE = Usage()
+NO_COST = Cost()
 
 
 class ThinkingLevel(StrEnum):
@@ -248,7 +264,7 @@ class ThinkingBudgets(Value, frozen=True):
         return self.budgets.get(level)
 
 
-class ModelSpec(Value, frozen=True):
+class ModelSpec(Value, frozen=True, gc=False):
     """Which model to ask, and how hard it should think."""
 
     provider: str
@@ -275,7 +291,7 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-class UserMessage(Value, frozen=True, tag_field="role", tag="user"):
+class UserMessage(Value, frozen=True, tag_field="role", tag="user", gc=False):
     """What a person, or the application for them, says."""
 
     content: tuple[UserBlock, ...]
@@ -289,14 +305,14 @@ class UserMessage(Value, frozen=True, tag_field="role", tag="user"):
         force_setattr(self, "content", as_blocks(self.content, "UserMessage", _USER_BLOCKS))
 
 
-class AssistantMessage(Value, frozen=True, tag_field="role", tag="assistant"):
+class AssistantMessage(Value, frozen=True, tag_field="role", tag="assistant", gc=False):
     """One reply of a model, finished, failed or aborted."""
 
     content: tuple[AssistantBlock, ...]
     provider: str = ""
     model_id: str = ""
-    usage: Usage = Usage()
-    cost: Cost = Cost()
+    usage: Usage = NO_USAGE
+    cost: Cost = NO_COST
     stop_reason: StopReason = StopReason.STOP
     error_message: str | None = None
     error_kind: ErrorKind | None = None
@@ -326,12 +342,12 @@ class AssistantMessage(Value, frozen=True, tag_field="role", tag="assistant"):
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        return tuple([block for block in self.content if isinstance(block, ToolCall)])
+        return tuple([block for block in self.content if type(block) is ToolCall])
 
     @property
     def is_failed(self) -> bool:
         """Whether the reply ended in an error or an abort."""
-        return self.stop_reason in (StopReason.ERROR, StopReason.ABORTED)
+        return self.stop_reason in _FAILED
 
 
 class ToolResultMessage(Value, frozen=True, tag_field="role", tag="tool_result"):
@@ -376,22 +392,22 @@ def as_messages(given: str | AgentMessage | Sequence[str | AgentMessage]) -> tup
     """Messages from what a person would pass: a string, a message, or a list of either. Raises `TypeError`."""
     if isinstance(given, str):
         return (UserMessage(given),)
-    if isinstance(given, _MESSAGES):
-        return (given,)
+    if type(given) in _MESSAGES or isinstance(given, CustomMessage):
+        return (cast("AgentMessage", given),)
     if not isinstance(given, (list, tuple)):
         raise TypeError(f"a {type(given).__name__} is no message; give a string, a message, or a list of them")
     messages: list[AgentMessage] = []
     for item in cast("Sequence[Any]", given):
-        if isinstance(item, str):
-            messages.append(UserMessage(item))
-        elif isinstance(item, _MESSAGES):
+        if type(item) in _MESSAGES or isinstance(item, CustomMessage):
             messages.append(item)
+        elif isinstance(item, str):
+            messages.append(UserMessage(item))
         else:
             raise TypeError(f"a {type(item).__name__} is no message; give strings or messages")
     return tuple(messages)
 
 
-_MESSAGES = (UserMessage, AssistantMessage, ToolResultMessage, CustomMessage)
+_MESSAGES = frozenset({UserMessage, AssistantMessage, ToolResultMessage})
 
 
 # -- context and result --------------------------------------------------------------------------------------
@@ -411,7 +427,7 @@ class AgentContext(Value, frozen=True):
             force_setattr(self, "tools", tuple(self.tools))
 
 
-class PolicyStop(Value, frozen=True):
+class PolicyStop(Value, frozen=True, gc=False):
     """Which policy ended the run, and why."""
 
     policy: str
@@ -423,8 +439,8 @@ class AgentResult(Value, frozen=True):
 
     messages: tuple[AgentMessage, ...]
     stop_reason: StopReason
-    usage: Usage = Usage()
-    cost: Cost = Cost()
+    usage: Usage = NO_USAGE
+    cost: Cost = NO_COST
     error: str | None = None
     exception: AgentError | None = None
     stopped_by: PolicyStop | None = None
@@ -433,7 +449,7 @@ class AgentResult(Value, frozen=True):
     def text(self) -> str:
         """The text of the last assistant message, or nothing."""
         for message in reversed(self.messages):
-            if isinstance(message, AssistantMessage):
+            if type(message) is AssistantMessage:
                 return message.text
         return ""
 

@@ -1,0 +1,49 @@
+"""Time that passes only when a test says so."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from itertools import count
+
+__all__ = ["FakeClock"]
+
+
+class FakeClock:
+    """A clock for `Agent(sleep=clock.sleep)` and for whatever else takes a sleep or a time function.
+
+    By default a sleep is over as soon as the event loop has had a turn, and moves the clock on. With `auto=False`
+    it lasts until `advance` reaches its end.
+    """
+
+    def __init__(self, start: float = 0.0, *, auto: bool = True) -> None:
+        self.now = start
+        self.auto = auto
+        self.sleeps: list[float] = []
+        """The length of every sleep that was begun, in order."""
+        self._order = count()
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        if self.auto:
+            await asyncio.sleep(0)
+            self.now += seconds
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self.now + seconds, next(self._order), future))
+        await future
+
+    async def advance(self, seconds: float) -> None:
+        """Moves the clock on, waking each sleeper at its time, and lets what it wakes run."""
+        end = self.now + seconds
+        while self._sleepers and self._sleepers[0][0] <= end:
+            self.now, _, future = heapq.heappop(self._sleepers)
+            if not future.done():
+                future.set_result(None)
+            for _ in range(5):
+                await asyncio.sleep(0)
+        self.now = end

@@ -1,0 +1,268 @@
+"""A model that says what the test wants it to say.
+
+Owns the parts that a reply is written with and the stream function that plays them. It keeps to the rules of
+`StreamFn`, as `check_stream_fn` understands them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import count
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import ErrorKind
+from swink_agent.core.stream import (
+    AssistantMessageEvent,
+    StreamDone,
+    StreamFailed,
+    StreamOptions,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from swink_agent.core.types import AgentContext, AgentMessage, Cost, ModelSpec, StopReason, Usage
+from swink_agent.core.value import Value
+
+__all__ = ["Request", "ScriptedStream", "call", "fail", "reply", "scripted", "stall", "text", "think", "truncated"]
+
+
+class Part(Value, frozen=True):
+    """A piece of a scripted reply. `a + b` is one reply with both."""
+
+    def __add__(self, other: Part | Sequence[Part]) -> list[Part]:
+        return [self, *_parts(other)]
+
+    def __radd__(self, other: Sequence[Part]) -> list[Part]:
+        return [*other, self]
+
+
+class Speech(Part, frozen=True):
+    """Text or thinking."""
+
+    kind: Literal["text", "thinking"]
+    content: str
+    deltas: int | None = None
+    signature: str | None = None
+    is_cut: bool = False
+
+
+class Call(Part, frozen=True):
+    """A tool call."""
+
+    name: str
+    arguments: dict[str, Any]
+    id: str | None = None
+    deltas: int | None = None
+    is_cut: bool = False
+
+    def with_id(self, call_id: str) -> Call:
+        """The same call with an id of the test's choosing."""
+        return msgspec.structs.replace(self, id=call_id)
+
+
+class Failure(Part, frozen=True):
+    """The end of a reply that fails."""
+
+    kind: ErrorKind
+    message: str
+    retry_after: float | None = None
+    usage: Usage | None = None
+
+
+class Stall(Part, frozen=True):
+    """Silence, until somebody cancels."""
+
+
+class Request(Value, frozen=True):
+    """What the scripted model was asked, as it was at that moment."""
+
+    model: ModelSpec
+    context: AgentContext
+    options: StreamOptions
+
+    @property
+    def messages(self) -> Sequence[AgentMessage]:
+        return self.context.messages
+
+
+Reply: TypeAlias = str | Part | Sequence[Part] | Callable[[Request], "str | Part | Sequence[Part]"]
+
+
+def text(content: str, *, deltas: int | None = None) -> Speech:
+    """Text, streamed in `deltas` pieces."""
+    return Speech("text", content, deltas)
+
+
+def think(content: str, *, signature: str | None = None, deltas: int | None = None) -> Speech:
+    """Reasoning, with the signature that some providers add."""
+    return Speech("thinking", content, deltas, signature)
+
+
+def call(name: str, /, **arguments: Any) -> Call:
+    """A tool call with these arguments, and an id that is unique in the script."""
+    return Call(name, arguments)
+
+
+def fail(
+    kind: ErrorKind | str,
+    message: str | None = None,
+    *,
+    retry_after: float | None = None,
+    usage: Usage | None = None,
+) -> Failure:
+    """A failure of the given kind; what stands before it in the reply was streamed before it."""
+    return Failure(ErrorKind(kind), message or f"scripted {ErrorKind(kind).value} failure", retry_after, usage)
+
+
+def truncated(*parts: str | Part) -> list[Part]:
+    """A reply cut off by the length limit inside its last part: half of a text, or of a call's arguments."""
+    whole = [part for given in parts for part in _parts(given)]
+    if not whole or not isinstance(whole[-1], (Speech, Call)):
+        raise TypeError("truncated() cuts its last part, so that is a text, a think or a call")
+    return [*whole[:-1], msgspec.structs.replace(whole[-1], is_cut=True)]
+
+
+def stall() -> Stall:
+    """Silence after what stands before it, until the call is cancelled."""
+    return Stall()
+
+
+def reply(*parts: str | Part) -> list[Part]:
+    """Several parts in one reply; a list does as well."""
+    return [part for given in parts for part in _parts(given)]
+
+
+def scripted(
+    *replies: Reply,
+    deltas: int = 1,
+    usage: Usage | None = None,
+    cost: Cost | None = None,
+    suspend: bool = False,
+) -> ScriptedStream:
+    """A stream function that gives these replies, one for each request.
+
+    A reply is a part, a list of parts, a string, or a function from the `Request` to one of these. `deltas` is the
+    number of pieces that each text and each call's arguments are streamed in, `usage` and `cost` come with every
+    reply, and `suspend` gives the event loop a turn before every event, as a network would.
+    """
+    return ScriptedStream(replies, deltas=deltas, usage=usage or Usage(), cost=cost or Cost(), suspend=suspend)
+
+
+class ScriptedStream:
+    """The stream function that `scripted` makes. `requests` is what it was asked."""
+
+    def __init__(self, replies: Sequence[Reply], *, deltas: int, usage: Usage, cost: Cost, suspend: bool) -> None:
+        if deltas < 1:
+            raise ValueError(f"deltas is {deltas}; a reply is streamed in at least one piece")
+        self.requests: list[Request] = []
+        self._deltas = deltas
+        self._usage = usage
+        self._cost = cost
+        self._suspend = suspend
+        self._ids = count(1)
+        # Made now, so that a mistake in the script shows where it was written and a request costs nothing.
+        self._replies = [item if callable(item) else list(self._events(_parts(item))) for item in replies]
+
+    def __repr__(self) -> str:
+        return f"<scripted stream, {len(self.requests)} of {len(self._replies)} replies given>"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every reply has been given."""
+        return len(self.requests) >= len(self._replies)
+
+    async def __call__(
+        self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
+    ) -> AsyncIterator[AssistantMessageEvent]:
+        request = Request(model, context, options)
+        position = len(self.requests)
+        self.requests.append(request)
+        if position >= len(self._replies):
+            yield StreamFailed(
+                f"the script has {len(self._replies)} replies and this is request {position + 1}",
+                ErrorKind.INVALID_REQUEST,
+            )
+            return
+        events = self._replies[position]
+        if callable(events):
+            events = list(self._events(_parts(events(request))))
+        for event in events:
+            if self._suspend:
+                await asyncio.sleep(0)
+            if event is None:
+                await asyncio.get_running_loop().create_future()
+                return
+            yield event
+
+    def _events(self, parts: Sequence[Part]) -> Iterator[AssistantMessageEvent | None]:
+        """The events of a reply; `None` where it stalls."""
+        yield StreamStart()
+        reason = StopReason.STOP
+        for index, part in enumerate(parts):
+            match part:
+                case Speech():
+                    yield from self._speech(index, part)
+                case Call():
+                    yield from self._call(index, part)
+                    reason = StopReason.TOOL_USE
+                case Failure():
+                    yield StreamFailed(part.message, part.kind, retry_after=part.retry_after, usage=part.usage)
+                    return
+                case _:
+                    yield None
+        if parts and getattr(parts[-1], "is_cut", False):
+            reason = StopReason.LENGTH
+        yield StreamDone(reason, self._usage, self._cost)
+
+    def _speech(self, index: int, part: Speech) -> Iterator[AssistantMessageEvent]:
+        content = part.content[: len(part.content) // 2] if part.is_cut else part.content
+        pieces = _pieces(content, part.deltas or self._deltas)
+        if part.kind == "text":
+            yield TextStart(index)
+            for piece in pieces:
+                yield TextDelta(index, piece)
+            yield TextEnd(index)
+        else:
+            yield ThinkingStart(index)
+            for piece in pieces:
+                yield ThinkingDelta(index, piece)
+            yield ThinkingEnd(index, part.signature)
+
+    def _call(self, index: int, part: Call) -> Iterator[AssistantMessageEvent]:
+        arguments = msgspec.json.encode(part.arguments).decode()
+        if part.is_cut:
+            arguments = arguments[: max(1, len(arguments) // 2)]
+        yield ToolCallStart(index, part.id or f"call_{next(self._ids)}", part.name)
+        for piece in _pieces(arguments, part.deltas or self._deltas):
+            yield ToolCallDelta(index, piece)
+        if not part.is_cut:
+            yield ToolCallEnd(index)
+
+
+def _parts(given: str | Part | Sequence[Part]) -> list[Part]:
+    if isinstance(given, str):
+        return [text(given)]
+    if isinstance(given, Part):
+        return [given]
+    return [part for item in given for part in _parts(item)]
+
+
+def _pieces(content: str, wanted: int) -> Iterator[str]:
+    """The content in exactly as many pieces as wanted, as equal as can be; some are empty if it is shorter."""
+    size, larger = divmod(len(content), wanted)
+    start = 0
+    for position in range(wanted):
+        end = start + size + (position < larger)
+        yield content[start:end]
+        start = end
