@@ -105,3 +105,36 @@ async def stream(model: Model, history: list[Any]) -> AsyncIterator[str]:
             texts.append(payload)
             yield payload
     history.append({"role": "assistant", "text": "".join(texts)})
+
+
+class Bare:
+    """The yardstick, in the shape that all contenders have."""
+
+    name = "bare loop"
+    import_statement = "import asyncio, msgspec"
+
+    async def tool_turns(self, turns: int) -> None:
+        await self.make_agent()(turns)
+
+    async def stream_text(self, deltas: int) -> int:
+        seen = 0
+        async for _ in stream(text_model(deltas), [{"role": "user", "text": "go"}]):
+            seen += 1
+        return seen
+
+    async def parallel_tools(self, calls: int, seconds: float) -> None:
+        model = tool_model(1, calls, "nap", f'{{"seconds":{seconds}}}')
+        await run(model, [{"role": "user", "text": "go"}])
+
+    def make_agent(self) -> Callable[[int], Awaitable[None]]:
+        history: list[Any] = []
+
+        async def run_turns(turns: int) -> None:
+            history.append({"role": "user", "text": "go"})
+            await run(tool_model(turns), history)
+
+        return run_turns
+
+    async def history_turns(self, history: int, turns: int) -> None:
+        messages: list[Any] = [{"role": "user", "text": "question"}, {"role": "assistant", "text": "answer"}]
+        await run(tool_model(turns), messages * (history // 2))

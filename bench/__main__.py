@@ -1,0 +1,191 @@
+"""Prints the table: CPU time, the minimum of several repeats, as a ratio against the bare loop in the same run.
+
+    python -m bench                 everything that is installed
+    python -m bench --quick         fewer repeats
+    python -m bench --check         exit 1 if one of ours is over its limit
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from .bare import Bare
+from .ours import SwinkAgent
+from .peers import installed_peers
+
+Contender = Any
+
+
+def cpu(work: Callable[[], Awaitable[Any]], repeats: int, clock: Callable[[], float] = time.process_time) -> float:
+    """Seconds for one go: the minimum, after one go to warm up."""
+    best = float("inf")
+
+    async def measured() -> float:
+        gc.collect()
+        start = clock()
+        await work()
+        return clock() - start
+
+    asyncio.run(measured())
+    for _ in range(repeats):
+        best = min(best, asyncio.run(measured()))
+    return best
+
+
+def turn(contender: Contender, repeats: int) -> float:
+    """Seconds of CPU for one turn with one validated tool call, in a run of 100."""
+    return cpu(lambda: contender.tool_turns(100), repeats) / 100
+
+
+def delta(contender: Contender, repeats: int, deltas: int = 20_000) -> float:
+    """Seconds of CPU for one streamed text delta, read through the event stream."""
+
+    async def work() -> None:
+        seen = await contender.stream_text(deltas)
+        assert seen == deltas, f"{contender.name} delivered {seen} of {deltas} deltas"
+
+    return cpu(work, repeats) / deltas
+
+
+def delta_growth(contender: Contender, repeats: int) -> float:
+    """The cost of a delta in a stream of 80,000, against one in a stream of 1,000."""
+    return delta(contender, max(5, repeats // 2), 80_000) / delta(contender, repeats * 3, 1_000)
+
+
+def parallel(contender: Contender, repeats: int) -> float:
+    """Seconds of wall time for 100 tools of 10 ms in one turn."""
+    return cpu(lambda: contender.parallel_tools(100, 0.01), repeats, time.perf_counter)
+
+
+def many_agents(contender: Contender, repeats: int) -> float:
+    """Seconds of CPU for 1,000 agents at once, each with five tool turns."""
+
+    async def work() -> None:
+        await asyncio.gather(*[contender.make_agent()(5) for _ in range(1_000)])
+
+    return cpu(work, repeats)
+
+
+def memory(contender: Contender, repeats: int) -> float:
+    """Bytes per agent, at the peak of that."""
+
+    async def work() -> int:
+        await contender.make_agent()(5)
+        gc.collect()
+        tracemalloc.start()
+        agents = [contender.make_agent() for _ in range(1_000)]
+        await asyncio.gather(*[run(5) for run in agents])
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return peak
+
+    return asyncio.run(work()) / 1_000
+
+
+def history_growth(contender: Contender, repeats: int) -> float:
+    """The cost of a turn after 2,000 messages, against one after 100: what ten more turns add to one."""
+
+    def one_turn(history: int) -> float:
+        long = cpu(lambda: contender.history_turns(history, 11), repeats)
+        short = cpu(lambda: contender.history_turns(history, 1), repeats)
+        return (long - short) / 10
+
+    return one_turn(2_000) / one_turn(100)
+
+
+def import_cost(contender: Contender, repeats: int) -> tuple[float, int]:
+    """CPU seconds and modules that the import adds to a bare interpreter."""
+    code = (
+        "import sys, time\nbefore = set(sys.modules)\nstart = time.process_time()\n"
+        f"{contender.import_statement}\n"
+        "print(time.process_time() - start, len(set(sys.modules) - before))"
+    )
+    best, modules = float("inf"), 0
+    for _ in range(repeats * 2):
+        output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+        seconds, count = output.split()
+        best, modules = min(best, float(seconds)), int(count)
+    return best, modules
+
+
+def imports(contender: Contender, repeats: int) -> float:
+    return import_cost(contender, repeats)[0]
+
+
+def modules(contender: Contender, repeats: int) -> float:
+    return float(import_cost(contender, 1)[1])
+
+
+ABSOLUTE = "against the bare loop"
+OWN = "against itself"
+TABLE: list[tuple[str, str, Callable[[Contender, int], float], float, float, str]] = [
+    # work, kind of ratio, measure, limit for ours, unit, format of the bare loop's own figure
+    ("one turn with one validated tool call", ABSOLUTE, turn, 15, 1e6, "{:.1f} µs"),
+    ("one streamed text delta", ABSOLUTE, delta, 6, 1e6, "{:.2f} µs"),
+    ("cost per delta at 80,000, against 1,000", OWN, delta_growth, 1.2, 1, "{:.2f}"),
+    ("100 tools of 10 ms in one turn, wall", ABSOLUTE, parallel, 1.3, 1e3, "{:.1f} ms"),
+    ("1,000 agents at once, 5 turns with a tool each", ABSOLUTE, many_agents, 20, 1e3, "{:.0f} ms"),
+    ("memory per agent there, KB", OWN, memory, 25_000, 1e-3, "{:.1f} KB"),
+    ("one turn at 2,000 messages, against 100", OWN, history_growth, 1.5, 1, "{:.2f}"),
+    ("import, CPU", ABSOLUTE, imports, 1.5, 1e3, "{:.1f} ms"),
+    ("import, modules", ABSOLUTE, modules, 1.5, 1, "{:.0f}"),
+]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="five repeats instead of nine")
+    parser.add_argument("--check", action="store_true", help="exit 1 if one of ours is over its limit")
+    parser.add_argument("--only", default="", help="only the rows whose name holds this text")
+    options = parser.parse_args()
+    repeats = 5 if options.quick else 9
+    contenders = [Bare(), SwinkAgent(), *[peer() for peer in installed_peers()]]
+
+    head = ["work", "bare loop", "ours", "at most", *[peer.name for peer in contenders[2:]]]
+    rows: list[list[str]] = []
+    missed: list[str] = []
+    for name, kind, measure, limit, scale, shape in TABLE:
+        if options.only not in name:
+            continue
+        figures: list[float | None] = []
+        for contender in contenders:
+            try:
+                figures.append(measure(contender, repeats))
+            except (RecursionError, AssertionError) as error:
+                print(f"{contender.name}: {name}: {error!r}", file=sys.stderr)
+                figures.append(None)
+        yardstick = figures[0] if kind is ABSOLUTE else 1.0
+        assert yardstick is not None
+        shown = [_ratio(figure, yardstick, scale if measure is memory else 1) for figure in figures[1:]]
+        limit_shown = f"{limit * (scale if measure is memory else 1):g}"
+        rows.append([name, shape.format((figures[0] or 0) * scale), shown[0], limit_shown, *shown[1:]])
+        if figures[1] is None or figures[1] / yardstick > limit:
+            missed.append(name)
+    print_table([head, *rows])
+    for name in missed:
+        print(f"over its limit: {name}", file=sys.stderr)
+    return 1 if options.check and missed else 0
+
+
+def _ratio(figure: float | None, yardstick: float, scale: float) -> str:
+    return "fails" if figure is None else f"{figure / yardstick * scale:.3g}"
+
+
+def print_table(rows: list[list[str]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for number, row in enumerate(rows):
+        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |")
+        if number == 0:
+            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,117 @@
+"""The library put through the exercises, as a user would write them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from swink_agent import (
+    Agent,
+    AgentMessage,
+    AssistantMessage,
+    AssistantMessageEvent,
+    MessageUpdate,
+    StopReason,
+    StreamDone,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    UserMessage,
+    tool,
+)
+
+MODEL = "bench:model"
+TOOL_USE = StreamDone(StopReason.TOOL_USE)
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+@tool
+async def nap(seconds: float) -> str:
+    """Sleeps for a while."""
+    await asyncio.sleep(seconds)
+    return "rested"
+
+
+class ScriptedModel:
+    """A stream function that calls a tool `turns` times and then says that it is done, a delta at a time."""
+
+    def __init__(self, turns: int, calls: int = 1, name: str = "add", arguments: str = '{"a":2,"b":3}') -> None:
+        self.turns = turns
+        self.calls = calls
+        self.name = name
+        self.arguments = arguments
+        self.deltas = 1
+
+    async def __call__(self, *_: Any) -> AsyncIterator[AssistantMessageEvent]:
+        self.turns -= 1
+        yield StreamStart()
+        if self.turns >= 0:
+            for index in range(self.calls):
+                yield ToolCallStart(index, f"call_{index}", self.name)
+                yield ToolCallDelta(index, self.arguments)
+                yield ToolCallEnd(index)
+            yield TOOL_USE
+            return
+        yield TextStart(0)
+        for _ in range(self.deltas):
+            yield TextDelta(0, "x")
+        yield TextEnd(0)
+        yield StreamDone()
+
+
+class SwinkAgent:
+    """Ours, in the shape that all contenders have."""
+
+    name = "swink-agent"
+    import_statement = "import swink_agent"
+
+    async def tool_turns(self, turns: int) -> None:
+        await self.make_agent()(turns)
+
+    async def stream_text(self, deltas: int) -> int:
+        model = ScriptedModel(0)
+        model.deltas = deltas
+        seen = 0
+        async for event in Agent(MODEL, stream_fn=model).prompt_stream("go"):
+            seen += type(event) is MessageUpdate
+        return seen
+
+    async def parallel_tools(self, calls: int, seconds: float) -> None:
+        model = ScriptedModel(1, calls, "nap", f'{{"seconds":{seconds}}}')
+        result = await Agent(MODEL, stream_fn=model, tools=[nap]).prompt("go")
+        assert result.error is None, result
+
+    def make_agent(self) -> Callable[[int], Awaitable[None]]:
+        model = ScriptedModel(0)
+        agent = Agent(MODEL, stream_fn=model, tools=[add])
+
+        async def run(turns: int) -> None:
+            model.turns = turns
+            result = await agent.prompt("go")
+            assert result.error is None, result
+
+        return run
+
+    async def history_turns(self, history: int, turns: int) -> None:
+        await self.agent_with_history(history)(turns)
+
+    def agent_with_history(self, history: int) -> Callable[[int], Awaitable[None]]:
+        pair: list[AgentMessage] = [UserMessage("question"), AssistantMessage("answer")]
+        model = ScriptedModel(0)
+        agent = Agent(MODEL, stream_fn=model, tools=[add], messages=pair * (history // 2))
+
+        async def run(turns: int) -> None:
+            model.turns = turns
+            await agent.prompt("go")
+
+        return run
