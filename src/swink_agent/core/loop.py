@@ -192,7 +192,11 @@ async def _after_turn(run: Run, message: AssistantMessage, results: tuple[ToolRe
         return message
     try:
         stop, messages = await consult(
-            run.config.post_turn_policies, "post_turn", run.policy_context(message, results), run.supervisor
+            run.config.post_turn_policies,
+            "post_turn",
+            run.policy_context(message, results),
+            run.supervisor,
+            last_words=True,
         )
     except Interrupted:
         return message
@@ -215,10 +219,10 @@ def _end_turn(
 
 
 def _reason(run: Run, has_results: bool, was_steered: bool) -> TurnEndReason:
-    if isinstance(run.error, Aborted) or run.is_interrupted:
-        return TurnEndReason.ABORTED
-    if run.error is not None:
+    if run.error is not None and not isinstance(run.error, Aborted):
         return TurnEndReason.ERROR
+    if run.error is not None or run.is_interrupted:
+        return TurnEndReason.ABORTED
     if run.stopped_by is not None:
         return TurnEndReason.STOPPED
     if was_steered:
@@ -254,7 +258,7 @@ def _ended_in_overflow(messages: Sequence[AgentMessage]) -> bool:
 
 def _result_of(run: Run) -> AgentResult:
     messages = run.transcript.since(run.start)
-    if run.is_interrupted and not isinstance(run.error, Aborted):
+    if run.is_interrupted and run.error is None:
         run.error = Aborted()
     if isinstance(run.error, Aborted):
         stop_reason = StopReason.ABORTED

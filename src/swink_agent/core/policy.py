@@ -138,12 +138,14 @@ async def consult(
     slot: Literal["pre_turn", "post_turn", "post_loop"],
     context: PolicyContext,
     supervisor: Supervisor,
+    *,
+    last_words: bool = False,
 ) -> tuple[PolicyStop | None, list[AgentMessage]]:
     """The first stop, if any, and the messages to inject if none."""
     messages: list[AgentMessage] = []
     for policy in policies:
         try:
-            verdict: object = await supervisor.settle(getattr(policy, slot)(context))
+            verdict: object = await supervisor.settle(getattr(policy, slot)(context), last_words=last_words)
         except Exception:
             log.exception("policy %s failed and is passed over", _name(policy))
             continue

@@ -94,22 +94,24 @@ class Supervisor:
                 if timer is not None:
                     timer.cancel()
 
-    async def settle(self, value: T | Awaitable[T]) -> T:
+    async def settle(self, value: T | Awaitable[T], *, last_words: bool = False) -> T:
         """A hook's answer, whether the hook was a plain or an async function."""
         if inspect.isawaitable(value):
-            return await self.wait(value)
+            return await self.wait(value, last_words=last_words)
         return cast("T", value)
 
-    async def wait(self, work: Awaitable[T]) -> T:
+    async def wait(self, work: Awaitable[T], *, last_words: bool = False) -> T:
         """The result of `work`, or what it raises; `Interrupted` if the run is cancelled first.
 
-        After an interrupt, work is still begun, for the policies that see an aborted turn, but only until the last
-        moment.
+        `last_words` is for what is still to be done when the run has been cancelled already: it may go on until the
+        last moment.
         """
         task = self.loop.create_task(self._waking(work))
-        await self.park(task.done, through_interrupt=self.is_interrupted)
+        await self.park(task.done, through_interrupt=last_words and self.is_interrupted)
         if not task.done():
             await self.stop([task])
+            if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()  # the interrupt came before its first step: nobody will ever await it
             raise Interrupted
         if task.cancelled():
             raise RuntimeError("it was cancelled from within")

@@ -5,6 +5,7 @@ events = await collect(agent.prompt_stream("2+3?"))
 check_events(events)
 """
 
+from .check_conversation import check_conversation
 from .check_events import check_events
 from .check_stream_fn import check_stream_fn
 from .clock import FakeClock
@@ -16,6 +17,7 @@ __all__ = [
     "Request",
     "ScriptedStream",
     "call",
+    "check_conversation",
     "check_events",
     "check_stream_fn",
     "collect",

@@ -1,0 +1,44 @@
+"""A checker for what a provider is sent, which knows what providers reject and nothing about how it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from swink_agent.core.types import AgentMessage, AssistantMessage, Text, Thinking, ToolResultMessage, UserMessage
+
+__all__ = ["check_conversation"]
+
+
+def check_conversation(messages: Sequence[AgentMessage]) -> None:
+    """Raises `AssertionError` unless every call is answered once, right behind it, and nothing else is answered.
+
+    Also: no assistant message that says nothing, nothing but messages for models, and no failed reply at the end,
+    since it is the one that is asked for again.
+    """
+    expected: list[str] = []
+    for position, message in enumerate(messages):
+        where = f"message {position} of {len(messages)}, {message!r}"
+        if isinstance(message, ToolResultMessage):
+            if message.tool_call_id not in expected:
+                raise AssertionError(f"{where}: it answers no call (open: {expected})")
+            expected.remove(message.tool_call_id)
+            continue
+        if expected:
+            raise AssertionError(f"{where}: it stands before the results of {expected}")
+        if isinstance(message, AssistantMessage):
+            if not any(_says_something(block) for block in message.content):
+                raise AssertionError(f"{where}: it says nothing")
+            expected = [call.id for call in message.tool_calls]
+        elif not isinstance(message, UserMessage):
+            raise AssertionError(f"{where}: it is no message for a model")
+    if expected:
+        raise AssertionError(f"the conversation ends before the results of {expected}")
+    last = messages[-1] if messages else None
+    if isinstance(last, AssistantMessage) and last.is_failed:
+        raise AssertionError(f"the conversation ends with a reply that failed: {last!r}")
+
+
+def _says_something(block: object) -> bool:
+    if isinstance(block, Text):
+        return bool(block.text.strip())
+    return not isinstance(block, Thinking) or block.signature is not None
