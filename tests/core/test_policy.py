@@ -1,0 +1,374 @@
+"""Policies: four places to watch, stop, add, or skip."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from swink_agent import (
+    Agent,
+    AgentContext,
+    AgentEvent,
+    AgentLoopConfig,
+    AssistantMessage,
+    Inject,
+    MessagesInjected,
+    ModelSpec,
+    PolicyContext,
+    PolicyStop,
+    PreDispatchContext,
+    Skip,
+    Stop,
+    StopReason,
+    Text,
+    ToolContext,
+    TurnEnd,
+    TurnEndReason,
+    Usage,
+    UserMessage,
+    agent_loop,
+    extract_text,
+    tool,
+)
+from swink_agent.testing import call, check_events, collect, fail, names, scripted, text
+
+MODEL = ModelSpec("test", "model")
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Adds."""
+    return a + b
+
+
+class Before:
+    name = "before"
+
+    def __init__(self, *verdicts: Any) -> None:
+        self.verdicts = list(verdicts)
+        self.seen: list[PolicyContext] = []
+
+    def _next(self, ctx: Any) -> Any:
+        self.seen.append(ctx)
+        verdict = self.verdicts.pop(0) if self.verdicts else None
+        if isinstance(verdict, Exception):
+            raise verdict
+        return verdict
+
+
+class PreTurn(Before):
+    def pre_turn(self, ctx: PolicyContext) -> Any:
+        return self._next(ctx)
+
+
+class AsyncPreTurn(Before):
+    async def pre_turn(self, ctx: PolicyContext) -> Any:
+        return self._next(ctx)
+
+
+class PreDispatch(Before):
+    def pre_dispatch(self, ctx: PreDispatchContext) -> Any:
+        return self._next(ctx)
+
+
+class PostTurn(Before):
+    def post_turn(self, ctx: PolicyContext) -> Any:
+        return self._next(ctx)
+
+
+class PostLoop(Before):
+    def post_loop(self, ctx: PolicyContext) -> Any:
+        return self._next(ctx)
+
+
+async def run(policies: list[Any], *replies: Any, prompt: str = "go", **options: Any) -> tuple[Agent, list[AgentEvent]]:
+    agent = Agent(MODEL, stream_fn=scripted(*replies), tools=[add], policies=policies, **options)
+    events = await collect(agent.prompt_stream(prompt))
+    check_events(events)
+    return agent, events
+
+
+def turn_ends(events: list[AgentEvent]) -> list[TurnEnd]:
+    return [event for event in events if isinstance(event, TurnEnd)]
+
+
+def injected(events: list[AgentEvent]) -> list[tuple[str, str]]:
+    return [
+        (event.source, extract_text(message.content))  # type: ignore[union-attr]
+        for event in events
+        if isinstance(event, MessagesInjected)
+        for message in event.messages
+    ]
+
+
+async def test_a_pre_turn_stop_ends_the_run_before_the_model_is_asked() -> None:
+    agent, events = await run([PreTurn(Stop("over budget"))], text("never"))
+    assert names(events) == ["AgentStart", "TurnStart", "TurnEnd", "AgentEnd"]
+    (turn,) = turn_ends(events)
+    assert turn.message is None
+    assert turn.reason == TurnEndReason.STOPPED
+    assert events[-1].stopped_by == PolicyStop("before", "over budget")  # type: ignore[union-attr]
+    assert agent.last_error is None
+
+
+async def test_a_run_stopped_before_its_first_reply_has_stop_reason_stop() -> None:
+    agent = Agent(MODEL, stream_fn=scripted(text("never")), policies=[PreTurn(Stop("no"))])
+    result = await agent.prompt("go")
+    assert result.stop_reason == StopReason.STOP
+    assert result.stopped_by == PolicyStop("before", "no")
+    assert result.error is None
+    result.raise_for_error()
+
+
+async def test_a_run_stopped_later_has_the_stop_reason_of_its_last_reply() -> None:
+    agent = Agent(MODEL, stream_fn=scripted(call("add", a=1, b=2)), tools=[add], policies=[PreTurn(None, Stop("no"))])
+    result = await agent.prompt("go")
+    assert result.stop_reason == StopReason.TOOL_USE
+
+
+@pytest.mark.parametrize("policy", [PreTurn, AsyncPreTurn])
+async def test_a_pre_turn_injection_enters_this_turn_after_the_compaction(policy: Any) -> None:
+    model = scripted(text("ok"))
+    agent = Agent(
+        MODEL,
+        stream_fn=model,
+        messages=["one", "two"],
+        policies=[policy(Inject([UserMessage("remember")]))],
+        transform_context=lambda messages, overflow: messages[-1:],
+    )
+    events = await collect(agent.prompt_stream("three"))
+    check_events(events)
+    assert names(events)[1:5] == ["TurnStart", "ContextCompacted", "MessagesInjected", "MessageStart"]
+    assert injected(events) == [("policy", "remember")]
+    assert [extract_text(message.content) for message in model.requests[0].messages] == ["three", "remember"]  # type: ignore[union-attr]
+
+
+async def test_the_first_stop_wins_and_later_policies_are_not_asked() -> None:
+    last = PreTurn()
+    _, events = await run([PreTurn(None), PreTurn(Stop("first")), PreTurn(Stop("second")), last], text("never"))
+    assert events[-1].stopped_by.reason == "first"  # type: ignore[union-attr]
+    assert not last.seen
+
+
+@pytest.mark.parametrize("slot", [PreTurn, PostTurn, PostLoop])
+@pytest.mark.parametrize("verdict", [KeyError("x"), "nonsense", True, Skip("here it means nothing")])
+async def test_a_policy_that_fails_is_logged_and_passed_over(
+    slot: Any, verdict: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR, "swink_agent"):
+        agent, _ = await run([slot(verdict)], text("fine"))
+    assert "policy before" in caplog.text
+    assert agent.messages[-1].text == "fine"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("verdict", [KeyError("x"), "nonsense", True])
+async def test_a_policy_that_fails_before_a_dispatch_skips_the_call(verdict: Any) -> None:
+    _, events = await run([PreDispatch(verdict)], [call("add", a=1, b=2), call("add", a=3, b=4)], text("ok"))
+    assert [result.is_error for result in turn_ends(events)[0].tool_results] == [True, False]
+
+
+async def test_a_skipped_call_is_not_run_and_the_model_is_told_why() -> None:
+    policy = PreDispatch(Skip("not allowed"))
+    _, events = await run([policy], [call("add", a=1, b=2), call("add", a=3, b=4)], text("ok"))
+    first, second = turn_ends(events)[0].tool_results
+    assert extract_text(first.content) == "tool call skipped: not allowed"
+    assert extract_text(second.content) == "7"
+    assert names(events).count("ToolExecutionStart") == 1
+
+
+async def test_a_pre_dispatch_stop_gives_every_call_an_error_runs_nothing_and_ends_the_run() -> None:
+    policy = PreDispatch(None, Stop("enough"))
+    _, events = await run([policy], [call("add", a=1, b=2)] * 3, text("never"))
+    (turn,) = turn_ends(events)
+    assert [result.is_error for result in turn.tool_results] == [True, True, True]
+    assert turn.reason == TurnEndReason.STOPPED
+    assert "ToolExecutionStart" not in names(events)
+    assert len(policy.seen) == 2
+
+
+async def test_pre_dispatch_sees_the_whole_batch_before_anyone_is_asked_for_approval() -> None:
+    order: list[str] = []
+
+    class Noting:
+        def pre_dispatch(self, ctx: PreDispatchContext) -> None:
+            order.append(f"policy {ctx.name} {ctx.arguments}")
+
+    def approve(request: Any) -> bool:
+        order.append("approval")
+        return True
+
+    await run([Noting()], [call("add", a=1, b=2), call("nope")], text("ok"), approve=approve, approval_mode="enabled")
+    assert order == ["policy add {'a': 1, 'b': 2}", "policy nope {}", "approval"]
+
+
+async def test_a_policy_can_change_the_arguments_by_assigning_or_in_place() -> None:
+    class Doubling:
+        def pre_dispatch(self, ctx: PreDispatchContext) -> None:
+            if ctx.arguments["a"] == 1:
+                ctx.arguments = {"a": 10, "b": 20}
+            else:
+                ctx.arguments["a"] = 100
+
+    agent, events = await run([Doubling()], [call("add", a=1, b=2), call("add", a=3, b=4)], text("ok"))
+    assert [extract_text(result.content) for result in turn_ends(events)[0].tool_results] == ["30", "104"]
+    assert [item.arguments for item in agent.messages[1].tool_calls] == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]  # type: ignore[union-attr]
+
+
+async def test_arguments_that_are_no_dict_skip_the_call() -> None:
+    class Broken:
+        def pre_dispatch(self, ctx: PreDispatchContext) -> None:
+            ctx.arguments = None  # type: ignore[assignment]
+
+    _, events = await run([Broken()], call("add", a=1, b=2), text("ok"))
+    assert turn_ends(events)[0].tool_results[0].is_error
+
+
+async def test_a_pre_dispatch_injection_leads_the_next_turn() -> None:
+    _, events = await run([PreDispatch(Inject("careful"))], call("add", a=1, b=2), text("ok"))
+    assert injected(events) == [("policy", "careful")]
+    assert names(events).index("MessagesInjected") > names(events).index("TurnEnd")
+
+
+async def test_a_post_turn_stop_ends_the_run_after_the_turn() -> None:
+    _, events = await run([PostTurn(Stop("one is enough"))], call("add", a=1, b=2), text("never"))
+    (turn,) = turn_ends(events)
+    assert turn.reason == TurnEndReason.STOPPED
+    assert not turn.tool_results[0].is_error
+
+
+async def test_a_post_turn_injection_keeps_the_agent_going() -> None:
+    _, events = await run([PostTurn(Inject("and?"))], text("one"), text("two"))
+    assert injected(events) == [("policy", "and?")]
+    assert len(turn_ends(events)) == 2
+
+
+async def test_a_post_turn_policy_sees_the_turn() -> None:
+    policy = PostTurn()
+    await run([policy], call("add", a=1, b=2), text("3"))
+    first, second = policy.seen
+    assert first.message is not None
+    assert first.message.tool_calls[0].name == "add"
+    assert extract_text(first.tool_results[0].content) == "3"
+    assert (first.turn_index, second.turn_index) == (0, 1)
+    assert [len(ctx.messages) for ctx in policy.seen] == [3, 4]
+    assert second.tool_results == ()
+
+
+async def test_a_post_turn_policy_can_replace_what_the_assistant_said() -> None:
+    policy = PostTurn(Inject([AssistantMessage("the number is ***")]))
+    agent, events = await run([policy], text("the number is 42"), text("again"))
+    assert [type(message).__name__ for message in agent.messages] == ["UserMessage", "AssistantMessage"]
+    assert agent.messages[-1].text == "the number is ***"  # type: ignore[union-attr]
+    assert turn_ends(events)[0].message.text == "the number is ***"  # type: ignore[union-attr]
+    assert events[-1].messages == tuple(agent.messages)  # type: ignore[union-attr]
+
+
+async def test_a_replacement_keeps_the_calls_and_reaches_the_next_request() -> None:
+    class Redact:
+        def post_turn(self, ctx: PolicyContext) -> Any:
+            assert ctx.message is not None
+            if not ctx.message.tool_calls:
+                return None
+            return Inject([AssistantMessage([Text("[redacted]"), *ctx.message.tool_calls])])
+
+    model = scripted([text("secret"), call("add", a=1, b=2)], text("3"))
+    agent = Agent(MODEL, stream_fn=model, tools=[add], policies=[Redact()])
+    events = await collect(agent.prompt_stream("go"))
+    check_events(events)
+    sent = model.requests[1].messages[1]
+    assert isinstance(sent, AssistantMessage)
+    assert sent.text == "[redacted]"
+    assert len(agent.messages) == 4
+
+
+async def test_a_replacement_with_other_calls_is_not_taken() -> None:
+    policy = PostTurn(Inject([AssistantMessage("no calls at all")]))
+    agent, _ = await run([policy], [text("adding"), call("add", a=1, b=2)], text("3"))
+    assert agent.messages[1].text == "adding"  # type: ignore[union-attr]
+
+
+async def test_post_turn_policies_see_a_failed_turn() -> None:
+    policy = PostTurn(Stop("ignored: it is over anyway"))
+    _, events = await run([policy], [text("par"), fail("invalid_request")])
+    assert policy.seen[0].message is not None
+    assert policy.seen[0].message.is_failed
+    assert turn_ends(events)[0].reason == TurnEndReason.ERROR
+    assert events[-1].stopped_by is None  # type: ignore[union-attr]
+
+
+async def test_async_post_turn_policies_see_an_aborted_turn_too() -> None:
+    seen: list[str] = []
+
+    class Late:
+        async def post_turn(self, ctx: PolicyContext) -> None:
+            assert ctx.message is not None
+            seen.append(ctx.message.stop_reason)
+
+    agent = Agent(MODEL, stream_fn=scripted(text("hello", deltas=3)), policies=[Late()])
+    agent.subscribe(lambda event: agent.abort() if type(event).__name__ == "MessageUpdate" else None)
+    await agent.prompt("go")
+    assert seen == ["aborted"]
+
+
+async def test_a_post_loop_injection_starts_another_turn_and_a_stop_comes_before_follow_ups() -> None:
+    agent = Agent(
+        MODEL, stream_fn=scripted(text("one"), text("two")), policies=[PostLoop(Inject("go on"), Stop("now"))]
+    )
+    agent.follow_up("never polled")
+    events = await collect(agent.prompt_stream("go"))
+    check_events(events)
+    assert injected(events) == [("policy", "go on")]
+    assert len(turn_ends(events)) == 2
+    assert agent.has_queued_messages
+    assert events[-1].stopped_by == PolicyStop("before", "now")  # type: ignore[union-attr]
+
+
+async def test_post_loop_policies_do_not_run_after_an_error() -> None:
+    policy = PostLoop()
+    await run([policy], fail("auth"))
+    assert not policy.seen
+
+
+async def test_a_policy_sees_a_snapshot_of_state_usage_and_history() -> None:
+    @tool
+    async def remember(ctx: ToolContext) -> str:
+        ctx.state["seen"] = ["a"]
+        return "ok"
+
+    class Meddling:
+        def __init__(self) -> None:
+            self.states: list[Any] = []
+            self.usages: list[Usage] = []
+
+        def pre_turn(self, ctx: PolicyContext) -> None:
+            self.states.append(dict(ctx.state))
+            self.usages.append(ctx.usage)
+            ctx.state.get("seen", []).append("meddled")
+            assert not hasattr(ctx.messages, "append")
+
+    policy = Meddling()
+    model = scripted(call("remember"), text("ok"), usage=Usage(input=1))
+    agent = Agent(MODEL, stream_fn=model, tools=[remember], policies=[policy])
+    await agent.prompt("go")
+    assert policy.states == [{}, {"seen": ["a", "meddled"]}]
+    assert agent.state == {"seen": ["a"]}
+    assert policy.usages == [Usage(), Usage(input=1)]
+
+
+async def test_the_loop_takes_policies_slot_by_slot() -> None:
+    config = AgentLoopConfig(
+        model=MODEL,
+        stream_fn=scripted(text("one"), text("two")),
+        pre_turn_policies=[PreTurn()],
+        post_turn_policies=[PostTurn()],
+        post_loop_policies=[PostLoop(Stop("done"))],
+    )
+    result = await agent_loop("go", AgentContext(), config).result()
+    assert result.stopped_by == PolicyStop("before", "done")
+
+
+def test_an_object_without_a_slot_is_no_policy() -> None:
+    with pytest.raises(TypeError, match="is no policy"):
+        Agent(MODEL, stream_fn=scripted(), policies=[object()])
