@@ -74,7 +74,9 @@ def _show(value: object, depth: int) -> str:
         shown = [show(item, depth + 1) for item in items[:_MOST_ITEMS]]
         if len(items) > _MOST_ITEMS:
             shown.append(f"…+{len(items) - _MOST_ITEMS}")
-        return ("[{}]" if isinstance(value, list) else "({})").format(", ".join(shown))
+        if isinstance(value, list):
+            return f"[{', '.join(shown)}]"
+        return f"({', '.join(shown)}{',' * (len(items) == 1)})"
     text = repr(value)
     return text if len(text) <= 2 * _LONGEST_TEXT else text[: 2 * _LONGEST_TEXT] + "…"
 

@@ -1,0 +1,66 @@
+"""Policies: small objects that watch a run at four points and may stop it, add to it, or skip a call."""
+
+from __future__ import annotations
+
+import asyncio
+
+from swink_agent import Agent, Inject, PolicyContext, PreDispatchContext, Skip, Stop, tool
+from swink_agent.testing import call, scripted, text
+
+
+@tool
+async def fetch(url: str) -> str:
+    """Fetches a page."""
+    return f"contents of {url}"
+
+
+class MaxTurns:
+    """Stops a run that goes on for too long."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def pre_turn(self, ctx: PolicyContext) -> Stop | None:
+        return Stop(f"{self.most} turns are enough") if ctx.turn_index >= self.most else None
+
+
+class OnlyHttps:
+    """Skips calls that it does not like and mends those that it can."""
+
+    def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
+        url = ctx.arguments.get("url", "")
+        if url.startswith("file:"):
+            return Skip("local files are off limits")
+        if url.startswith("http:"):
+            ctx.arguments = {"url": url.replace("http:", "https:", 1)}
+        return None
+
+
+class AskForSources:
+    """Sends the model back to work once, if its answer names no source."""
+
+    async def post_turn(self, ctx: PolicyContext) -> Inject | None:
+        is_answer = ctx.message is not None and not ctx.message.tool_calls
+        if is_answer and ctx.turn_index < 3 and "source" not in ctx.message.text:  # type: ignore[union-attr]
+            return Inject("Name your source.")
+        return None
+
+
+MODEL = scripted(
+    [call("fetch", url="http://example.org"), call("fetch", url="file:///etc/passwd")],
+    text("It says something."),
+    text("It says something (source: example.org)."),
+)
+
+
+async def main() -> None:
+    policies = [MaxTurns(5), OnlyHttps(), AskForSources()]
+    agent = Agent("scripted:demo", tools=[fetch], policies=policies, stream_fn=MODEL)
+    result = await agent.prompt("What does example.org say?")
+    for message in result.messages:
+        print(message)
+    print(result.text)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

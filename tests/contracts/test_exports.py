@@ -1,0 +1,23 @@
+"""The public names are a promise, so a change of them is a change of this list."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+LIST = Path(__file__).with_name("exports.txt")
+MODULES = ("swink_agent", "swink_agent.testing")
+
+
+def exported() -> list[str]:
+    return [f"{module}.{name}" for module in MODULES for name in sorted(importlib.import_module(module).__all__)]
+
+
+def test_the_public_names_are_those_on_the_list() -> None:
+    assert exported() == LIST.read_text().split(), f"if this is meant, write the new list to {LIST.name}"
+
+
+def test_every_public_name_is_there() -> None:
+    for entry in exported():
+        module, _, name = entry.rpartition(".")
+        assert hasattr(importlib.import_module(module), name), entry

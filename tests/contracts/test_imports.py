@@ -1,0 +1,35 @@
+"""What `import swink_agent` loads, in an interpreter of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HTTP_CLIENTS = {"aiohttp", "httpx", "requests", "urllib3", "http.client", "urllib.request", "botocore"}
+ON_USE = {"jsonschema_rs", "pydantic", "dataclasses", "importlib.metadata", "pathlib", "random", "click", "textual"}
+
+
+def loaded_by(statement: str) -> set[str]:
+    code = f"import sys; before = set(sys.modules); {statement}; print(*sorted(set(sys.modules) - before))"
+    output = subprocess.run([sys.executable, "-I", "-c", code], check=True, capture_output=True, text=True)
+    return set(output.stdout.split())
+
+
+def test_no_http_client_is_loaded() -> None:
+    assert not loaded_by("import swink_agent") & HTTP_CLIENTS
+
+
+def test_what_is_needed_on_use_is_loaded_on_use() -> None:
+    already = loaded_by("import asyncio, msgspec")
+    assert not (loaded_by("import swink_agent") - already) & ON_USE
+
+
+def test_only_the_core_is_loaded() -> None:
+    ours = {name for name in loaded_by("import swink_agent") if name.startswith("swink_agent.")}
+    assert {name.split(".")[1] for name in ours} == {"core"}
+
+
+def test_nothing_is_printed_or_started_at_import() -> None:
+    code = "import swink_agent, swink_agent.testing, threading; assert threading.active_count() == 1"
+    output = subprocess.run([sys.executable, "-I", "-W", "error", "-c", code], check=True, capture_output=True, text=True)
+    assert output.stdout == output.stderr == ""
