@@ -27,6 +27,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 async def _without_leftovers(test: Any) -> None:
     await test
     await asyncio.sleep(0)
+    # Async generators that lost their last reference close themselves: a session's connections, for instance.
+    closing = [task for task in asyncio.all_tasks() if "async_generator" in repr(task.get_coro())]
+    if closing:
+        await asyncio.wait(closing, timeout=1)
     left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and not task.done()]
     assert not left, f"the test left tasks running: {left}"
 

@@ -144,7 +144,7 @@ class Agent:
         execution_root: Path | None = None,
         sleep: SleepFn | None = None,
     ) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a stream that is collected while it is held releases the agent
         self._token: CancellationToken | None = None
         self._idle: Signal | None = None
         self._run: Run | None = None
@@ -338,9 +338,9 @@ class Agent:
         with self._lock:
             if self._token is not None:
                 raise AlreadyRunning
-            self._token = CancellationToken()
+            token = self._token = CancellationToken()
             self._idle = Signal()
-            return self._token
+            return token
 
     def _claim_to_continue(self) -> CancellationToken:
         history = self._transcript.history
@@ -351,8 +351,10 @@ class Agent:
                 raise InvalidContinue
         return self._claim()
 
-    def _release(self) -> None:
+    def _release(self, token: CancellationToken) -> None:
         with self._lock:
+            if self._token is not token:
+                return
             idle, self._idle = self._idle, None
             self._run = self._token = None
         if idle is not None:
@@ -360,7 +362,7 @@ class Agent:
 
     def _stream(self, prompts: tuple[AgentMessage, ...] | None) -> EventStream:
         token = self._claim_to_continue() if prompts is None else self._claim()
-        return EventStream(lambda channel: self._drive(prompts, token, channel), token, self._release)
+        return EventStream(lambda channel: self._drive(prompts, token, channel), token, lambda: self._release(token))
 
     async def _drive(
         self,
@@ -371,7 +373,7 @@ class Agent:
     ) -> AgentResult:
         """One run, from the claim to the release. Nothing is awaited after `AgentEnd`, so whoever reads that event
         finds the agent idle."""
-        config, toolbox = self._config, self._toolbox
+        config, toolbox = msgspec.structs.replace(self._config, state=self.state), self._toolbox
         if request is not None:
             choice = "required" if toolbox else request.name
             config = msgspec.structs.replace(
@@ -400,7 +402,7 @@ class Agent:
             self._last_error = str(Aborted())
             raise
         finally:
-            self._release()
+            self._release(token)
 
     # -- while it runs -----------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from .value import Value, show_arguments
+from .value import Value, show, show_arguments
 
 __all__ = ["Approval", "ApprovalMode", "Approve", "ApproveFn", "ApproveWith", "Reject", "ToolApprovalRequest"]
 
@@ -34,7 +34,7 @@ class ToolApprovalRequest(Value, frozen=True):
 
     def __repr__(self) -> str:
         shown = show_arguments(self.arguments)
-        return f"ToolApprovalRequest(call_id={self.call_id!r}, name={self.name!r}, arguments={shown})"
+        return f"ToolApprovalRequest(call_id={show(self.call_id)}, name={show(self.name)}, arguments={shown})"
 
 
 class Approve(Value, frozen=True):

@@ -26,7 +26,7 @@ class Signal:
     def __init__(self, parent: Signal | None = None) -> None:
         self._is_set = False
         self._callbacks: dict[object, Callable[[], None]] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may call back in while it is held
         self._parent = parent
         self._parent_key: object | None = None
 
@@ -81,6 +81,9 @@ class Signal:
                     return None
             key = object()
             self._callbacks[key] = callback
+            if self._is_set:  # set meanwhile, by a collector that ran here
+                self._callbacks.pop(key, None)
+                return None
             return key
 
     def _leave_parent(self) -> None:

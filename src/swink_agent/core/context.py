@@ -165,6 +165,9 @@ def is_empty(message: AssistantMessage) -> bool:
 
 # -- size ----------------------------------------------------------------------------------------------------
 
+_ATTACHED = (ToolResultMessage, CustomMessage)
+"""What belongs to the message before it: a cut comes behind these, never between."""
+
 _IMAGE_TOKENS = 1_200
 _MESSAGE_TOKENS = 4
 
@@ -222,14 +225,14 @@ class SlidingWindow:
         if sum(sizes) <= budget and not overflow:
             return None
         first = self.keep_first
-        while first < len(messages) and isinstance(messages[first], ToolResultMessage):
+        while first < len(messages) and isinstance(messages[first], _ATTACHED):
             first += 1  # an anchor that ends in tool calls keeps their results
         remaining = budget - sum(sizes[:first])
         start = len(messages)
         while start > first and remaining - sizes[start - 1] >= 0:
             start -= 1
             remaining -= sizes[start]
-        while start < len(messages) and isinstance(messages[start], ToolResultMessage):
+        while start < len(messages) and isinstance(messages[start], _ATTACHED):
             start += 1
         if start == len(messages):
             start = _last_exchange(messages, first)
@@ -239,6 +242,6 @@ class SlidingWindow:
 def _last_exchange(messages: Sequence[AgentMessage], first: int) -> int:
     """Where the last exchange begins: something is always sent, however small the budget."""
     for position in range(len(messages) - 1, first - 1, -1):
-        if not isinstance(messages[position], ToolResultMessage):
+        if not isinstance(messages[position], _ATTACHED):
             return position
     return first

@@ -166,7 +166,7 @@ class _Batch:
 
     async def approve(self) -> None:
         for call in list(self._unresolved):
-            if self.run.stopped_by is not None:
+            if self.run.stopped_by is not None or self.supervisor.is_interrupted:
                 return
             if not self._needs_approval(call):
                 continue
@@ -193,6 +193,8 @@ class _Batch:
 
     async def _ask(self, call: _Call) -> Approve | ApproveWith | Reject:
         """The answer, in which anything but a clear yes is a no."""
+        if self.supervisor.is_interrupted:
+            return Reject("the run was aborted")
         if self.run.config.approve is None:
             return Reject("it needs approval and there is nobody to ask: give the agent an approve callback")
         request = ToolApprovalRequest(call.id, call.name, copy_json(call.arguments))
@@ -282,7 +284,7 @@ class _Batch:
     async def _wait_for_running(self) -> None:
         """Takes results as they come and polls for steering after each, until nothing runs or the run is aborted."""
         while self._running:
-            await self.supervisor.park(self._has_finished, self._steering_deadline)
+            await self.supervisor.park(self._has_news, self._steering_deadline)
             if self.supervisor.is_interrupted:
                 return
             for relay in list(self.backlog):
@@ -298,8 +300,10 @@ class _Batch:
             if self.run.channel is not None and self.run.channel.is_full:
                 await self.supervisor.park(self.run.channel.has_room)
 
-    def _has_finished(self) -> bool:
-        return bool(self._finished)
+    def _has_news(self) -> bool:
+        """Whether a tool has finished, or there is room again for updates that found none."""
+        channel = self.run.channel
+        return bool(self._finished) or bool(self.backlog and channel is not None and channel.has_room())
 
     def _steer(self) -> None:
         """Asks what is running to come to an end; tools that finish when steered are left alone."""

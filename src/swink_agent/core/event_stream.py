@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from types import TracebackType
 from typing import Any
 
-from .cancel import CancellationToken
+from .cancel import CancellationToken, call_in
+from .errors import Aborted
 from .events import AgentEvent
 from .types import AgentResult
 
@@ -78,6 +79,7 @@ class Channel:
     # -- the reader's side -------------------------------------------------------------------------------------
 
     def take(self) -> AgentEvent:
+        self.was_read = True
         event = self.events.popleft()
         if self._writer is not None and len(self.events) <= _MOST_EVENTS // 2:
             self._wake_writer()
@@ -85,7 +87,6 @@ class Channel:
 
     async def more(self) -> bool:
         """Waits for an event; `False` when there will be none."""
-        self.was_read = True
         while not self.events:
             if self.is_closed:
                 return False
@@ -142,7 +143,14 @@ class EventStream(AsyncIterator[AgentEvent]):
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._drive(self._channel))
             channel = self._channel  # not self: the run must not keep its reader alive
-            self._task.add_done_callback(lambda _: channel.close())
+            on_unstarted = self._on_unstarted
+
+            def end(_: object) -> None:
+                channel.close()
+                if on_unstarted is not None:
+                    on_unstarted()  # for a task that was cancelled before its first step
+
+            self._task.add_done_callback(end)
         return self._task
 
     def __aiter__(self) -> EventStream:
@@ -152,6 +160,8 @@ class EventStream(AsyncIterator[AgentEvent]):
         channel = self._channel
         if channel.events:
             return channel.take()
+        if self._task is None and channel.is_closed:
+            raise StopAsyncIteration
         self._start()
         if await channel.more():
             return channel.take()
@@ -161,6 +171,8 @@ class EventStream(AsyncIterator[AgentEvent]):
 
     async def result(self) -> AgentResult:
         """How the run ended. Waits for the end; events that nobody has begun to read are discarded."""
+        if self._task is None and self._channel.is_closed:
+            raise Aborted
         task = self._start()
         if not self._channel.was_read:
             self._channel.events = deque(maxlen=0)
@@ -189,9 +201,11 @@ class EventStream(AsyncIterator[AgentEvent]):
         if self._task is None:
             self._abandon_unstarted()
         elif not self._task.done():
-            self._cancel.cancel()
+            # Not here: the collector may run while this thread holds the token's lock.
+            call_in(self._task.get_loop(), self._cancel.cancel)
 
     def _abandon_unstarted(self) -> None:
+        self._channel.close()
         if self._on_unstarted is not None:
             self._on_unstarted()
             self._on_unstarted = None

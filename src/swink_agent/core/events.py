@@ -225,7 +225,7 @@ def encode_event(event: AgentEvent) -> bytes:
 def decode_event(data: bytes | str, types: Sequence[type[CustomMessage]] = ()) -> AgentEvent:
     """The event in `data`; `types` are the application's messages that may occur. Raises `ValueError`."""
     document: dict[str, Any] = decode_json(data, dict[str, Any], "event") if types else {}
-    if not document.get("messages"):
+    if document.get("type") not in ("agent_end", "messages_injected") or not isinstance(document.get("messages"), list):
         return decode_json(data, AgentEvent, "event")
     messages = [decode_message(msgspec.json.encode(message), types) for message in document["messages"]]
     event = decode_json(msgspec.json.encode({**document, "messages": []}), AgentEvent, "event")

@@ -200,7 +200,7 @@ async def _after_turn(run: Run, message: AssistantMessage, results: tuple[ToolRe
         )
     except Interrupted:
         return message
-    if run.stopped_by is None and run.error is None:
+    if run.stopped_by is None and run.error is None and not run.is_interrupted:
         run.stopped_by = stop
     for injected in messages:
         if not isinstance(injected, AssistantMessage):
@@ -221,10 +221,12 @@ def _end_turn(
 def _reason(run: Run, has_results: bool, was_steered: bool) -> TurnEndReason:
     if run.error is not None and not isinstance(run.error, Aborted):
         return TurnEndReason.ERROR
-    if run.error is not None or run.is_interrupted:
+    if run.error is not None:
         return TurnEndReason.ABORTED
     if run.stopped_by is not None:
         return TurnEndReason.STOPPED
+    if run.is_interrupted:
+        return TurnEndReason.ABORTED
     if was_steered:
         return TurnEndReason.STEERING_INTERRUPT
     return TurnEndReason.TOOLS_EXECUTED if has_results else TurnEndReason.COMPLETE
@@ -258,7 +260,7 @@ def _ended_in_overflow(messages: Sequence[AgentMessage]) -> bool:
 
 def _result_of(run: Run) -> AgentResult:
     messages = run.transcript.since(run.start)
-    if run.is_interrupted and run.error is None:
+    if run.is_interrupted and run.error is None and run.stopped_by is None:
         run.error = Aborted()
     if isinstance(run.error, Aborted):
         stop_reason = StopReason.ABORTED

@@ -23,7 +23,7 @@ from .types import (
     Usage,
     as_messages,
 )
-from .value import Value, show_arguments
+from .value import Value, show, show_arguments
 
 __all__ = [
     "Inject",
@@ -106,7 +106,7 @@ class PreDispatchContext:
         self.arguments = arguments
 
     def __repr__(self) -> str:
-        return f"PreDispatchContext(name={self.name!r}, arguments={show_arguments(self.arguments)})"
+        return f"PreDispatchContext(name={show(self.name)}, arguments={show_arguments(self.arguments)})"
 
 
 class PreTurnPolicy(Protocol):

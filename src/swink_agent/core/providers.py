@@ -38,10 +38,7 @@ class ProviderStreamFn:
 
             found = {point.name: point for point in entry_points(group=GROUP)}
             if model.provider not in found:
-                known = f"installed are {', '.join(sorted(found))}" if found else "none is installed"
-                raise LookupError(
-                    f"no adapter for the provider {model.provider!r} ({known}): pass stream_fn, or install its package"
-                )
+                raise LookupError(_unknown(model.provider, sorted(found)))
             self._adapters[model.provider] = found[model.provider].load()(model)
         return self._adapters[model.provider]
 
@@ -49,3 +46,11 @@ class ProviderStreamFn:
         self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
     ) -> AsyncIterator[AssistantMessageEvent]:
         return self.adapter(model)(model, context, options, cancel)
+
+
+def _unknown(provider: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(provider, known)
+    hint = f"did you mean {' or '.join(near)}? There are: " if near else "there are: "
+    return f"no provider {provider!r}; {hint}{', '.join(known) or 'none'}. Others: pass stream_fn, or install a package"

@@ -95,11 +95,11 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         if isinstance(error, ContextWindowOverflow):
             if not await _recover_from_overflow(run):
                 return message
-        elif assembler.is_broken or isinstance(error, Aborted) or not _should_retry(run, error, attempt):
+        elif assembler.is_broken or isinstance(error, Aborted) or (delay := _delay(run, error, attempt)) is None:
             return message
         else:
             run.assembler = MessageAssembler(model)  # what was streamed is void, also if the wait is aborted
-            await _back_off(run, error, attempt)
+            await _back_off(run, error, attempt, delay)
             attempt += 1
         run.usage += message.usage
 
@@ -197,17 +197,19 @@ async def _recover_from_overflow(run: Run) -> bool:
     return True
 
 
-def _should_retry(run: Run, error: AgentError, attempt: int) -> bool:
+def _delay(run: Run, error: AgentError, attempt: int) -> float | None:
+    """Seconds to wait before the next attempt; `None` if there is to be none."""
+    strategy, advised = run.config.retry_strategy, getattr(error, "retry_after", None)
     try:
-        return bool(run.config.retry_strategy.should_retry(error, attempt))
+        if not strategy.should_retry(error, attempt):
+            return None
+        return max(0.0, strategy.delay(attempt) if advised is None else advised)
     except Exception:
         log.exception("the retry strategy failed: the error is not retried")
-        return False
+        return None
 
 
-async def _back_off(run: Run, error: AgentError, attempt: int) -> None:
-    advised = getattr(error, "retry_after", None)
-    delay = max(0.0, run.config.retry_strategy.delay(attempt) if advised is None else advised)
+async def _back_off(run: Run, error: AgentError, attempt: int, delay: float) -> None:
     run.emit(MessageRetry(attempt, str(error), delay))
     if delay or run.is_interrupted:
         await run.supervisor.wait(run.config.sleep(delay))

@@ -21,7 +21,7 @@ from .supervisor import Supervisor
 from .threads import WorkerThreads
 from .tool import Toolbox
 from .transcript import Transcript
-from .types import NO_COST, NO_USAGE, AgentMessage, AssistantMessage, PolicyStop, ToolResultMessage, as_messages
+from .types import AgentMessage, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage, as_messages
 from .value import copy_json
 
 __all__ = ["EmitFn", "Run", "SystemPrompt"]
@@ -96,8 +96,8 @@ class Run:
         self.turn_index = 0
         self.has_recovered = False
         """Whether this turn has already been saved from an overflow once."""
-        self.usage = NO_USAGE
-        self.cost = NO_COST
+        self.usage = Usage()
+        self.cost = Cost()
         self.stopped_by: PolicyStop | None = None
         self.error: AgentError | None = None
 
@@ -155,7 +155,10 @@ class Run:
         for source in ("steering", "follow_up"):
             messages = [message for origin, message in self.pending if origin == source]
             if messages and put_back is not None:
-                put_back(source, messages)
+                try:
+                    put_back(source, messages)
+                except Exception:
+                    log.exception("the message provider did not take %d %s messages back", len(messages), source)
             elif messages:
                 log.warning("%d %s messages were polled but not used, and cannot be put back", len(messages), source)
         self.pending.clear()

@@ -27,16 +27,19 @@ JsonSchema = dict[str, Any]
 
 def type_schema(kind: Any) -> JsonSchema:
     """The JSON Schema of a type, with references resolved where they do not recur. Raises `TypeError`."""
-    descriptions: dict[str, dict[str, str]] = {}
+    descriptions: dict[type, dict[str, str]] = {}
     prepared = _prepare(kind, descriptions, set())
     try:
         (schema,), components = msgspec.json.schema_components(
             [prepared], schema_hook=_schema_of_foreign, ref_template="#/$defs/{name}"
         )
     except TypeError as error:
-        raise TypeError(f"{_type_name(kind)} has no JSON Schema: {error}") from error
-    for name, fields in descriptions.items():
-        properties = components.get(name, {}).get("properties", {})
+        raise TypeError(f"{_type_name(kind)} has no JSON Schema: {str(error).splitlines()[-1]}") from error
+    for owner, fields in descriptions.items():
+        # A class is listed by its name, or by its full one where two share the short one.
+        full = re.sub(r"[^a-zA-Z0-9.\-_]", "_", f"{owner.__module__}.{owner.__qualname__}")
+        component = components.get(full) or components.get(owner.__name__, {})
+        properties = component.get("properties", {})
         for field_name, text in fields.items():
             if field_name in properties:
                 properties[field_name].setdefault("description", text)
@@ -58,7 +61,7 @@ def convert_value(value: Any, kind: Any) -> Any:
 class FunctionSchema:
     """A function's parameters: their schema, their descriptions, and the conversion of arguments to their types."""
 
-    __slots__ = ("_has_defaults", "_plain", "_positional", "_struct", "context_parameter", "description", "schema")
+    __slots__ = ("_defaults", "_plain", "_positional", "_struct", "context_parameter", "description", "schema")
 
     def __init__(self, function: Callable[..., Any], context_type: type) -> None:
         hints = _hints_of(function)
@@ -71,11 +74,11 @@ class FunctionSchema:
             name, hint = parameter.name, hints.get(parameter.name, Any)
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise TypeError(f"{function.__name__}: a tool's parameters need names, *{name} has none")
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                self._positional.append(name)
             if _mentions(hint, context_type):
                 self.context_parameter = name
                 continue
-            if parameter.kind is parameter.POSITIONAL_ONLY:
-                self._positional.append(name)
             if parameter.default is not parameter.empty:
                 defaults[name] = parameter.default
                 fields.append((name, Union[hint, UnsetType], UNSET))  # noqa: UP007 - the member is computed
@@ -86,7 +89,7 @@ class FunctionSchema:
         ]
         # Parameters for which the JSON value is the Python value: nothing to convert.
         self._plain = {name: kind for name, kind, _ in fields if kind in (str, int, float, bool)}
-        self._has_defaults = bool(defaults)
+        self._defaults = defaults
         self._struct = msgspec.defstruct(function.__name__, plain, kw_only=True)
         self.schema = self._make_schema(function.__name__, fields, defaults, notes)
 
@@ -94,9 +97,11 @@ class FunctionSchema:
         self, owner: str, fields: list[tuple[str, Any, Any]], defaults: dict[str, Any], notes: dict[str, str]
     ) -> JsonSchema:
         properties: JsonSchema = {}
+        definitions: JsonSchema = {}
         for name, kind, _ in fields:
             try:
                 schema = type_schema(kind)
+                definitions |= schema.pop("$defs", {})
             except TypeError as error:
                 raise TypeError(f"{owner}: parameter {name}: {error}") from error
             if name in notes:
@@ -105,25 +110,24 @@ class FunctionSchema:
                 schema |= _default_of(defaults[name])
             properties[name] = schema
         required = [name for name, _, _ in fields if name not in defaults]
-        return {
-            "type": "object",
-            "properties": properties,
-            "required": required,
-            "additionalProperties": False,
-        }
+        schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        return schema | {"$defs": definitions} if definitions else schema
 
-    def bind(self, arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments converted to the declared types, positional ones apart. Raises `ValueError`."""
+    def bind(self, arguments: dict[str, Any], context: Any) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments converted to the declared types, with the context among them. Raises `ValueError`."""
         given = arguments
         for name, value in arguments.items():
             if type(value) is not self._plain.get(name):
                 given = asdict(convert_value(arguments, self._struct))
                 break
-        if self._has_defaults:
+        if self._defaults:
             given = {name: value for name, value in given.items() if value is not UNSET}
+        if self.context_parameter is not None:
+            given = {**given, self.context_parameter: context}
         if not self._positional:
             return [], given
-        return [given.pop(name) for name in self._positional if name in given], given
+        given = {**{name: self._defaults[name] for name in self._positional if name in self._defaults}, **given}
+        return [given.pop(name) for name in self._positional], given
 
 
 # -- types ---------------------------------------------------------------------------------------------------
@@ -147,7 +151,7 @@ def _mentions(hint: Any, kind: type) -> bool:
     )
 
 
-def _prepare(kind: Any, descriptions: dict[str, dict[str, str]], seen: set[Any]) -> Any:
+def _prepare(kind: Any, descriptions: dict[type, dict[str, str]], seen: set[Any]) -> Any:
     """The type with `Annotated[..., "text"]` turned into descriptions that msgspec reads; notes those in classes."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
@@ -173,7 +177,7 @@ def _prepare(kind: Any, descriptions: dict[str, dict[str, str]], seen: set[Any])
     return kind
 
 
-def _note_fields(kind: type, descriptions: dict[str, dict[str, str]], seen: set[Any]) -> None:
+def _note_fields(kind: type, descriptions: dict[type, dict[str, str]], seen: set[Any]) -> None:
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
     except (NameError, TypeError):
@@ -185,7 +189,7 @@ def _note_fields(kind: type, descriptions: dict[str, dict[str, str]], seen: set[
         if text is not None:
             notes[name] = text
     if notes:
-        descriptions[kind.__name__] = notes
+        descriptions[kind] = notes
 
 
 def _description_in(metadata: Iterable[Any]) -> str | None:
@@ -246,6 +250,7 @@ def _inline(schema: JsonSchema, components: dict[str, JsonSchema]) -> JsonSchema
     Types that contain themselves keep theirs, with the definitions that they need beside them.
     """
     recurring: set[str] = set()
+    definitions: JsonSchema = {}
 
     def resolve(node: Any, path: tuple[str, ...]) -> Any:
         if isinstance(node, list):
@@ -253,22 +258,24 @@ def _inline(schema: JsonSchema, components: dict[str, JsonSchema]) -> JsonSchema
         if not isinstance(node, dict):
             return node
         fields = cast("JsonSchema", node)
-        reference = fields.get("$ref")
-        if isinstance(reference, str):
-            name = reference.rsplit("/", 1)[-1]
+        definitions.update(fields.get("$defs", {}))  # of a part that brought its own
+        name = str(fields.get("$ref", "")).rpartition("/")[2]
+        if name in components:
             if name in path or name in recurring:
                 recurring.add(name)
                 return fields
             rest = {key: resolve(value, path) for key, value in fields.items() if key != "$ref"}
             return resolve(components[name], (*path, name)) | rest
-        return {
-            key: value if key in ("default", "const", "enum", "examples") else resolve(value, path)
-            for key, value in fields.items()
-            if key != "title" or not isinstance(value, str)
-        }
+        return {key: resolve_field(key, value, path) for key, value in fields.items() if key not in ("title", "$defs")}
+
+    def resolve_field(key: str, value: Any, path: tuple[str, ...]) -> Any:
+        if key in ("default", "const", "enum", "examples"):
+            return value
+        if key in ("properties", "patternProperties") and isinstance(value, dict):
+            return {name: resolve(item, path) for name, item in cast("JsonSchema", value).items()}
+        return resolve(value, path)
 
     resolved = resolve(copy_json(schema), ())
-    definitions: JsonSchema = {}
     while missing := recurring - definitions.keys():
         for name in missing:
             definitions[name] = resolve(components[name], (name,))
@@ -278,7 +285,7 @@ def _inline(schema: JsonSchema, components: dict[str, JsonSchema]) -> JsonSchema
 # -- docstrings ----------------------------------------------------------------------------------------------
 
 _SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Return|Yields|Raises|Examples?|Notes?|Attributes):\s*$")
-_GOOGLE_ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+_GOOGLE_ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\(.*?\))?:\s*(.*)$")
 _REST_ENTRY = re.compile(r"^:param\s+(?:[\w\[\], |.]+\s+)?(\w+):\s*(.*)$")
 
 

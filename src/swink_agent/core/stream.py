@@ -9,12 +9,11 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
 import msgspec
+from msgspec import field
 
 from .cancel import CancellationToken
 from .errors import ErrorKind
 from .types import (
-    NO_COST,
-    NO_USAGE,
     AgentContext,
     AssistantBlock,
     AssistantMessage,
@@ -139,8 +138,8 @@ class StreamDone(Value, frozen=True, tag_field="type", tag="stream_done"):
     """The reply is complete."""
 
     stop_reason: StopReason = StopReason.STOP
-    usage: Usage = NO_USAGE
-    cost: Cost = NO_COST
+    usage: Usage = field(default_factory=Usage)
+    cost: Cost = field(default_factory=Cost)
 
 
 class StreamFailed(Value, frozen=True, tag_field="type", tag="stream_failed"):
@@ -185,6 +184,9 @@ class StreamFn(Protocol):
 
 
 _LENGTH = StopReason.LENGTH  # the members of an enum are slow to reach in Python 3.11
+_REASONS = frozenset(StopReason)
+_FAILED = frozenset({StopReason.ERROR, StopReason.ABORTED})
+_KINDS = frozenset(ErrorKind)
 
 
 class _OpenBlock:
@@ -245,15 +247,21 @@ class MessageAssembler:
         """Takes the next event."""
         kind: type = type(event)
         delta: Any = event
-        if kind is self._delta_type and delta.index == self._delta_index:
+        if kind is self._delta_type and delta.index == self._delta_index and type(delta.delta) is str:
             self._append(delta.delta)
             return
-        problem = self._take(kind, event)
+        try:
+            problem = self._take(kind, event)
+        except Exception as error:  # an event with something in it that no event has
+            problem = f"{kind.__name__} that cannot be read: {error}"
         if problem is not None:
             self._break(problem)
 
     def fail(self, failure: StreamFailed) -> None:
         """Ends the reply as failed, for a reason that did not come through the stream."""
+        usage = failure.usage if type(failure.usage) is Usage else None
+        if failure.kind not in _KINDS or usage is not failure.usage or type(failure.message) is not str:
+            failure = StreamFailed(str(failure.message), ErrorKind.STREAM, StopReason.ERROR, usage=usage)
         self.failure = failure
         self._delta_type = None
 
@@ -283,7 +291,7 @@ class MessageAssembler:
         self.fail(event)
 
     def _open_block(self, kind: type, index: int) -> _OpenBlock | None:
-        if 0 <= index < len(self._blocks):
+        if type(index) is int and 0 <= index < len(self._blocks):
             block = self._blocks[index]
             if block.is_open and block.kind is kind:
                 return block
@@ -300,9 +308,11 @@ class MessageAssembler:
         return None
 
     def _open(self, block_kind: type, event: Any) -> str | None:
-        if event.index != len(self._blocks):
+        if type(event.index) is not int or event.index != len(self._blocks):
             return f"block {event.index} opened when {len(self._blocks)} was next"
         if block_kind is ToolCall:
+            if type(event.id) is not str or type(event.name) is not str:
+                return "a tool call whose id or name is no string"
             if event.id in self._call_ids:
                 return f"two tool calls with the id {event.id!r}"
             self._call_ids.add(event.id)
@@ -313,17 +323,25 @@ class MessageAssembler:
         block = self._open_block(block_kind, event.index)
         if block is None:
             return f"end of block {event.index}, which is not an open {block_kind.__name__}"
-        block.is_open = False
         if block_kind is Thinking:
+            if event.signature is not None and type(event.signature) is not str:
+                return "a signature that is no string"
             block.signature = event.signature
         elif block_kind is ToolCall:
             block.arguments = _parsed("".join(block.fragments))
+        block.is_open = False
         if event.index == self._delta_index:
             self._delta_type = None
         return None
 
     def _finish(self, _: type, done: StreamDone) -> str | None:
         self._delta_type = None
+        if done.stop_reason not in _REASONS or type(done.usage) is not Usage or type(done.cost) is not Cost:
+            return "a StreamDone without a reason, usage or cost"
+        if done.stop_reason in _FAILED:
+            kind = ErrorKind.ABORTED if done.stop_reason == StopReason.ABORTED else ErrorKind.STREAM
+            self.fail(StreamFailed(f"the stream ended with stop reason {done.stop_reason}", kind, usage=done.usage))
+            return None
         is_cut = done.stop_reason == _LENGTH
         for index, block in enumerate(self._blocks):
             if block.is_open and not (is_cut and block.kind is ToolCall):
@@ -369,7 +387,7 @@ class MessageAssembler:
             stop_reason=StopReason.ABORTED if is_abort else StopReason.ERROR,
             error_message=failure.message,
             error_kind=ErrorKind.ABORTED if is_abort else failure.kind,
-            usage=failure.usage or NO_USAGE,
+            usage=failure.usage or Usage(),
         )
 
     def _message(self, content: list[AssistantBlock], **fields: Any) -> AssistantMessage:

@@ -33,9 +33,7 @@ class StructuredOutput:
         # Tools take objects; any other shape travels inside one.
         self._is_wrapped = schema.get("type") != "object"
         if self._is_wrapped:
-            definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
-            inner = {key: value for key, value in schema.items() if key != "$defs"}
-            schema = {"type": "object", "properties": {"value": inner}, "required": ["value"], **definitions}
+            schema = {"type": "object", "properties": {"value": _moved(schema)}, "required": ["value"]}
         try:
             compile_schema(schema)
         except ValueError as error:
@@ -86,3 +84,16 @@ class StructuredOutput:
             stop = result.stopped_by
             raise StructuredOutputFailed(self.attempts, f"policy {stop.policy} stopped the run: {stop.reason}")
         raise StructuredOutputFailed(self.attempts, self.last_error)
+
+
+def _moved(schema: Any) -> Any:
+    """The schema with its references to itself as they are inside the object that carries it."""
+    if isinstance(schema, list):
+        return [_moved(item) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    moved = {key: _moved(value) for key, value in cast("dict[str, Any]", schema).items()}
+    reference = moved.get("$ref")
+    if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
+        moved["$ref"] = "#/properties/value" + reference[1:]
+    return moved

@@ -22,6 +22,9 @@ __all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor"]
 LAST_MOMENTS = 0.06
 """Seconds that everything still running gets, together, to end after an interrupt."""
 
+LAST_WORDS = 0.02
+"""Seconds that the policies which see the aborted turn have at least."""
+
 T = TypeVar("T")
 log = logging.getLogger("swink_agent")
 
@@ -34,6 +37,7 @@ class Supervisor:
     """Parks one run until something happens to it."""
 
     __slots__ = (
+        "_has_extended",
         "_key",
         "_waiter",
         "cancel",
@@ -50,6 +54,7 @@ class Supervisor:
         self.deadline = 0.0
         self.was_cancelled_from_outside = False
         """Whether the task that drives the run was cancelled: its `CancelledError` is owed to the caller."""
+        self._has_extended = False
         self._waiter: asyncio.Future[None] | None = None
         self._key = cancel.add_callback(self._on_cancel)
 
@@ -107,6 +112,9 @@ class Supervisor:
         last moment.
         """
         task = self.loop.create_task(self._waking(work))
+        if last_words and self.is_interrupted and not self._has_extended:
+            self._has_extended = True  # even if everything else took all of the last moments
+            self.deadline = max(self.deadline, self.loop.time() + LAST_WORDS)
         await self.park(task.done, through_interrupt=last_words and self.is_interrupted)
         if not task.done():
             await self.stop([task])

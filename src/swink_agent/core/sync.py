@@ -1,7 +1,7 @@
 """Running a coroutine to its end from code that is not async, wherever that code runs.
 
-Owns the choice between this thread and another: a thread with a running event loop, as in a notebook, cannot run a
-second one.
+Owns the thread in which it is done: the caller may be in an event loop already, and can be interrupted while it
+waits.
 """
 
 from __future__ import annotations
@@ -15,32 +15,65 @@ from typing import Any, TypeVar
 __all__ = ["run_sync"]
 
 T = TypeVar("T")
+_LAST_MOMENTS = 0.05
 
 
 def run_sync(work: Callable[[], Coroutine[Any, Any, T]], abort: Callable[[], None]) -> T:
     """The coroutine's result. An interrupt of the waiting thread (Ctrl+C) calls `abort` and waits for the end."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work())
     outcome: list[T] = []
     errors: list[BaseException] = []
     context = contextvars.copy_context()
+    interrupted = threading.Event()
+    ended = threading.Event()
+
+    async def main() -> T:
+        task = asyncio.ensure_future(work())
+        await asyncio.sleep(0)
+        if interrupted.is_set():
+            abort()
+        return await task
 
     def run() -> None:
         try:
-            outcome.append(context.run(asyncio.run, work()))
+            if not interrupted.is_set():
+                outcome.append(context.run(_run, main()))
         except BaseException as error:
             errors.append(error)
+        finally:
+            ended.set()
 
     thread = threading.Thread(target=run, name="swink-sync", daemon=True)
-    thread.start()
     try:
+        thread.start()
+        ended.wait()
         thread.join()
     except BaseException:
+        interrupted.set()
         abort()
-        thread.join()
+        ended.wait()
         raise
     if errors:
         raise errors[0]
     return outcome[0]
+
+
+def _run(main: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run`, but for tasks that do not end when they are cancelled: they are left to themselves."""
+    loop = asyncio.new_event_loop()
+    try:
+        asyncio.set_event_loop(loop)
+        try:
+            return loop.run_until_complete(main)
+        finally:
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            if left:
+                _, stubborn = loop.run_until_complete(asyncio.wait(left, timeout=_LAST_MOMENTS))
+                for task in stubborn:
+                    setattr(task, "_log_destroy_pending", False)  # noqa: B010 - asyncio has no public name for it
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()

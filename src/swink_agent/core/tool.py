@@ -6,7 +6,7 @@ Owns the tool protocol, `@tool`, results, and validation. Running a batch of cal
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, overload
 
@@ -60,7 +60,7 @@ class AgentToolResult(Value, frozen=True):
 class ToolContext:
     """What a tool is given besides its arguments. Every field has a default, so tests can make one."""
 
-    __slots__ = ("_cancel", "_on_update", "_run_cancel", "call_id", "execution_root", "state", "threads")
+    __slots__ = ("_on_update", "call_id", "cancel", "execution_root", "state", "threads")
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class ToolContext:
         threads: WorkerThreads | None = None,
     ) -> None:
         self.call_id = call_id
-        self._run_cancel = cancel
-        self._cancel: CancellationToken | None = None
+        self.cancel = CancellationToken(cancel)
+        """Cancelled when the call is no longer wanted; a tool that looks at it can still give a partial result."""
         self.state: MutableMapping[str, Any] = {} if state is None else state
         """The agent's own key-value store, live."""
         self.execution_root = execution_root
@@ -82,13 +82,6 @@ class ToolContext:
 
     def __repr__(self) -> str:
         return f"ToolContext(call_id={self.call_id!r})"
-
-    @property
-    def cancel(self) -> CancellationToken:
-        """Cancelled when the call is no longer wanted; a tool that looks at it can still give a partial result."""
-        if self._cancel is None:
-            self._cancel = CancellationToken(self._run_cancel)
-        return self._cancel
 
     def update(self, partial: str | AgentToolResult) -> None:
         """Reports a partial result while the tool runs. Safe from any thread."""
@@ -164,11 +157,9 @@ class FunctionTool:
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Converts the arguments, calls the function, in a thread if it is a plain one, and wraps what it returns."""
         try:
-            positional, named = self.signature.bind(arguments)
+            positional, named = self.signature.bind(arguments, ctx)
         except ValueError as error:
             return AgentToolResult.error(f"invalid arguments for {self.name}: {error}")
-        if self.signature.context_parameter is not None:
-            named = {**named, self.signature.context_parameter: ctx}
         if self._is_async:
             value = await self.function(*positional, **named)
         else:
@@ -232,7 +223,7 @@ def _to_json(value: Any) -> Any:
         return dump(mode="json")
     if hasattr(value, "__fspath__"):
         return value.__fspath__()
-    raise NotImplementedError(f"{type(value).__name__} is not JSON")
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def error_result(error: BaseException) -> AgentToolResult:
@@ -314,9 +305,16 @@ def _no_remote_schemas(uri: str) -> Any:
 
 def describe_problems(validator: Any, value: Any) -> str:
     """All problems in one line, each with the path of its field."""
-    problems: list[str] = []
-    for error in validator.iter_errors(value):
-        path = ".".join(str(part) for part in error.instance_path)
-        message = error.message if len(error.message) <= 300 else error.message[:300] + "…"
-        problems.append(f"{path}: {message}" if path else message)
-    return "; ".join(sorted(problems)[:20])
+    return "; ".join(sorted(set(_problems(validator.iter_errors(value), ()))))
+
+
+def _problems(errors: Iterable[Any], above: tuple[object, ...]) -> Iterator[str]:
+    for error in errors:
+        where = (*above, *error.instance_path)
+        path = ".".join(str(part) for part in where)
+        message = error.message if len(error.message) <= 300 else f"{error.message[:120]}…{error.message[-150:]}"
+        yield f"{path}: {message}" if path else message
+        # Of a choice between schemas, what is wrong with each: the field that is meant is among these.
+        for branch in getattr(error.kind, "context", None) or ():
+            nested = [item for item in branch if item.instance_path]
+            yield from _problems(nested, above)

@@ -101,19 +101,20 @@ class Transcript:
 
     def _extend_in_order(self) -> bool:
         """Adds the new messages as they are, if they are a valid conversation as they are; says whether."""
-        waiting = set[str]()
+        waiting: list[str] = []  # the calls whose results must come next, in this order
         fresh = self._llm[self._checked :]
         for message in fresh:
             if type(message) is ToolResultMessage:
-                if message.tool_call_id not in waiting:
+                if not waiting or waiting.pop(0) != message.tool_call_id:
                     return False
-                waiting.remove(message.tool_call_id)
             elif waiting:
                 return False
             elif type(message) is AssistantMessage:
                 if message.is_failed or is_empty(message):
                     return False
-                waiting.update([call.id for call in message.tool_calls])
+                waiting = [call.id for call in message.tool_calls]
+                if len(waiting) > 1 and len(set(waiting)) < len(waiting):
+                    return False
         if waiting:
             return False
         self._sent.extend(fresh)

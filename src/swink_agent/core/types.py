@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union, cast
 
 import msgspec
-from msgspec import field
+from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from .errors import AgentError, ErrorKind
@@ -197,8 +197,8 @@ class Usage(Value, frozen=True, gc=False):
     extra: dict[str, int] = {}
 
     def __add__(self, other: Usage) -> Usage:
-        if other is NO_USAGE or self is NO_USAGE:
-            return self if other is NO_USAGE else other
+        if not (other.total or other.input or other.output or other.cache_read or other.cache_write or other.extra):
+            return self
         return Usage(
             self.input + other.input,
             self.output + other.output,
@@ -224,8 +224,8 @@ class Cost(Value, frozen=True, gc=False):
     extra: dict[str, float] = {}
 
     def __add__(self, other: Cost) -> Cost:
-        if other is NO_COST or self is NO_COST:
-            return self if other is NO_COST else other
+        if not (other.total or other.input or other.output or other.cache_read or other.cache_write or other.extra):
+            return self
         return Cost(
             self.input + other.input,
             self.output + other.output,
@@ -238,10 +238,6 @@ class Cost(Value, frozen=True, gc=False):
     def merge(self, other: Cost) -> Cost:
         """The sum, field by field and key by key; the same as `+`."""
         return self + other
-
-
-NO_USAGE = Usage()
-NO_COST = Cost()
 
 
 class ThinkingLevel(StrEnum):
@@ -311,8 +307,8 @@ class AssistantMessage(Value, frozen=True, tag_field="role", tag="assistant", gc
     content: tuple[AssistantBlock, ...]
     provider: str = ""
     model_id: str = ""
-    usage: Usage = NO_USAGE
-    cost: Cost = NO_COST
+    usage: Usage = field(default_factory=Usage)
+    cost: Cost = field(default_factory=Cost)
     stop_reason: StopReason = StopReason.STOP
     error_message: str | None = None
     error_kind: ErrorKind | None = None
@@ -376,12 +372,18 @@ class ToolResultMessage(Value, frozen=True, tag_field="role", tag="tool_result")
         force_setattr(self, "content", as_blocks(self.content, "ToolResultMessage", _USER_BLOCKS))
 
 
-class CustomMessage(Value, frozen=True, tag_field="role"):
-    """The base of an application's own messages.
+if TYPE_CHECKING:
+    # Subclasses inherit being frozen, but type checkers want each to say so again; they are spared that here.
+    class CustomMessage(Struct, tag_field="role"):
+        """The base of an application's own messages."""
+else:
 
-    `class Notice(CustomMessage, tag="notice"): text: str`. They live in the history and never reach a provider
-    unless `convert_to_llm` makes something of them.
-    """
+    class CustomMessage(Value, frozen=True, tag_field="role"):
+        """The base of an application's own messages.
+
+        `class Notice(CustomMessage, tag="notice"): text: str`. They live in the history and never reach a provider
+        unless `convert_to_llm` makes something of them.
+        """
 
 
 LlmMessage: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage
@@ -439,8 +441,8 @@ class AgentResult(Value, frozen=True):
 
     messages: tuple[AgentMessage, ...]
     stop_reason: StopReason
-    usage: Usage = NO_USAGE
-    cost: Cost = NO_COST
+    usage: Usage = field(default_factory=Usage)
+    cost: Cost = field(default_factory=Cost)
     error: str | None = None
     exception: AgentError | None = None
     stopped_by: PolicyStop | None = None
@@ -489,8 +491,8 @@ def decode_json(data: bytes | str, kind: Any, noun: str) -> Any:
             document = msgspec.json.decode(data)
             if not _wrap_unknown_blocks(document):
                 raise
-            return msgspec.convert(document, kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return msgspec.json.decode(msgspec.json.encode(document), type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ValueError(f"not a valid {noun}: {error}") from error
 
 

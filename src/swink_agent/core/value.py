@@ -6,6 +6,7 @@ Owns how a value shows itself to people. Does not own any value: those are in `t
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -17,7 +18,7 @@ _LONGEST_TEXT = 60
 _MOST_ITEMS = 3
 _LONGEST_REPR = 320
 _SECRET_NAME = re.compile(
-    r"api_?key|access_?key|auth|bearer|cookie|credential|passw|passphrase|private|secret|token", re.IGNORECASE
+    r"(api|access)[-_ .]?key|auth|bearer|cookie|credential|passw|passphrase|private|secret|token", re.IGNORECASE
 )
 
 T = TypeVar("T")
@@ -43,7 +44,8 @@ def show_arguments(arguments: object) -> str:
     """Names without values: for requests whose values may hold a secret anywhere."""
     if not isinstance(arguments, dict):
         return "…"
-    return "{" + ", ".join(f"{name}: …" for name in cast("dict[str, Any]", arguments)) + "}"
+    names = "{" + ", ".join(f"{name}: …" for name in cast("dict[str, Any]", arguments)) + "}"
+    return names if len(names) <= _LONGEST_REPR else names[: _LONGEST_REPR - 2] + "…}"
 
 
 def copy_json(value: T) -> T:
@@ -63,12 +65,12 @@ def _show(value: object, depth: int) -> str:
         return repr(value) if rest <= 0 else f"{value[:_LONGEST_TEXT]!r}…+{rest}"
     if isinstance(value, (bytes, bytearray)):
         return f"<{len(value)} bytes>"
-    if isinstance(value, (dict, list, tuple)) and depth > 5:
+    if isinstance(value, (Mapping, list, tuple)) and depth > 5:
         return "…"
     if isinstance(value, Value):
         return _show_value(value, depth)
-    if isinstance(value, dict):
-        return _show_dict(cast("dict[Any, Any]", value), depth)
+    if isinstance(value, Mapping):
+        return _show_dict(cast("Mapping[Any, Any]", value), depth)
     if isinstance(value, (list, tuple)):
         items = cast("list[Any]", value)
         shown = [show(item, depth + 1) for item in items[:_MOST_ITEMS]]
@@ -77,11 +79,14 @@ def _show(value: object, depth: int) -> str:
         if isinstance(value, list):
             return f"[{', '.join(shown)}]"
         return f"({', '.join(shown)}{',' * (len(items) == 1)})"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # what an application put there may have a repr that fails
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= 2 * _LONGEST_TEXT else text[: 2 * _LONGEST_TEXT] + "…"
 
 
-def _show_dict(value: dict[Any, Any], depth: int) -> str:
+def _show_dict(value: Mapping[Any, Any], depth: int) -> str:
     parts = [
         f"{key!r}: {'…' if _SECRET_NAME.search(str(key)) else show(item, depth + 1)}"
         for key, item in list(value.items())[: 2 * _MOST_ITEMS]
@@ -104,4 +109,8 @@ def _show_value(value: Value, depth: int) -> str:
 
 def _is_default(content: Any, default: Any) -> bool:
     # A default that is made anew for each value is an empty container here.
-    return content is default or content == default or (default is not None and content in ((), [], {}))
+    if content is default:
+        return True
+    if isinstance(content, (tuple, list, dict)):
+        return not content and default is not None
+    return type(content) is type(default) and isinstance(content, (str, int, float, bool, Value)) and content == default

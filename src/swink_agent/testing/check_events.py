@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NoReturn
 
+import msgspec
+
 from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
@@ -28,8 +30,9 @@ from swink_agent.core.events import (
     TurnEndReason,
     TurnStart,
 )
-from swink_agent.core.stream import TextDelta
-from swink_agent.core.types import AgentMessage, AssistantMessage, StopReason
+from swink_agent.core.stream import AssistantMessageDelta, TextDelta, ThinkingDelta, ToolCallDelta
+from swink_agent.core.tool import AgentToolResult
+from swink_agent.core.types import AgentMessage, AssistantMessage, StopReason, Thinking, ToolCall
 
 __all__ = ["check_events"]
 
@@ -56,9 +59,12 @@ class _Checker:
         self.state = "new"
         self.turn_index = 0
         self.added: list[AgentMessage] = []
-        self.text: list[str] = []
+        self.pieces: list[AssistantMessageDelta] = []
+        self.retries = 0
         self.message: AssistantMessage | None = None
         self.calls: dict[str, str] = {}
+        self.names: dict[str, str] = {}
+        self.results: dict[str, AgentToolResult] = {}
         self.last_reason: TurnEndReason | None = None
 
     def fail(self, event: AgentEvent, problem: str) -> NoReturn:
@@ -83,15 +89,20 @@ class _Checker:
             case ContextCompacted() if state in ("turn", "message"):
                 self.need(event, event.report.dropped_count > 0, "nothing was dropped")
                 self.need(event, event.report.overflow or state == "turn", "a compaction inside a message")
-                self.text.clear()
+                self.pieces.clear()
             case MessageStart() if state == "turn":
                 self.state = "message"
-                self.text.clear()
+                self.pieces.clear()
+                self.retries = 0
             case MessageUpdate() if state == "message":
-                if isinstance(event.delta, TextDelta):
-                    self.text.append(event.delta.delta)
-            case MessageRetry() | ModelFallback() if state == "message":
-                self.text.clear()
+                self.pieces.append(event.delta)
+            case MessageRetry() if state == "message":
+                self.retries += 1
+                self.need(event, event.attempt == self.retries, f"attempt {self.retries} was next")
+                self.pieces.clear()
+            case ModelFallback() if state == "message":
+                self.retries = 0
+                self.pieces.clear()
             case MessageEnd() if state == "message":
                 self.end_message(event)
             case TurnEnd() if state in ("turn", "tools"):
@@ -108,15 +119,29 @@ class _Checker:
 
     def end_message(self, event: MessageEnd) -> None:
         message = event.message
-        streamed = "".join(self.text)
+        streamed = self.streamed(TextDelta)
         self.need(event, message.text == streamed, f"its text is not what was streamed: {streamed!r}")
+        thinking = "".join(block.thinking for block in message.content if isinstance(block, Thinking))
+        self.need(event, thinking == self.streamed(ThinkingDelta), "its thinking is not what was streamed")
+        for index, block in enumerate(message.content):
+            if isinstance(block, ToolCall):
+                arguments = self.streamed(ToolCallDelta, index)
+                same = _arguments(arguments) == block.arguments or block.partial_json == arguments
+                self.need(event, same, f"the arguments of {block.id!r} are not what was streamed: {arguments!r}")
         self.need(event, not (message.is_failed and message.tool_calls), "a failed message with tool calls")
         self.calls = {call.id: "known" for call in message.tool_calls}
+        self.names = {call.id: call.name for call in message.tool_calls}
+        self.results = {}
         self.need(event, len(self.calls) == len(message.tool_calls), "two calls with one id")
         self.state, self.message = "tools", message
 
+    def streamed(self, kind: type, index: int | None = None) -> str:
+        """What was streamed of one kind, in one block or in all."""
+        return "".join(piece.delta for piece in self.pieces if isinstance(piece, kind) and index in (None, piece.index))
+
     def take_tool_event(self, event: _ToolEvent) -> None:
         before = self.calls.get(event.call_id)
+        self.need(event, event.name == self.names.get(event.call_id, event.name), "its call has another name")
         moves = {
             ToolApprovalRequested: ({"known"}, "asked"),
             ToolApprovalResolved: ({"asked"}, "answered"),
@@ -126,10 +151,14 @@ class _Checker:
         }
         allowed, after = moves[type(event)]
         self.need(event, before in allowed, f"its call is {before or 'not in the message'}")
+        if isinstance(event, ToolApprovalRequested):
+            self.need(event, "started" not in self.calls.values(), "a tool has started already")
         if isinstance(event, ToolApprovalResolved):
             after = "approved" if event.approved else "rejected"
         if isinstance(event, ToolExecutionEnd):
             self.need(event, event.is_error == event.result.is_error, "is_error differs from the result's")
+            self.need(event, event.is_error or before == "started", "a good result of a call that never started")
+            self.results[event.call_id] = event.result
         self.calls[event.call_id] = after
 
     def end_turn(self, event: TurnEnd) -> None:
@@ -142,6 +171,10 @@ class _Checker:
             self.check_message(event)
         self.need(event, all(state == "ended" for state in self.calls.values()), f"open calls: {self.calls}")
         self.need(event, results == list(self.calls), f"results {results} for calls {list(self.calls)}")
+        for result in event.tool_results:
+            ended = self.results[result.tool_call_id]
+            same = (result.content, result.is_error) == (ended.content, ended.is_error)
+            self.need(event, same, f"the result of {result.tool_call_id!r} is not that of its end")
         self.added.extend([event.message] if event.message else [])
         self.added.extend(event.tool_results)
         self.state, self.last_reason, self.turn_index = "run", event.reason, self.turn_index + 1
@@ -170,4 +203,16 @@ class _Checker:
             event.stopped_by is None or self.last_reason not in (TurnEndReason.ERROR, TurnEndReason.ABORTED),
             "stopped by a policy, and failed too",
         )
+        self.need(
+            event,
+            event.stopped_by is not None or self.last_reason != TurnEndReason.STOPPED,
+            "its last turn was stopped, and nobody stopped it",
+        )
         self.state = "over"
+
+
+def _arguments(text: str) -> object:
+    try:
+        return msgspec.json.decode(text) if text.strip() else {}
+    except msgspec.DecodeError:
+        return None

@@ -201,7 +201,7 @@ class ScriptedStream:
             if self._suspend:
                 await asyncio.sleep(0)
             if event is None:
-                await asyncio.get_running_loop().create_future()
+                await cancel.wait()
                 return
             yield event
 

@@ -1,0 +1,155 @@
+"""Writing the stream events of one reply, so that they are always in order.
+
+Owns the indices of blocks and which of them are open. Every adapter's parser writes through it; a parser only says
+what it read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from swink_agent.core.errors import ErrorKind
+from swink_agent.core.stream import (
+    AssistantMessageEvent,
+    StreamDone,
+    StreamFailed,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from swink_agent.core.types import Cost, StopReason, Usage
+
+__all__ = ["ReplyWriter"]
+
+
+class ReplyWriter:
+    """Turns what a parser reads into events. `take()` hands over what was written since the last time.
+
+    Text and thinking that follow each other belong to one block until something else opens or `end_speech` is
+    called. Calls are known by a key of the provider's (an index, an id) and may be written in any order.
+    """
+
+    __slots__ = ("_calls", "_events", "_next", "_signature", "_speech", "_speech_index", "is_finished")
+
+    def __init__(self) -> None:
+        self._events: list[AssistantMessageEvent] = [StreamStart()]
+        self._next = 0
+        self._speech = ""
+        self._speech_index = -1
+        self._signature: str | None = None
+        self._calls: dict[Hashable, int] = {}
+        self.is_finished = False
+        """Whether the terminal event has been written: nothing more is."""
+
+    def take(self) -> list[AssistantMessageEvent]:
+        events, self._events = self._events, []
+        return events
+
+    # -- speech --------------------------------------------------------------------------------------------------
+
+    def text(self, delta: str) -> None:
+        """A piece of text; an empty one opens nothing."""
+        if not delta or self.is_finished:
+            return
+        if self._speech != "text":
+            self.end_speech()
+            self._speech, self._speech_index = "text", self._open()
+            self._events.append(TextStart(self._speech_index))
+        self._events.append(TextDelta(self._speech_index, delta))
+
+    def thinking(self, delta: str) -> None:
+        """A piece of reasoning; an empty one opens nothing."""
+        if not delta or self.is_finished:
+            return
+        self._open_thinking()
+        self._events.append(ThinkingDelta(self._speech_index, delta))
+
+    def signature(self, signature: str) -> None:
+        """The signature of the thinking block that is open, or of one that holds nothing else."""
+        if not signature or self.is_finished:
+            return
+        self._open_thinking()
+        self._signature = (self._signature or "") + signature
+
+    def end_speech(self) -> None:
+        """Closes the text or thinking block that is open, if one is."""
+        if self._speech == "text":
+            self._events.append(TextEnd(self._speech_index))
+        elif self._speech == "thinking":
+            self._events.append(ThinkingEnd(self._speech_index, self._signature))
+        self._speech, self._speech_index, self._signature = "", -1, None
+
+    def _open_thinking(self) -> None:
+        if self._speech != "thinking":
+            self.end_speech()
+            self._speech, self._speech_index = "thinking", self._open()
+            self._events.append(ThinkingStart(self._speech_index))
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def has_call(self, key: Hashable) -> bool:
+        """Whether a call of this key is open."""
+        return key in self._calls
+
+    def start_call(self, key: Hashable, call_id: str, name: str) -> None:
+        if self.is_finished or key in self._calls:
+            return
+        self.end_speech()
+        index = self._calls[key] = self._open()
+        self._events.append(ToolCallStart(index, call_id, name))
+
+    def arguments(self, key: Hashable, delta: str) -> None:
+        """A piece of the arguments of an open call."""
+        if delta and not self.is_finished and key in self._calls:
+            self._events.append(ToolCallDelta(self._calls[key], delta))
+
+    def end_call(self, key: Hashable) -> None:
+        index = self._calls.pop(key, None)
+        if index is not None and not self.is_finished:
+            self._events.append(ToolCallEnd(index))
+
+    def _open(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def done(self, stop_reason: StopReason, usage: Usage, cost: Cost | None = None) -> None:
+        """The reply is complete. A call that the length limit cut off stays open, any other is closed."""
+        if self.is_finished:
+            return
+        self.end_speech()
+        if stop_reason != StopReason.LENGTH:
+            self._end_calls()
+        self._finish(StreamDone(stop_reason, usage, cost or Cost()))
+
+    def fail(
+        self,
+        message: str,
+        kind: ErrorKind,
+        *,
+        retry_after: float | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        """The reply failed; what is open is closed."""
+        if self.is_finished:
+            return
+        self.end_speech()
+        self._end_calls()
+        reason = StopReason.ABORTED if kind == ErrorKind.ABORTED else StopReason.ERROR
+        self._finish(StreamFailed(message, kind, reason, retry_after, usage))
+
+    def _end_calls(self) -> None:
+        for key in list(self._calls):
+            self.end_call(key)
+
+    def _finish(self, event: StreamDone | StreamFailed) -> None:
+        self._events.append(event)
+        self.is_finished = True

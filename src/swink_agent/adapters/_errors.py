@@ -1,0 +1,192 @@
+"""What a provider's error means, in one of our kinds.
+
+Owns the wording: status codes first, then the names and phrases by which providers say that an input is too long, a
+key is bad, or a filter struck. Adapters hand over what they were sent, whole answers or error frames alike.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, cast
+
+import msgspec
+
+from swink_agent.core.errors import ErrorKind
+
+__all__ = ["classify", "classify_error", "retry_after"]
+
+_LONGEST_MESSAGE = 2_000
+
+_OVERFLOW = re.compile(
+    r"prompt is too long|prompt too long|input is too long|context.?length|context.?window|maximum context"
+    r"|too_many_prompt_tokens|total length of all messages is too long|token count .{0,40}exceeds|too many input tokens"
+    r"|input token count|exceeds the (model'?s )?maximum (input|context)|max_prompt_tokens|exceed_context_size"
+    r"|request (entity )?too large for (the )?model|input length and `?max_tokens`? exceed"
+    r"|reduce the length of the (messages|prompt|input)|maximum prompt length|model token limit|available context size",
+    re.IGNORECASE,
+)
+_BAD_KEY = re.compile(
+    r"api.?key not valid|api_key_invalid|invalid.{0,4}api.?key|incorrect api key|wrong.api.key|authentication"
+    r"|unauthori[sz]ed|permission.denied|access.?denied|security token|unrecognizedclient|expiredtoken"
+    r"|signature expired|invalidsignature",
+    re.IGNORECASE,
+)
+_FILTERED = re.compile(
+    r"content.?filter|content management policy|responsibleai|safety (system|filter|policy|reasons)|blocked by"
+    r"|prohibited_content|invalid_prompt|usage polic|data_inspection_failed",
+    re.IGNORECASE,
+)
+_THROTTLED = re.compile(
+    r"rate.?limit|too many requests|throttl|quota|resource.?(has been )?exhausted|toomanyrequests", re.IGNORECASE
+)
+_NETWORK = re.compile(
+    r"overloaded|internal.?server|server_error|service.?unavailable|api_error|timeout|timed out|unavailable"
+    r"|modelstreamerror|internalserver|bad gateway|cancelled",
+    re.IGNORECASE,
+)
+
+
+def classify(status: int, body: bytes) -> tuple[str, ErrorKind]:
+    """The message and the kind of an answer that is no stream."""
+    try:
+        document: Any = msgspec.json.decode(body.strip())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _without_json(status, body)
+    if isinstance(document, list) and document:
+        document = cast("list[Any]", document)[0]
+    message, code = _words_in(document)
+    if status == 200:
+        return classify_error(document)
+    text = f"{message} {code}"
+    return _shown(message or body.decode(errors="replace"), status), _kind_of_status(status, text)
+
+
+def classify_error(error: Any) -> tuple[str, ErrorKind]:
+    """The message and the kind of an error object that came with status 200, in the stream or instead of one."""
+    message, code = _words_in(error)
+    status = _status_in(error)
+    text = f"{message} {code}"
+    shown = _shown(message or str(error), None)
+    if status is not None and status >= 400:
+        return shown, _kind_of_status(status, text)
+    for pattern, kind in (
+        (_THROTTLED, ErrorKind.THROTTLED),
+        (_OVERFLOW, ErrorKind.CONTEXT_OVERFLOW),
+        (_BAD_KEY, ErrorKind.AUTH),
+        (_FILTERED, ErrorKind.CONTENT_FILTERED),
+    ):
+        if pattern.search(text):
+            return shown, kind
+    if _NETWORK.search(code) or (not code and _NETWORK.search(message)):
+        return shown, ErrorKind.NETWORK
+    return shown, ErrorKind.INVALID_REQUEST
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, from either form of `Retry-After`, or from the header that counts milliseconds."""
+    value = headers.get("retry-after", "").strip()
+    for seconds in (_number(value), _date(value), _number(headers.get("retry-after-ms", ""), 1000)):
+        if seconds is not None:
+            return seconds
+    return None
+
+
+def _number(text: str, divisor: float = 1) -> float | None:
+    try:
+        seconds = float(text) / divisor
+    except ValueError:
+        return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _date(text: str) -> float | None:
+    try:
+        when = parsedate_to_datetime(text)
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
+        return max(0.0, (when - datetime.now(UTC)).total_seconds())
+    except (ValueError, OverflowError, TypeError):
+        return None
+
+
+def _kind_of_status(status: int, text: str) -> ErrorKind:
+    if status == 429:
+        return ErrorKind.THROTTLED
+    if status in (401, 403):
+        return ErrorKind.AUTH
+    if status in (408, 499) or status >= 500:
+        return ErrorKind.NETWORK
+    if status == 413 or _OVERFLOW.search(text):
+        return ErrorKind.CONTEXT_OVERFLOW
+    if status == 400 and _BAD_KEY.search(text):
+        return ErrorKind.AUTH
+    if status == 400 and _FILTERED.search(text):
+        return ErrorKind.CONTENT_FILTERED
+    return ErrorKind.INVALID_REQUEST
+
+
+def _without_json(status: int, body: bytes) -> tuple[str, ErrorKind]:
+    text = body.decode(errors="replace").strip()
+    if status == 200:
+        start = text[:60] or "nothing"
+        return f"the answer is no stream but {start!r}: is the URL the provider's?", ErrorKind.NETWORK
+    if text.startswith("<"):
+        # The words of a page, from its beginning: what is between tags, in time linear in its length.
+        words = [piece.rpartition(">")[2].strip() for piece in text[:20_000].split("<")]
+        text = " ".join(" ".join(words).split())
+    return _shown(text[:300], status), _kind_of_status(status, text[:2_000])
+
+
+def _words_in(document: Any) -> tuple[str, str]:
+    """The message, and the codes and types beside it, however the provider wraps them."""
+    if isinstance(document, str):
+        return document, ""
+    if not isinstance(document, dict):
+        return "", ""
+    fields = cast("dict[str, Any]", document)
+    inner = fields.get("error")
+    if isinstance(inner, str) and inner:
+        return inner, _codes(fields)
+    if isinstance(inner, dict):
+        fields = cast("dict[str, Any]", inner)
+    message = fields.get("message") or fields.get("Message") or fields.get("detail") or fields.get("msg") or ""
+    if not isinstance(message, str):
+        message = msgspec.json.encode(message).decode()
+    return message, _codes(fields)
+
+
+def _codes(fields: dict[str, Any]) -> str:
+    found = [fields.get(name) for name in ("type", "code", "status", "__type", "reason")]
+    details = fields.get("details")
+    if isinstance(details, list):
+        found += [
+            cast("dict[str, Any]", item).get("reason") for item in cast("list[Any]", details) if isinstance(item, dict)
+        ]
+    return " ".join(item for item in found if isinstance(item, str))
+
+
+def _status_in(error: Any) -> int | None:
+    if not isinstance(error, dict):
+        return None
+    fields = cast("dict[str, Any]", error)
+    inner = fields.get("error")
+    if isinstance(inner, dict):
+        fields = cast("dict[str, Any]", inner)
+    for name in ("code", "status", "http_code"):
+        value = fields.get(name)
+        if isinstance(value, str) and value.isdigit():
+            value = int(value)
+        if isinstance(value, int) and 100 <= value < 600:
+            return value
+    return None
+
+
+def _shown(message: str, status: int | None) -> str:
+    message = message.strip()[:_LONGEST_MESSAGE]
+    if status is None:
+        return message or "the provider reported an error without saying which"
+    return f"HTTP {status}: {message}" if message else f"HTTP {status}"

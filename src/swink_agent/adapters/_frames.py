@@ -1,0 +1,240 @@
+"""Cutting a body into frames: server-sent events, JSON lines, a JSON array, and the binary AWS event stream.
+
+Owns framing alone: bytes in, frames out, at whatever points the bytes are split, no I/O. What a frame means is the
+business of the adapter that reads it. A frame over 8 MiB is refused, so that no body can fill memory.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import NamedTuple
+
+__all__ = ["MOST_BYTES", "AwsEventFrames", "AwsMessage", "FrameError", "JsonArrayFrames", "LineFrames", "SseFrames"]
+
+MOST_BYTES = 8 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+class FrameError(Exception):
+    """The bytes are not frames of the kind they should be, or one is too large."""
+
+
+class LineFrames:
+    """Lines, as bytes without their end. NDJSON is one document a line."""
+
+    __slots__ = ("_pieces", "_size")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that are complete now."""
+        if b"\n" not in data:
+            self._hold(data)
+            return []
+        if self._pieces:
+            data = b"".join([*self._pieces, data])
+            self._pieces.clear()
+            self._size = 0
+        lines = data.split(b"\n")
+        self._hold(lines.pop())
+        if len(data) > MOST_BYTES and any(len(line) > MOST_BYTES for line in lines):
+            raise FrameError(f"a line of more than {MOST_BYTES} bytes")
+        return lines
+
+    def end(self) -> list[bytes]:
+        """What is left when the body is over: a last line that was not ended."""
+        rest = b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        return [rest] if rest else []
+
+    def _hold(self, data: bytes) -> None:
+        if data:
+            self._pieces.append(data)
+            self._size += len(data)
+            if self._size > MOST_BYTES:
+                raise FrameError(f"a line of more than {MOST_BYTES} bytes")
+
+
+class SseFrames:
+    """Server-sent events, as the data of each; the name of the last one's event is in `event`.
+
+    Comments, ids and retry times are passed over. Lines may end in LF, CRLF or CR. An event that the body ends
+    without its blank line still counts.
+    """
+
+    __slots__ = ("_carriage", "_data", "_event", "_is_first", "_lines", "_size")
+
+    def __init__(self) -> None:
+        self._lines = LineFrames()
+        self._data: list[bytes] = []
+        self._event = b""
+        self._size = 0
+        self._carriage = False
+        self._is_first = True
+
+    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """The events that are complete now, each as `(event name, data)`."""
+        if self._carriage or b"\r" in data:
+            data = self._with_plain_ends(data)
+        frames: list[tuple[bytes, bytes]] = []
+        for line in self._lines.feed(data):
+            if self._is_first:
+                self._is_first = False
+                line = line.removeprefix(_BOM)
+            if not line:
+                if self._data or self._event:
+                    frames.append(self._take())
+            elif line.startswith(b"data:"):
+                self._add(line[6:] if line[5:6] == b" " else line[5:])
+            elif line.startswith(b"event:"):
+                self._event = line[6:].strip()
+        return frames
+
+    def end(self) -> list[tuple[bytes, bytes]]:
+        """What is left when the body is over."""
+        frames = self.feed(b"\n\n")
+        self._lines.end()
+        return frames
+
+    def _add(self, data: bytes) -> None:
+        self._data.append(data)
+        self._size += len(data) + 1  # an empty line is a line too
+        if self._size > MOST_BYTES:
+            raise FrameError(f"an event of more than {MOST_BYTES} bytes")
+
+    def _take(self) -> tuple[bytes, bytes]:
+        frame = (self._event, self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+        self._data.clear()
+        self._event = b""
+        self._size = 0
+        return frame
+
+    def _with_plain_ends(self, data: bytes) -> bytes:
+        """The data with every line end as LF; a CR at its end waits for the LF that may follow."""
+        if self._carriage:
+            data = b"\r" + data
+        self._carriage = data.endswith(b"\r")
+        if self._carriage:
+            data = data[:-1]
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+class JsonArrayFrames:
+    """The documents of one JSON array, each as soon as it is complete."""
+
+    __slots__ = ("_depth", "_in_string", "_is_escaped", "_pieces", "_size")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._depth = 0
+        self._in_string = False
+        self._is_escaped = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        frames: list[bytes] = []
+        start = 0
+        for position, byte in enumerate(data):
+            if self._in_string:
+                if self._is_escaped:
+                    self._is_escaped = False
+                elif byte == 0x5C:
+                    self._is_escaped = True
+                elif byte == 0x22:
+                    self._in_string = False
+            elif byte == 0x22:
+                self._in_string = True
+            elif byte == 0x7B:
+                if self._depth == 0:
+                    start = position
+                self._depth += 1
+            elif byte == 0x7D and self._depth:
+                self._depth -= 1
+                if self._depth == 0:
+                    self._hold(data[start : position + 1])
+                    frames.append(b"".join(self._pieces))
+                    self._pieces.clear()
+                    self._size = 0
+        if self._depth:
+            self._hold(data[start:])
+        return frames
+
+    def end(self) -> list[bytes]:
+        return []
+
+    def _hold(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > MOST_BYTES:
+            raise FrameError(f"a document of more than {MOST_BYTES} bytes")
+
+
+class AwsMessage(NamedTuple):
+    """One message of an AWS event stream: its string headers, and its payload."""
+
+    headers: dict[str, str]
+    payload: bytes
+
+
+class AwsEventFrames:
+    """The binary event stream of AWS: lengths, headers, payload, and two checksums, which are checked."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[AwsMessage]:
+        self._buffer += data
+        messages: list[AwsMessage] = []
+        while len(self._buffer) >= 12:
+            total, headers_length, prelude_checksum = struct.unpack_from(">III", self._buffer)
+            if zlib.crc32(self._buffer[:8]) != prelude_checksum:
+                raise FrameError("an event-stream message whose prelude checksum is wrong")
+            if total > MOST_BYTES or total < 16 + headers_length:
+                raise FrameError(f"an event-stream message of {total} bytes, {headers_length} of them headers")
+            if len(self._buffer) < total:
+                break
+            message = bytes(self._buffer[:total])
+            del self._buffer[:total]
+            if zlib.crc32(message[:-4]) != struct.unpack(">I", message[-4:])[0]:
+                raise FrameError("an event-stream message whose checksum is wrong")
+            headers = _aws_headers(message[12 : 12 + headers_length])
+            messages.append(AwsMessage(headers, message[12 + headers_length : -4]))
+        return messages
+
+    def end(self) -> list[AwsMessage]:
+        return []
+
+
+_AWS_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+
+
+def _aws_headers(data: bytes) -> dict[str, str]:
+    """The string headers by name; headers of other types are passed over."""
+    headers: dict[str, str] = {}
+    position = 0
+    try:
+        while position < len(data):
+            name_length = data[position]
+            name = data[position + 1 : position + 1 + name_length].decode()
+            position += 1 + name_length
+            kind = data[position]
+            position += 1
+            if kind in (6, 7):
+                (length,) = struct.unpack_from(">H", data, position)
+                value = data[position + 2 : position + 2 + length]
+                position += 2 + length
+                if len(value) < length:
+                    raise IndexError("a value longer than its room")
+                if kind == 7:
+                    headers[name] = value.decode()
+            else:
+                position += _AWS_SIZES[kind]
+    except (IndexError, KeyError, struct.error, UnicodeDecodeError) as error:
+        raise FrameError(f"event-stream headers that cannot be read: {error}") from error
+    return headers

@@ -1,0 +1,160 @@
+"""The one way from a request to stream events that all HTTP adapters share.
+
+Owns the life of a call: send, look at the status, feed the body to the parser, and end with exactly one terminal
+event, whatever the provider, the network or the caller does. An adapter adds a pure request builder, a pure parser,
+and its own wording of errors.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import ClassVar, Protocol
+
+import msgspec
+
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import AgentError, ErrorKind
+from swink_agent.core.stream import AssistantMessageEvent, StreamDone, StreamFailed, StreamOptions
+from swink_agent.core.types import AgentContext, Cost, ModelSpec, Usage
+
+from ._blocks import ReplyWriter
+from ._errors import classify, retry_after
+from ._frames import FrameError
+from ._transport import AiohttpTransport, HttpRequest, HttpResponse, Limits, Transport, TransportError
+
+__all__ = ["HttpStreamFn", "Parser", "RequestError"]
+
+log = logging.getLogger("swink_agent")
+_MOST_ERROR_BYTES = 64 * 1024
+
+
+class RequestError(ValueError):
+    """The conversation cannot be put into a request, such as an image file that is not there."""
+
+
+class Parser(Protocol):
+    """Bytes in, stream events out, no I/O. It writes through a `ReplyWriter`."""
+
+    writer: ReplyWriter
+
+    def feed(self, data: bytes) -> bool:
+        """Reads the next bytes; says whether they completed a frame. Raises `FrameError` for bytes that are none."""
+        ...
+
+    def end(self) -> None:
+        """The body is over: reads what is left. A reply without its terminal frame is failed by the caller."""
+        ...
+
+
+class HttpStreamFn:
+    """The base of the adapters."""
+
+    provider: ClassVar[str] = ""
+    content_types: ClassVar[tuple[str, ...]] = ("text/event-stream",)
+    """What the body of a good answer calls itself; anything but JSON and web pages is taken at its word."""
+
+    def __init__(self, *, transport: Transport | None = None, limits: Limits | None = None) -> None:
+        self.transport: Transport = transport or AiohttpTransport()
+        self.limits = limits or Limits()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
+        """The request. Raises `AgentError` or `RequestError` for what can be told before it is sent."""
+        raise NotImplementedError
+
+    async def authorize(self, request: HttpRequest) -> HttpRequest:
+        """The request with what can only be known when it is sent, such as a token that expires."""
+        return request
+
+    def parser(self, model: ModelSpec, headers: dict[str, str]) -> Parser:
+        """A fresh parser for one reply."""
+        raise NotImplementedError
+
+    def cost(self, model: ModelSpec, usage: Usage) -> Cost:
+        """What the reply cost."""
+        from .prices import cost_of
+
+        return cost_of(model, usage)
+
+    def limits_for(self, options: StreamOptions) -> Limits:
+        if options.timeout is None:
+            return self.limits
+        return msgspec.structs.replace(self.limits, total=options.timeout)
+
+    async def __call__(
+        self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
+    ) -> AsyncIterator[AssistantMessageEvent]:
+        try:
+            request = await self.authorize(self.build(model, context, options))
+        except AgentError as error:
+            yield StreamFailed(str(error), error.kind or ErrorKind.INVALID_REQUEST)
+            return
+        except (RequestError, UnicodeEncodeError) as error:
+            yield StreamFailed(str(error), ErrorKind.INVALID_REQUEST)
+            return
+        if cancel.is_cancelled:
+            yield StreamFailed("the call was cancelled", ErrorKind.ABORTED)
+            return
+        parser: Parser | None = None
+        failure: tuple[str, ErrorKind] = ("the connection ended before the reply did", ErrorKind.NETWORK)
+        try:
+            async with self.transport.post(request, cancel) as response:
+                if response.status != 200 or not self._is_stream(response):
+                    yield await _refusal(response)
+                    return
+                parser = self.parser(model, dict(response.headers))
+                while data := await response.read():
+                    if parser.feed(data):
+                        response.progress()
+                    for event in self._events(model, parser):
+                        yield event
+                    if parser.writer.is_finished:
+                        return
+        except TransportError as error:
+            failure = (str(error), error.kind)
+        except FrameError as error:
+            failure = (f"the provider sent {error}", ErrorKind.NETWORK)
+        if parser is None:
+            yield StreamFailed(*failure)
+            return
+        if failure[1] != ErrorKind.ABORTED:
+            _finish(parser)
+        parser.writer.fail(*failure)
+        for event in self._events(model, parser):
+            yield event
+
+    def _events(self, model: ModelSpec, parser: Parser) -> Sequence[AssistantMessageEvent]:
+        """What the parser wrote, with the cost on the terminal event."""
+        events = parser.writer.take()
+        if events and type(last := events[-1]) is StreamDone and last.cost == Cost():
+            events[-1] = msgspec.structs.replace(last, cost=self.cost(model, last.usage))
+        return events
+
+    def _is_stream(self, response: HttpResponse) -> bool:
+        """Whether the body may be one: some servers call a stream plain text, but none calls it JSON or a page."""
+        content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return content_type in self.content_types or content_type not in ("application/json", "text/html")
+
+
+def _finish(parser: Parser) -> None:
+    """Lets the parser read what is left: a reply whose terminal frame had come is complete, whatever came after."""
+    try:
+        parser.end()
+    except FrameError:
+        pass
+
+
+async def _refusal(response: HttpResponse) -> StreamFailed:
+    """The failure that an answer other than a stream stands for."""
+    body = bytearray()
+    try:
+        while len(body) <= _MOST_ERROR_BYTES and (data := await response.read()):
+            body += data
+    except TransportError as error:
+        if error.kind == ErrorKind.ABORTED:
+            return StreamFailed(str(error), ErrorKind.ABORTED)
+    message, kind = classify(response.status, bytes(body))
+    return StreamFailed(message, kind, retry_after=retry_after(response.headers))

@@ -1,0 +1,266 @@
+"""HTTP, as little of it as a streaming adapter needs.
+
+Owns the connection: one POST, its status, its headers, and its body in pieces, with a limit on everything. aiohttp is
+imported when the first request is made. What a body means is the business of the adapters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, Protocol
+from weakref import WeakKeyDictionary
+
+from swink_agent.core.cancel import CancellationToken, call_in
+from swink_agent.core.errors import ErrorKind
+from swink_agent.core.value import Value
+
+__all__ = ["AiohttpTransport", "HttpRequest", "HttpResponse", "Limits", "Transport", "TransportError"]
+
+
+class Limits(Value, frozen=True, kw_only=True):
+    """Seconds that a call may take."""
+
+    connect: float = 20.0
+    """Until the provider's machine answers the connection."""
+    progress: float = 120.0
+    """From one frame to the next, the first one included; bytes that make no frame do not count."""
+    total: float = 1800.0
+    """For the whole call."""
+
+
+class HttpRequest(Value, frozen=True, kw_only=True):
+    """One POST. Its headers and its body, which may hold keys and prompts, never show in a repr."""
+
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"headers", "body"})
+
+    url: str
+    headers: dict[str, str]
+    body: bytes
+    limits: Limits = Limits()
+
+
+class TransportError(Exception):
+    """The call failed below HTTP, or was given up."""
+
+    def __init__(self, message: str, kind: ErrorKind = ErrorKind.NETWORK) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class HttpResponse(Protocol):
+    """An answer whose body is still to come."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By lower-case name."""
+        ...
+
+    async def read(self) -> bytes:
+        """The next bytes of the body as they arrive, or none at its end. Raises `TransportError`."""
+        ...
+
+    def progress(self) -> None:
+        """To be called when a frame is complete: the progress deadline starts anew."""
+        ...
+
+
+class Transport(Protocol):
+    """What carries requests. Tests and users with networks of their own can give another one."""
+
+    def post(self, request: HttpRequest, cancel: CancellationToken) -> Any:
+        """An async context manager that gives the `HttpResponse`, and closes the connection when it is left.
+
+        Raises `TransportError`, also from the body, when a limit is reached or the token is cancelled.
+        """
+        ...
+
+
+class AiohttpTransport:
+    """The transport that adapters use. It keeps connections alive, per event loop, for as long as it lives."""
+
+    __slots__ = ("_sessions",)
+
+    def __init__(self) -> None:
+        self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncGenerator[Any]] = WeakKeyDictionary()
+
+    async def _session(self) -> Any:
+        loop = asyncio.get_running_loop()
+        keeper = self._sessions.get(loop)
+        if keeper is None:
+            keeper = self._sessions[loop] = _keep_session()
+            return await anext(keeper)
+        return await keeper.asend(None)
+
+    @asynccontextmanager
+    async def post(self, request: HttpRequest, cancel: CancellationToken) -> AsyncGenerator[HttpResponse]:
+        import aiohttp
+
+        watch = _Watch(request.limits, cancel)
+        session = await self._session()
+        pending = session.post(
+            request.url,
+            data=request.body,
+            headers=request.headers,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=request.limits.connect),
+        )
+        response: Any = None
+        try:
+            response = await watch.first(pending)
+            watch.attach(response.close)
+            yield _AiohttpResponse(response, watch)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # ValueError: a URL or header that cannot be sent. A call that was given up says why instead.
+            raise watch.reason or TransportError(_explain(error, request.url)) from error
+        finally:
+            watch.close()
+            if response is not None:
+                response.release()  # for the next call if the body was read to its end, else closed
+
+
+async def _keep_session() -> AsyncGenerator[Any]:
+    """A session that is closed with its event loop, which ends its async generators, or with the transport."""
+    import aiohttp
+
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
+        auto_decompress=False,
+        read_bufsize=256 * 1024,
+        trust_env=True,
+    )
+    try:
+        while True:
+            yield session
+    finally:
+        await session.close()
+
+
+class _Watch:
+    """Watches one call's limits and its token, and closes the response when one is reached."""
+
+    __slots__ = ("_cancel", "_close", "_deadline", "_key", "_last", "_limits", "_loop", "_timer", "reason")
+
+    def __init__(self, limits: Limits, cancel: CancellationToken) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._limits = limits
+        self._cancel = cancel
+        self._close: Callable[[], None] | None = None
+        self._last = self._loop.time()
+        self._deadline = self._last + limits.total
+        self._timer: asyncio.TimerHandle | None = None
+        self.reason: TransportError | None = None
+        """Why the call was given up, if it was."""
+        self._key = cancel.add_callback(self._on_cancel)
+
+    async def first(self, pending: Any) -> Any:
+        """The response, once its headers are there."""
+        task = asyncio.ensure_future(pending)
+        self._close = task.cancel
+        if self.reason is not None:
+            task.cancel()
+        self._check()
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self.reason is None:
+                task.cancel()
+                raise
+            raise self.reason from None
+
+    def attach(self, close: Callable[[], None]) -> None:
+        self._close = close
+        if self.reason is not None:
+            close()
+
+    def progress(self) -> None:
+        self._last = self._loop.time()
+
+    def close(self) -> None:
+        self._cancel.remove_callback(self._key)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _check(self) -> None:
+        now = self._loop.time()
+        stalled = self._last + self._limits.progress
+        if now >= self._deadline:
+            self._give_up(TransportError(f"the call took longer than {self._limits.total:g} s"))
+        elif now >= stalled:
+            self._give_up(TransportError(f"nothing usable came for {self._limits.progress:g} s"))
+        else:
+            self._timer = self._loop.call_at(min(stalled, self._deadline), self._check)
+
+    def _on_cancel(self) -> None:
+        call_in(self._loop, self._give_up, TransportError("the call was cancelled", ErrorKind.ABORTED))
+
+    def _give_up(self, reason: TransportError) -> None:
+        if self.reason is None:
+            self.reason = reason
+            if self._close is not None:
+                self._close()
+
+
+class _AiohttpResponse:
+    __slots__ = ("_read", "_unpacker", "_watch", "headers", "status")
+
+    def __init__(self, response: Any, watch: _Watch) -> None:
+        self._watch = watch
+        self._read: Callable[[], Awaitable[bytes]] = response.content.readany
+        self.status: int = response.status
+        self.headers = {name.lower(): value for name, value in response.headers.items()}
+        encoding = self.headers.get("content-encoding", "identity").lower()
+        self._unpacker = None if encoding in ("", "identity") else _Unpacker(encoding)
+
+    def progress(self) -> None:
+        self._watch.progress()
+
+    async def read(self) -> bytes:
+        unpacker = self._unpacker
+        while True:
+            if unpacker is not None and unpacker.has_more and (piece := unpacker.next()):
+                return piece
+            data = await self._read()
+            if not data and self._watch.reason is not None:
+                raise self._watch.reason
+            if unpacker is None or not data:
+                return data
+            unpacker.feed(data)
+
+
+class _Unpacker:
+    """Undoes gzip and deflate in small pieces, so that a tiny body cannot become a huge one at once."""
+
+    __slots__ = ("_inner", "_packed", "has_more")
+
+    def __init__(self, encoding: str) -> None:
+        if encoding not in ("gzip", "x-gzip", "deflate"):
+            raise TransportError(f"a body in the encoding {encoding!r}, which was not asked for")
+        self._inner = zlib.decompressobj(wbits=47 if "gzip" in encoding else 15)
+        self._packed = b""
+        self.has_more = False
+
+    def feed(self, packed: bytes) -> None:
+        self._packed += packed
+        self.has_more = True
+
+    def next(self) -> bytes:
+        """The next piece, or none until more is fed."""
+        try:
+            piece = self._inner.decompress(self._packed, 64 * 1024)
+        except zlib.error as error:
+            raise TransportError(f"a compressed body that cannot be read: {error}") from error
+        self._packed = self._inner.unconsumed_tail
+        self.has_more = bool(self._packed or piece)
+        return piece
+
+
+def _explain(error: Exception, url: str) -> str:
+    where = url.split("?", 1)[0]  # a query may hold a key
+    text = str(error) or type(error).__name__
+    return f"{where}: {text if type(error).__name__ in text else f'{type(error).__name__}: {text}'}"

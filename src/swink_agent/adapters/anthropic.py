@@ -1,0 +1,400 @@
+"""Anthropic Messages, and every server that speaks them.
+
+Owns the request and the events of `/v1/messages`. What is particular to the models behind it is in `_claude`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from swink_agent.core.errors import AuthError, ErrorKind
+from swink_agent.core.stream import StreamOptions
+from swink_agent.core.tool import AgentTool
+from swink_agent.core.types import (
+    AgentContext,
+    AgentMessage,
+    AssistantMessage,
+    Image,
+    ModelSpec,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UrlImage,
+    Usage,
+    UserMessage,
+)
+
+from ._blocks import ReplyWriter
+from ._bodies import EncodedMessages, image_data, json_object
+from ._claude import (
+    REDACTED,
+    arguments_of,
+    call_id,
+    called_tools,
+    conversation,
+    plan_thinking,
+    sendable,
+    system_text,
+    unused_id,
+    with_extra,
+)
+from ._errors import classify_error
+from ._frames import FrameError, SseFrames
+from ._http import HttpStreamFn
+from ._json import count, mapping, text
+from ._transport import HttpRequest, Limits, Transport
+from .openai import with_version
+
+__all__ = ["AnthropicParser", "AnthropicStreamFn"]
+
+_MARK = {"cache_control": {"type": "ephemeral"}}
+_FILLER = b'{"type":"text","text":"Continue."}'
+
+
+class AnthropicStreamFn(HttpStreamFn):
+    """Messages at Anthropic, or at any server that speaks them, by `base_url`.
+
+    The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. A server other than
+    Anthropic's own may need none.
+    """
+
+    provider: ClassVar[str] = "anthropic"
+    default_url: ClassVar[str] = "https://api.anthropic.com/v1"
+    key_variable: ClassVar[str] = "ANTHROPIC_API_KEY"
+    url_variable: ClassVar[str] = "ANTHROPIC_BASE_URL"
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        transport: Transport | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__(transport=transport, limits=limits)
+        given = base_url or os.environ.get(self.url_variable)
+        self.base_url = with_version(given or self.default_url, "/v1")
+        self._needs_key = given is None
+        self._api_key = api_key or os.environ.get(self.key_variable)
+        self._encoded = EncodedMessages()
+
+    def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
+        return HttpRequest(
+            url=f"{self.base_url}/messages",
+            headers={**self._headers(options), **options.headers},
+            body=json_object(self._fields(model, context, options)),
+            limits=self.limits_for(options),
+        )
+
+    def parser(self, model: ModelSpec, headers: dict[str, str]) -> AnthropicParser:
+        return AnthropicParser()
+
+    def _headers(self, options: StreamOptions) -> dict[str, str]:
+        key = options.api_key or self._api_key
+        if key is None and self._needs_key:
+            raise AuthError(f"no key for {self.provider}: set {self.key_variable}, or pass api_key")
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "accept-encoding": "identity",
+            "anthropic-version": "2023-06-01",
+        }
+        return headers if key is None else {**headers, "x-api-key": key}
+
+    def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
+        """The body's fields, stable ones first: from turn to turn only the end of the messages changes."""
+        mark = _MARK if options.cache != "none" else {}
+        plan = plan_thinking(model, context, options)
+        fields: dict[str, Any] = {"model": model.model_id, "max_tokens": plan.max_tokens, "stream": True}
+        if prompt := system_text(context):
+            fields["system"] = [{"type": "text", "text": prompt, **mark}]
+        if tools := _tools(context):
+            fields["tools"] = [*tools[:-1], {**tools[-1], **mark}]
+            fields["tool_choice"] = _tool_choice(plan.tool_choice if context.tools else "none")
+        fields.update(plan.fields)
+        fields["temperature"] = plan.temperature
+        fields = with_extra(fields, options.extra)
+        fields["messages"] = conversation(
+            model, context.messages, self._content, filler=_FILLER, mark=_marked if mark else None
+        )
+        return fields
+
+    def _content(self, message: AgentMessage, with_thinking: bool) -> bytes:
+        return self._encoded.encode(message, _own_content if with_thinking else _content, with_thinking)
+
+
+def _marked(content: bytes) -> bytes:
+    return content[:-2] + b',"cache_control":{"type":"ephemeral"}}]'
+
+
+def _tools(context: AgentContext) -> list[dict[str, Any]]:
+    if context.tools:
+        return [_tool(tool) for tool in context.tools]
+    return [{"name": name, "input_schema": {"type": "object"}} for name in called_tools(context.messages)]
+
+
+def _tool(tool: AgentTool) -> dict[str, Any]:
+    description = {"description": tool.description} if tool.description.strip() else {}
+    return {"name": tool.name, **description, "input_schema": {"type": "object", **tool.parameters_schema}}
+
+
+def _tool_choice(choice: str) -> dict[str, Any] | None:
+    match choice:
+        case "auto":
+            return None
+        case "none":
+            return {"type": "none"}
+        case "required":
+            return {"type": "any"}
+        case name:
+            return {"type": "tool", "name": name}
+
+
+def _text(given: str) -> dict[str, Any]:
+    return {"type": "text", "text": given}
+
+
+def _content(message: AgentMessage) -> list[dict[str, Any]]:
+    """The content blocks of one message, without reasoning."""
+    if isinstance(message, UserMessage):
+        return _user_blocks(message.content)
+    if isinstance(message, AssistantMessage):
+        return [_assistant_block(block) for block in sendable(message, with_thinking=False)]
+    if isinstance(message, ToolResultMessage):
+        return [_tool_result(message)]
+    raise TypeError(f"a {type(message).__name__} is no message for a provider")
+
+
+def _own_content(message: AssistantMessage) -> list[dict[str, Any]]:
+    return [_assistant_block(block) for block in sendable(message, with_thinking=True)]
+
+
+def _user_blocks(content: Sequence[Any]) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
+    for block in content:
+        if type(block) is Text and block.text.strip():
+            blocks.append(_text(block.text))
+        elif type(block) is Image:
+            blocks.append({"type": "image", "source": _image_source(block)})
+    return blocks
+
+
+def _image_source(image: Image) -> dict[str, Any]:
+    if isinstance(image.source, UrlImage):
+        return {"type": "url", "url": image.source.url}
+    media_type, data = image_data(image)
+    return {"type": "base64", "media_type": media_type.replace("/jpg", "/jpeg"), "data": data}
+
+
+def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
+    match block:
+        case Text():
+            return _text(block.text)
+        case ToolCall():
+            return {"type": "tool_use", "id": call_id(block.id), "name": block.name, "input": arguments_of(block)}
+        case Thinking():
+            signature = block.signature or ""
+            if signature.startswith(REDACTED):
+                return {"type": "redacted_thinking", "data": signature.removeprefix(REDACTED)}
+            return {"type": "thinking", "thinking": block.thinking, "signature": signature}
+
+
+def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
+    """The result of a call. One that is marked as an error may hold no image, and not be empty."""
+    content = _user_blocks(message.content) or [_text("(no output)")]
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id(message.tool_call_id)}
+    if not message.is_error:
+        return {**result, "content": content}
+    if any(block["type"] == "image" for block in content):
+        return {**result, "content": [_text("Error:"), *content]}
+    return {**result, "content": content, "is_error": True}
+
+
+# -- events --------------------------------------------------------------------------------------------------
+
+
+class _Delta(Struct, gc=False):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+    stop_details: dict[str, Any] | None = None
+
+
+class _Event(Struct):
+    type: str = ""
+    index: int | None = None
+    delta: _Delta | None = None
+    content_block: dict[str, Any] | None = None
+    message: dict[str, Any] | None = None
+    usage: dict[str, Any] | None = None
+    error: Any = None
+
+
+class _Kind(Struct):
+    type: str = ""
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_kind = msgspec.json.Decoder(_Kind).decode
+_KINDS = frozenset(
+    {"message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "error"}
+)
+_STOP_REASONS = {
+    "end_turn": StopReason.STOP,
+    "stop_sequence": StopReason.STOP,
+    "pause_turn": StopReason.STOP,
+    "tool_use": StopReason.TOOL_USE,
+    "max_tokens": StopReason.LENGTH,
+    "model_context_window_exceeded": StopReason.LENGTH,
+}
+
+
+class AnthropicParser:
+    """The server-sent events of one message."""
+
+    def __init__(self) -> None:
+        self.writer = ReplyWriter()
+        self._frames = SseFrames()
+        self._events = MessageEvents(self.writer)
+
+    def feed(self, data: bytes) -> bool:
+        frames = self._frames.feed(data)
+        for _, payload in frames:
+            self._events.take(payload)
+        return bool(frames)
+
+    def end(self) -> None:
+        try:
+            for _, payload in self._frames.end():
+                self._events.take(payload)
+        except FrameError:
+            pass  # the body was cut inside a frame
+        self._events.end()
+
+
+class MessageEvents:
+    """The events of one message, however they were framed. Tools that the provider runs itself are passed over."""
+
+    __slots__ = ("_counts", "_ids", "_inputs", "_refusal", "_stop", "writer")
+
+    def __init__(self, writer: ReplyWriter) -> None:
+        self.writer = writer
+        self._counts: dict[str, int] = {}
+        self._ids: set[str] = set()
+        self._inputs: dict[int | None, dict[str, Any]] = {}
+        self._stop: str | None = None
+        self._refusal = ""
+
+    def take(self, payload: bytes) -> None:
+        """Reads one event. Raises `FrameError` if it is none."""
+        if self.writer.is_finished or not payload.strip():
+            return
+        event = _decoded(payload)
+        match event.type:
+            case "content_block_delta":
+                if event.delta is not None:
+                    self._add(event.index, event.delta)
+            case "content_block_start":
+                self._open(event.index, event.content_block or {})
+            case "content_block_stop":
+                self._close(event.index)
+            case "message_start":
+                self._count(mapping(event.message).get("usage"))
+            case "message_delta":
+                self._count(event.usage)
+                if event.delta is not None and event.delta.stop_reason:
+                    self._stop = event.delta.stop_reason
+                    self._refusal = text(mapping(event.delta.stop_details).get("explanation"))
+            case "message_stop":
+                self.end()
+            case "error" | "" if event.error is not None:
+                self.end()  # an error after the stop reason changes nothing
+                self.writer.fail(*classify_error(event.error), usage=self._usage() if self._counts else None)
+            case _:
+                pass
+
+    def end(self) -> None:
+        """No more events come: the message is complete if its stop reason was among them."""
+        if self._stop == "refusal":
+            message = self._refusal or "the model refused to answer"
+            self.writer.fail(message, ErrorKind.CONTENT_FILTERED, usage=self._usage())
+        elif self._stop is not None:
+            self.writer.done(_STOP_REASONS.get(self._stop, StopReason.STOP), self._usage())
+
+    def _open(self, index: int | None, block: dict[str, Any]) -> None:
+        writer = self.writer
+        self._close(index)
+        match block.get("type"):
+            case "text":
+                writer.text(text(block.get("text")))
+            case "thinking":
+                writer.thinking(text(block.get("thinking")))
+                writer.signature(text(block.get("signature")))
+            case "redacted_thinking":
+                writer.signature(REDACTED + text(block.get("data")))
+            case "tool_use":
+                writer.start_call(index, unused_id(text(block.get("id")), self._ids), text(block.get("name")))
+                if whole := mapping(block.get("input")):
+                    self._inputs[index] = whole  # from servers that do not send it in pieces
+            case _:
+                pass
+
+    def _add(self, index: int | None, delta: _Delta) -> None:
+        match delta.type:
+            case "text_delta":
+                self.writer.text(delta.text or "")
+            case "input_json_delta":
+                if delta.partial_json:
+                    self._inputs.pop(index, None)
+                    self.writer.arguments(index, delta.partial_json)
+            case "thinking_delta":
+                self.writer.thinking(delta.thinking or "")
+            case "signature_delta":
+                self.writer.signature(delta.signature or "")
+            case _:
+                pass
+
+    def _close(self, index: int | None) -> None:
+        self.writer.end_speech()
+        if whole := self._inputs.pop(index, None):
+            self.writer.arguments(index, msgspec.json.encode(whole).decode())
+        self.writer.end_call(index)
+
+    def _count(self, usage: object) -> None:
+        """Takes over the counts that are given: later ones are the whole count, not what was added."""
+        for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
+            if mapping(usage).get(name) is not None:
+                self._counts[name] = count(usage, name)
+        if reasoning := count(usage, "output_tokens_details", "thinking_tokens"):
+            self._counts["reasoning"] = reasoning
+
+    def _usage(self) -> Usage:
+        counts = self._counts
+        read, written = counts.get("cache_read_input_tokens", 0), counts.get("cache_creation_input_tokens", 0)
+        given, output = counts.get("input_tokens", 0), counts.get("output_tokens", 0)
+        extra = {"reasoning": counts["reasoning"]} if "reasoning" in counts else {}
+        return Usage(given, output, read, written, given + output + read + written, extra)
+
+
+def _decoded(payload: bytes) -> _Event:
+    """The event; one of a type that is not known here may have any shape."""
+    try:
+        try:
+            return _decode_event(payload)
+        except msgspec.ValidationError:
+            kind = _decode_kind(payload).type
+            if kind in _KINDS:
+                raise
+            return _Event(kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FrameError(f"an event that cannot be read: {error}") from error

@@ -1,0 +1,86 @@
+"""Azure OpenAI's chat completions.
+
+Owns Azure's addresses and its two ways to prove who is asking: an `api-key` header, or a bearer token from Entra.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
+from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
+
+import msgspec
+
+from swink_agent.core.errors import AuthError
+from swink_agent.core.stream import StreamOptions
+from swink_agent.core.types import ModelSpec
+
+from ._transport import HttpRequest, Limits, Transport
+from .openai import OpenAiStreamFn
+
+__all__ = ["AzureStreamFn"]
+
+_API_VERSION = "2024-10-21"
+
+
+class AzureStreamFn(OpenAiStreamFn):
+    """Azure OpenAI, at a resource's URL (the model is the deployment) or at a deployment's.
+
+    `token` is a function, plain or async, that gives a bearer token for Entra; it is called for every request. The
+    key comes from `AZURE_OPENAI_API_KEY`, the URL from `AZURE_OPENAI_BASE_URL` or `AZURE_OPENAI_ENDPOINT`.
+    """
+
+    provider: ClassVar[str] = "azure"
+    default_url: ClassVar[str] = ""
+    key_variable: ClassVar[str] = "AZURE_OPENAI_API_KEY"
+    url_variable: ClassVar[str] = "AZURE_OPENAI_BASE_URL"
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        token: Callable[[], str | Awaitable[str]] | None = None,
+        api_version: str | None = None,
+        transport: Transport | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        address = base_url or os.environ.get(self.url_variable) or os.environ.get("AZURE_OPENAI_ENDPOINT") or ""
+        super().__init__(address or "https://unset", api_key, transport=transport, limits=limits)
+        self.base_url = address
+        self._needs_key = token is None
+        self._token = token
+        self._api_version = api_version
+
+    def url(self, model: ModelSpec) -> str:
+        if not self.base_url:
+            raise AuthError("no address for azure: set AZURE_OPENAI_ENDPOINT, or pass base_url")
+        parts = urlsplit(self.base_url)
+        path = parts.path.rstrip("/")
+        version = self._api_version or (parse_qs(parts.query).get("api-version") or [None])[0]
+        if "/deployments/" in path:
+            version = version or _API_VERSION
+        elif not path.endswith(("/openai/v1", "/models")):
+            path = f"{path.removesuffix('/openai')}/openai/v1"
+        path = path if path.endswith("/chat/completions") else f"{path}/chat/completions"
+        query = urlencode({"api-version": version}) if version else ""
+        return urlunsplit((parts.scheme, parts.netloc, path, query, ""))
+
+    def key(self, options: StreamOptions) -> str | None:
+        return None if self._token is not None and options.api_key is None else super().key(options)
+
+    def headers(self, key: str | None) -> dict[str, str]:
+        headers = super().headers(None)
+        return headers if key is None else {**headers, "api-key": key}
+
+    async def authorize(self, request: HttpRequest) -> HttpRequest:
+        if self._token is None or "api-key" in request.headers:
+            return request
+        try:
+            token = self._token()
+            token = await token if inspect.isawaitable(token) else token
+        except Exception as error:
+            raise AuthError(f"the token callback for azure failed: {type(error).__name__}: {error}") from error
+        return msgspec.structs.replace(request, headers={**request.headers, "authorization": f"Bearer {token}"})

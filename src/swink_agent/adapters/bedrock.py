@@ -1,0 +1,466 @@
+"""Amazon Bedrock's ConverseStream.
+
+Owns its request, the signature on it, and the frames of its binary event stream; also those of the older call that
+wraps Anthropic's own events. What is particular to Claude is in `_claude`.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from swink_agent.core.errors import AuthError, ErrorKind
+from swink_agent.core.stream import StreamOptions
+from swink_agent.core.tool import AgentTool
+from swink_agent.core.types import (
+    AgentContext,
+    AgentMessage,
+    AssistantMessage,
+    Image,
+    ModelSpec,
+    StopReason,
+    Text,
+    Thinking,
+    ThinkingLevel,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+
+from ._blocks import ReplyWriter
+from ._bodies import EncodedMessages, image_data, json_object
+from ._claude import (
+    REDACTED,
+    arguments_of,
+    call_id,
+    called_tools,
+    claude_of,
+    conversation,
+    plan_thinking,
+    sendable,
+    system_text,
+    unused_id,
+    with_extra,
+)
+from ._errors import classify_error
+from ._frames import AwsEventFrames, AwsMessage, FrameError
+from ._http import HttpStreamFn, RequestError
+from ._json import count, mapping, text
+from ._transport import HttpRequest, Limits, Transport
+from .anthropic import MessageEvents
+
+__all__ = ["BedrockParser", "BedrockStreamFn"]
+
+_MARK: dict[str, Any] = {"cachePoint": {"type": "default"}}
+_FILLER = b'{"text":"Continue."}'
+_IMAGE_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
+_EFFORT = {
+    ThinkingLevel.MINIMAL: "low",
+    ThinkingLevel.LOW: "low",
+    ThinkingLevel.MEDIUM: "medium",
+    ThinkingLevel.HIGH: "high",
+    ThinkingLevel.EXTRA_HIGH: "high",
+}
+
+
+class BedrockStreamFn(HttpStreamFn):
+    """ConverseStream, with the credentials of the AWS variables: a bearer token, else keys that sign the request.
+
+    `StreamOptions.api_key` is a bearer token and wins. Signing needs botocore, the extra `bedrock`. A `base_url` of
+    one's own may need no credentials.
+    """
+
+    provider: ClassVar[str] = "bedrock"
+    content_types: ClassVar[tuple[str, ...]] = ("application/vnd.amazon.eventstream",)
+
+    def __init__(
+        self,
+        region: str | None = None,
+        base_url: str | None = None,
+        *,
+        transport: Transport | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__(transport=transport, limits=limits)
+        variables = os.environ
+        given = base_url or variables.get("AWS_ENDPOINT_URL_BEDROCK_RUNTIME")
+        region = region or variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION")
+        if given is not None and region is None:
+            found = re.search(r"bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.", given)
+            region = found[1] if found is not None else "us-east-1"
+        self.region = region
+        self.base_url = (given or f"https://bedrock-runtime.{region}.amazonaws.com").rstrip("/")
+        self._needs_key = given is None
+        self._token = variables.get("AWS_BEARER_TOKEN_BEDROCK")
+        self._access_key = variables.get("AWS_ACCESS_KEY_ID")
+        self._secret_key = variables.get("AWS_SECRET_ACCESS_KEY")
+        self._session_token = variables.get("AWS_SESSION_TOKEN")
+        self._encoded = EncodedMessages()
+
+    def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
+        # A colon may stand in a path as it is; escaped, one HTTP client sends it so and another does not, and the
+        # signature is over what is sent.
+        url = f"{self.base_url}/model/{quote(model.model_id, safe=':')}/converse-stream"
+        body = json_object(self._fields(model, context, options))
+        headers = {"content-type": "application/json", **self._authorization(url, body, options)}
+        accepted = {"accept": self.content_types[0], "accept-encoding": "identity"}
+        return HttpRequest(
+            url=url, headers={**headers, **accepted, **options.headers}, body=body, limits=self.limits_for(options)
+        )
+
+    def parser(self, model: ModelSpec, headers: dict[str, str]) -> BedrockParser:
+        return BedrockParser()
+
+    # -- credentials -------------------------------------------------------------------------------------------
+
+    def _authorization(self, url: str, body: bytes, options: StreamOptions) -> dict[str, str]:
+        token = options.api_key or self._token
+        has_keys = self._access_key is not None and self._secret_key is not None
+        if token is None and not has_keys and self._needs_key:
+            raise AuthError(
+                "no credentials for bedrock: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+                "or AWS_BEARER_TOKEN_BEDROCK, or pass api_key"
+            )
+        if self.region is None:
+            raise RequestError("no region for bedrock: set AWS_REGION, or pass region")
+        if token is not None:
+            return {"authorization": f"Bearer {token}"}
+        return self._signed(url, body, self.region) if has_keys else {}
+
+    def _signed(self, url: str, body: bytes, region: str) -> dict[str, str]:
+        """The headers that sign the request, from botocore, which is imported here."""
+        try:
+            auth, requests = import_module("botocore.auth"), import_module("botocore.awsrequest")
+            credentials = import_module("botocore.credentials")
+        except ImportError as error:
+            raise RequestError(
+                "requests to bedrock are signed by botocore: pip install 'swink-agent[bedrock]'"
+            ) from error
+        request = requests.AWSRequest("POST", url, headers={"content-type": "application/json"}, data=body)
+        keys = credentials.Credentials(self._access_key, self._secret_key, self._session_token)
+        auth.SigV4Auth(keys, "bedrock", region).add_auth(request)
+        return {name.lower(): value for name, value in request.headers.items()}
+
+    # -- the request -------------------------------------------------------------------------------------------
+
+    def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
+        """The body's fields, stable ones first: from turn to turn only the end of the messages changes."""
+        mark = [_MARK] if options.cache != "none" and _is_cacheable(model) else []
+        fields, choice = _model_fields(model, context, options)
+        if prompt := system_text(context):
+            fields["system"] = [{"text": prompt}, *mark]
+        if tools := _tools(context, choice):
+            fields["toolConfig"] = {"tools": [*tools, *mark], **_tool_choice(choice)}
+        fields = with_extra(fields, options.extra)
+        content_of = self._content if claude_of(model.model_id) is not None else self._plain_content
+        fields["messages"] = conversation(
+            model, context.messages, content_of, filler=_FILLER, mark=_marked if mark else None
+        )
+        return fields
+
+    def _content(self, message: AgentMessage, with_thinking: bool) -> bytes:
+        return self._encoded.encode(message, _own_content if with_thinking else _content, with_thinking)
+
+    def _plain_content(self, message: AgentMessage, _: bool) -> bytes:
+        return self._content(message, False)  # the other models take no reasoning back, not even their own
+
+
+def _marked(content: bytes) -> bytes:
+    return content[:-1] + b',{"cachePoint":{"type":"default"}}]'
+
+
+def _is_cacheable(model: ModelSpec) -> bool:
+    """Whether the model takes cache marks; others answer them with an error, or cache by themselves."""
+    claude = claude_of(model.model_id)
+    return claude is not None and (claude.version >= (3, 7) or claude == ("haiku", (3, 5)))
+
+
+def _model_fields(model: ModelSpec, context: AgentContext, options: StreamOptions) -> tuple[dict[str, Any], str]:
+    """The limits of the reply and how the model thinks, each family asked in its own way; and the choice of tools."""
+    name = model.model_id.lower()
+    effort = _EFFORT.get(model.thinking_level)
+    choice = options.tool_choice
+    limits: dict[str, Any] = {"maxTokens": options.max_tokens, "temperature": options.temperature}
+    thinking: dict[str, Any] = {}
+    if claude_of(name) is not None:
+        plan = plan_thinking(model, context, options)
+        limits = {"maxTokens": plan.max_tokens, "temperature": plan.temperature}
+        thinking, choice = plan.fields, plan.tool_choice
+    elif "nova-2" in name and effort is not None:
+        thinking = {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": effort}}
+        limits = limits if effort != "high" else {}  # which has no limits of its own
+    elif "gpt-oss" in name and effort is not None:
+        thinking = {"reasoning_effort": effort}
+    fields: dict[str, Any] = {}
+    if limits := {name: value for name, value in limits.items() if value is not None}:
+        fields["inferenceConfig"] = limits
+    if thinking:
+        fields["additionalModelRequestFields"] = thinking
+    return fields, choice
+
+
+def _tools(context: AgentContext, choice: str) -> list[dict[str, Any]]:
+    """The tools on offer. Calls in the history ask for some even where there are none, or none may be called."""
+    names = called_tools(context.messages) if choice == "none" or not context.tools else []
+    if context.tools and (choice != "none" or names):
+        return [_tool(tool) for tool in context.tools]
+    schema = {"json": {"type": "object"}}
+    return [{"toolSpec": {"name": name, "description": "Not available now.", "inputSchema": schema}} for name in names]
+
+
+def _tool(tool: AgentTool) -> dict[str, Any]:
+    description = {"description": tool.description} if tool.description.strip() else {}
+    schema = {"json": {"type": "object", **tool.parameters_schema}}
+    return {"toolSpec": {"name": tool.name, **description, "inputSchema": schema}}
+
+
+def _tool_choice(choice: str) -> dict[str, Any]:
+    match choice:
+        case "auto" | "none":  # there is no way to say none
+            return {}
+        case "required":
+            return {"toolChoice": {"any": {}}}
+        case name:
+            return {"toolChoice": {"tool": {"name": name}}}
+
+
+# -- messages ------------------------------------------------------------------------------------------------
+
+
+def _content(message: AgentMessage) -> list[dict[str, Any]]:
+    """The content blocks of one message, without reasoning."""
+    if isinstance(message, UserMessage):
+        return _user_blocks(message.content)
+    if isinstance(message, AssistantMessage):
+        return [_assistant_block(block) for block in sendable(message, with_thinking=False)]
+    if isinstance(message, ToolResultMessage):
+        return [{"toolResult": _tool_result(message)}]
+    raise TypeError(f"a {type(message).__name__} is no message for a provider")
+
+
+def _own_content(message: AssistantMessage) -> list[dict[str, Any]]:
+    return [_assistant_block(block) for block in sendable(message, with_thinking=True)]
+
+
+def _user_blocks(content: Sequence[Any]) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
+    for block in content:
+        if type(block) is Text and block.text.strip():
+            blocks.append({"text": block.text})
+        elif type(block) is Image:
+            blocks.append({"image": _image(block)})
+    return blocks
+
+
+def _image(image: Image) -> dict[str, Any]:
+    media_type, data = image_data(image)
+    image_format = _IMAGE_FORMATS.get(media_type.lower().replace("/jpg", "/jpeg"))
+    if image_format is None:
+        raise RequestError(f"bedrock takes no images of the type {media_type}: give PNG, JPEG, GIF or WebP")
+    return {"format": image_format, "source": {"bytes": data}}
+
+
+def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
+    match block:
+        case Text():
+            return {"text": block.text}
+        case ToolCall():
+            return {"toolUse": {"toolUseId": call_id(block.id), "name": block.name, "input": arguments_of(block)}}
+        case Thinking():
+            return {"reasoningContent": _reasoning(block)}
+
+
+def _reasoning(block: Thinking) -> dict[str, Any]:
+    signature = block.signature or ""
+    if signature.startswith(REDACTED):
+        return {"redactedContent": base64.b64encode(signature.removeprefix(REDACTED).encode()).decode()}
+    return {"reasoningText": {"text": block.thinking, "signature": signature}}
+
+
+def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
+    content = _user_blocks(message.content) or [{"text": "(no output)"}]
+    result: dict[str, Any] = {"toolUseId": call_id(message.tool_call_id), "content": content}
+    return {**result, "status": "error"} if message.is_error else result
+
+
+# -- frames --------------------------------------------------------------------------------------------------
+
+
+class _ToolUse(Struct, rename="camel", gc=False):
+    tool_use_id: str | None = None
+    name: str | None = None
+    type: str | None = None
+    input: Any = None
+
+
+class _Start(Struct, rename="camel", gc=False):
+    tool_use: _ToolUse | None = None
+
+
+class _Reasoning(Struct, rename="camel", gc=False):
+    text: str | None = None
+    signature: str | None = None
+    redacted_content: str | None = None
+
+
+class _Delta(Struct, rename="camel", gc=False):
+    text: str | None = None
+    tool_use: _ToolUse | None = None
+    reasoning_content: _Reasoning | None = None
+
+
+class _Frame(Struct, rename="camel"):
+    content_block_index: int | None = None
+    start: _Start | None = None
+    delta: _Delta | None = None
+    stop_reason: str | None = None
+    usage: dict[str, Any] | None = None
+    bytes: str | None = None
+
+
+_decode_frame = msgspec.json.Decoder(_Frame).decode
+_FRAMES = frozenset({"contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata", "chunk"})
+
+_STOP_REASONS = {
+    "end_turn": StopReason.STOP,
+    "stop_sequence": StopReason.STOP,
+    "tool_use": StopReason.TOOL_USE,
+    "max_tokens": StopReason.LENGTH,
+    "model_context_window_exceeded": StopReason.LENGTH,
+}
+_FILTERS = {
+    "guardrail_intervened": "a guardrail stopped the reply",
+    "content_filtered": "the provider's filter stopped the reply",
+    "refusal": "the model refused to answer",
+}
+_EXCEPTIONS = {
+    "throttling": ErrorKind.THROTTLED,
+    "servicequotaexceeded": ErrorKind.THROTTLED,
+    "accessdenied": ErrorKind.AUTH,
+    "unrecognizedclient": ErrorKind.AUTH,
+    "internalserver": ErrorKind.NETWORK,
+    "serviceunavailable": ErrorKind.NETWORK,
+    "modelstreamerror": ErrorKind.NETWORK,
+    "modeltimeout": ErrorKind.NETWORK,
+    "modelnotready": ErrorKind.NETWORK,
+}
+
+
+class BedrockParser:
+    """The frames of one reply: Converse's own, or chunks that hold Anthropic's events."""
+
+    def __init__(self) -> None:
+        self.writer = ReplyWriter()
+        self._frames = AwsEventFrames()
+        self._wrapped = MessageEvents(self.writer)
+        self._ids: set[str] = set()
+        self._stop: str | None = None
+        self._usage: Usage | None = None
+
+    def feed(self, data: bytes) -> bool:
+        messages = self._frames.feed(data)
+        for message in messages:
+            if not self.writer.is_finished:
+                self._take(message)
+        return bool(messages)
+
+    def end(self) -> None:
+        self._wrapped.end()
+        if self._stop is None:
+            return
+        usage = self._usage or Usage()
+        if self._stop in _FILTERS:
+            self.writer.fail(_FILTERS[self._stop], ErrorKind.CONTENT_FILTERED, usage=usage)
+        elif self._stop.startswith("malformed"):
+            self.writer.fail(f"the model's reply was broken: {self._stop}", ErrorKind.NETWORK, usage=usage)
+        else:
+            self.writer.done(_STOP_REASONS.get(self._stop, StopReason.STOP), usage)
+
+    def _take(self, message: AwsMessage) -> None:
+        if message.headers.get(":message-type", "event") != "event":
+            self.end()  # an exception after the stop reason changes nothing
+            self.writer.fail(*_failure(message), usage=self._usage)
+            return
+        event = message.headers.get(":event-type", "")
+        if event not in _FRAMES:
+            return
+        try:
+            frame = _decode_frame(message.payload)
+            inner = base64.b64decode(frame.bytes or "", validate=True) if event == "chunk" else b""
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+            raise FrameError(f"a {event} frame that cannot be read: {error}") from error
+        match event:
+            case "contentBlockDelta":
+                if frame.delta is not None:
+                    self._add(frame.content_block_index, frame.delta)
+            case "contentBlockStart":
+                self._open(frame.content_block_index, frame.start)
+            case "contentBlockStop":
+                self._close(frame.content_block_index)
+            case "messageStop":
+                self._stop = frame.stop_reason or "end_turn"
+            case "metadata":
+                self._usage = _usage(frame.usage)
+                self.end()
+            case _:
+                self._wrapped.take(inner)
+
+    def _open(self, index: int | None, start: _Start | None) -> None:
+        self._close(index)
+        tool = start.tool_use if start is not None else None
+        if tool is None or tool.type == "server_tool_use":  # which the provider runs itself
+            return
+        self.writer.start_call(index, unused_id(tool.tool_use_id, self._ids), tool.name or "")
+
+    def _add(self, index: int | None, delta: _Delta) -> None:
+        if delta.text:
+            self.writer.text(delta.text)
+        elif delta.tool_use is not None:
+            piece = delta.tool_use.input
+            if piece is not None:
+                self.writer.arguments(index, piece if isinstance(piece, str) else msgspec.json.encode(piece).decode())
+        elif (reasoning := delta.reasoning_content) is not None:
+            self.writer.thinking(reasoning.text or "")
+            self.writer.signature(reasoning.signature or "")
+            if reasoning.redacted_content:
+                self.writer.signature(_redacted(reasoning.redacted_content))
+
+    def _close(self, index: int | None) -> None:
+        self.writer.end_speech()
+        self.writer.end_call(index)
+
+
+def _redacted(blob: str) -> str:
+    """The signature that keeps redacted reasoning: for Claude's, the text that Anthropic itself sends."""
+    try:
+        return REDACTED + base64.b64decode(blob, validate=True).decode("ascii")
+    except ValueError:
+        return ""  # another model's, which would not take it back
+
+
+def _usage(counts: dict[str, Any] | None) -> Usage:
+    given, output = count(counts, "inputTokens"), count(counts, "outputTokens")
+    read, written = count(counts, "cacheReadInputTokens"), count(counts, "cacheWriteInputTokens")
+    return Usage(given, output, read, written, given + output + read + written)
+
+
+def _failure(message: AwsMessage) -> tuple[str, ErrorKind]:
+    """The message and the kind of an exception frame."""
+    name = message.headers.get(":exception-type") or message.headers.get(":error-code") or ""
+    words = message.headers.get(":error-message", "")
+    try:
+        payload = mapping(msgspec.json.decode(message.payload or b"{}"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        payload = {}
+    words = text(payload.get("message")) or text(payload.get("Message")) or words
+    shown, kind = classify_error({"type": name, "message": f"{name}: {words}" if words else name})
+    return shown, _EXCEPTIONS.get(name.lower().removesuffix("exception"), kind)

@@ -1,0 +1,273 @@
+"""The models that are known by name: their limits, what they can do, and their prices.
+
+Owns the facts (`catalog.json`, written by `scripts/make_catalog.py`) and how a model's many names lead to one entry.
+Does not own what a reply costs: that is in `prices`. Nothing is read before the first question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime
+from functools import cache
+
+import msgspec
+
+from swink_agent.core.types import ModelSpec
+from swink_agent.core.value import Value
+
+__all__ = ["ModelCapabilities", "ModelCatalog", "ModelInfo", "ModelPrices", "PriceTier", "TokenPrices"]
+
+# -- the facts -----------------------------------------------------------------------------------------------
+
+
+class TokenPrices(Value, frozen=True, omit_defaults=True, gc=False):
+    """US dollars for a million tokens. A price that is None is not charged apart.
+
+    Cached tokens then cost as input, reasoning as output.
+    """
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float | None = None
+    cache_write: float | None = None
+    reasoning: float | None = None
+
+
+class PriceTier(TokenPrices, frozen=True, omit_defaults=True, gc=False):
+    """Prices that take the place of the usual ones for a whole request, when all that is set here holds."""
+
+    above: int | None = None
+    """More tokens than this in the request, the cached ones among them."""
+    since: date | None = None
+    """A price that was announced for this day (UTC)."""
+    hours: tuple[int, int] | None = None
+    """From one minute of the day to another (UTC), Monday to Friday."""
+
+    def applies(self, tokens: int, moment: datetime) -> bool:
+        """Whether a request of so many tokens costs these prices at that moment, which is in UTC."""
+        if self.above is not None and tokens <= self.above:
+            return False
+        if self.since is not None and moment.date() < self.since:
+            return False
+        if self.hours is None:
+            return True
+        start, end = self.hours
+        return moment.weekday() < 5 and start <= moment.hour * 60 + moment.minute < end
+
+
+class ModelPrices(TokenPrices, frozen=True, omit_defaults=True, gc=False):
+    """The usual prices, and those for special cases; the last one that applies counts."""
+
+    tiers: tuple[PriceTier, ...] = ()
+
+    def at(self, tokens: int, moment: datetime) -> TokenPrices:
+        """The prices of a request of so many tokens at that moment, which is in UTC."""
+        for tier in reversed(self.tiers):
+            if tier.applies(tokens, moment):
+                return tier
+        return self
+
+
+class ModelCapabilities(Value, frozen=True, omit_defaults=True, gc=False):
+    """What a model can do; None where it is not known."""
+
+    tools: bool | None = None
+    images: bool | None = None
+    thinking: bool | None = None
+    caching: bool | None = None
+
+
+class ModelInfo(Value, frozen=True, omit_defaults=True, gc=False):
+    """One model at one provider. Limits are in tokens, None where they are not known."""
+
+    provider: str
+    model_id: str
+    name: str
+    context_window: int | None = None
+    output_limit: int | None = None
+    capabilities: ModelCapabilities = ModelCapabilities()
+    prices: ModelPrices = ModelPrices()
+    aliases: tuple[str, ...] = ()
+    """Other names that the provider gives it. A date or version behind any name need not be listed."""
+    prefixes: tuple[str, ...] = ()
+    """Whatever begins like this is this model too."""
+
+    def __str__(self) -> str:
+        return f"{self.provider}:{self.model_id}"
+
+
+class _CatalogFile(Value, frozen=True):
+    source: str
+    as_of: date
+    models: tuple[ModelInfo, ...]
+
+
+@cache
+def _packaged() -> ModelCatalog:
+    from importlib.resources import files  # on use: it loads a good part of the standard library
+
+    data = files("swink_agent.adapters").joinpath("catalog.json").read_bytes()
+    return ModelCatalog(msgspec.json.decode(data, type=_CatalogFile).models)
+
+
+# -- finding a model -----------------------------------------------------------------------------------------
+
+
+class ModelCatalog:
+    """Models by name. `ModelCatalog.load()` has those that come with the package. Nothing in it changes."""
+
+    __slots__ = ("_models", "_names", "_prefixes")
+
+    def __init__(self, models: Iterable[ModelInfo]) -> None:
+        """Raises `ValueError` if two models of a provider claim one name."""
+        self._models = tuple(models)
+        self._names: dict[str, dict[str, ModelInfo]] = {}
+        self._prefixes: dict[str, list[tuple[str, ModelInfo]]] = {}
+        for info in self._models:
+            names = self._names.setdefault(info.provider, {})
+            for name in (info.model_id, *info.aliases):
+                if names.setdefault(_key(name), info) is not info:
+                    raise ValueError(f"{info} and {names[_key(name)]} are both called {name}")
+            prefixes = self._prefixes.setdefault(info.provider, [])
+            prefixes.extend((_key(prefix), info) for prefix in info.prefixes)
+        for names in self._names.values():
+            # A model is known without its date too, unless another has that very name; of several, it is the last.
+            names |= {short: info for key, info in names.items() for short in _without_versions(key)} | names
+        for prefixes in self._prefixes.values():
+            prefixes.sort(key=lambda entry: -len(entry[0]))
+
+    @classmethod
+    def load(cls) -> ModelCatalog:
+        """The packaged catalog, read once in a process."""
+        return _packaged()
+
+    def __repr__(self) -> str:
+        return f"<ModelCatalog of {len(self._models)} models>"
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """The providers whose models are listed."""
+        return tuple(self._names)
+
+    def models(self, provider: str | None = None) -> tuple[ModelInfo, ...]:
+        """All models, or those of one provider."""
+        if provider is None:
+            return self._models
+        provider = _canonical(provider)
+        return tuple([info for info in self._models if info.provider == provider])
+
+    def find(self, model: ModelSpec | str) -> ModelInfo | None:
+        """The model's entry: by its exact name, without date and version, by a prefix, or at its original provider.
+
+        Names are taken without regard to case, and dots for dashes. A string is `provider:model`, or a model's name
+        alone, which is then looked for at every provider. The last step is for providers that host what others make,
+        such as `anthropic/claude-…` at OpenRouter or `us.anthropic.claude-…-v1:0` at Bedrock.
+        """
+        provider, name = self._split(model)
+        for place in [provider] if provider else self._names:
+            if info := self._find_at(place, name):
+                return info
+        return None
+
+    def nearest(self, name: str, provider: str | None = None, count: int = 3) -> tuple[str, ...]:
+        """The most similar names, best first, written `provider:model`: for saying what might have been meant."""
+        from difflib import get_close_matches  # on use: for error messages
+
+        named, name = self._split(name)
+        provider = _canonical(provider) if provider else named
+        places = (provider, *_ORIGINS["azure"]) if provider == "azure" else (provider,) if provider else self.providers
+        names = {key: info for place in reversed(places) for key, info in self._names.get(place, {}).items()}
+        # Several names may belong to one model, so more of them are asked for than are wanted.
+        close = [names[key] for key in get_close_matches(_key(name), names, n=max(1, 4 * count))]
+        return tuple(dict.fromkeys(f"{provider or info.provider}:{info.model_id}" for info in close))[: max(0, count)]
+
+    def _split(self, model: ModelSpec | str) -> tuple[str, str]:
+        """Provider and name; no provider if the text names none."""
+        if isinstance(model, ModelSpec):
+            return _canonical(model.provider), model.model_id
+        provider, colon, name = model.partition(":")
+        provider = _canonical(provider)
+        # A colon alone proves nothing: Bedrock's own names end in ":0".
+        return (provider, name.strip()) if colon and provider in self._names else ("", model.strip())
+
+    def _find_at(self, provider: str, name: str) -> ModelInfo | None:
+        if provider == "openrouter" and name.endswith(":free"):
+            info = self._find_at(provider, name.removesuffix(":free"))
+            return info and msgspec.structs.replace(info, model_id=name, prices=ModelPrices(), aliases=(), prefixes=())
+        for place, candidate in _candidates(provider, name):
+            if info := self._listed(place, candidate):
+                return info
+        return None
+
+    def _listed(self, provider: str, name: str) -> ModelInfo | None:
+        names, key = self._names.get(provider, {}), _key(name)
+        for shorter in _without_versions(key):
+            if info := names.get(shorter):
+                return info
+        for prefix, info in self._prefixes.get(provider, ()):
+            if key.startswith(prefix):
+                return info
+        return None
+
+
+# -- names ---------------------------------------------------------------------------------------------------
+
+_SAME_PROVIDER = {
+    "amazon": "bedrock",
+    "aws": "bedrock",
+    "google": "gemini",
+    "mistralai": "mistral",
+    "openai-responses": "openai",
+    "x-ai": "xai",
+}
+_ORIGINS = {
+    "azure": ("openai", "anthropic", "deepseek", "xai", "mistral"),
+    "bedrock": ("anthropic", "openai", "deepseek", "mistral"),
+    "openrouter": ("anthropic", "openai", "gemini", "xai", "mistral", "deepseek"),
+}
+_VERSION = re.compile(r"(?:[-@](?:\d{8}|\d{4}-\d\d-\d\d|\d{3}|latest|preview)|-v\d+(?::\d+)?(?::\d+k)?|:\d+)$")
+_REGION = re.compile(r"^(?:global|us|us-gov|eu|apac|au|ca|in|jp|sa)\.")
+_VARIANT = re.compile(r":(?:beta|exacto|floor|nitro|online|thinking)$")
+
+
+def _canonical(provider: str) -> str:
+    provider = provider.strip().lower()
+    return _SAME_PROVIDER.get(provider, provider)
+
+
+def _key(name: str) -> str:
+    return name.strip().lower().replace(".", "-")
+
+
+def _without_versions(key: str) -> Iterator[str]:
+    """The name, then without one date or version after the other at its end."""
+    yield key
+    while (shorter := _VERSION.sub("", key, count=1)) != key:
+        key = shorter
+        yield key
+
+
+def _candidates(provider: str, name: str) -> Iterator[tuple[str, str]]:
+    """Where the model may be listed, and under which name, best first."""
+    yield provider, name
+    if provider == "openrouter":
+        name = _VARIANT.sub("", name)
+        yield provider, name
+        vendor, _, rest = name.partition("/")
+        yield from _at_origin(provider, vendor, rest)
+    elif provider == "bedrock":
+        name = name.rpartition("/")[2].lower()  # it may be the end of an ARN
+        yield provider, name
+        name = _REGION.sub("", name)
+        yield provider, name
+        vendor, _, rest = name.partition(".")
+        yield from _at_origin(provider, vendor, rest)
+    elif provider == "azure":
+        yield from [(origin, name) for origin in _ORIGINS["azure"]]
+
+
+def _at_origin(host: str, vendor: str, name: str) -> Iterator[tuple[str, str]]:
+    origin = _canonical(vendor)
+    if name and origin in _ORIGINS[host]:
+        yield origin, name

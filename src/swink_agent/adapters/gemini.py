@@ -1,0 +1,370 @@
+"""Google Gemini: `streamGenerateContent`.
+
+Owns the request; the reply is in `_gemini_frames`. Gemini signs any part, not only thoughts: the signature of a text or
+a call is a `Thinking` block without text right before it, and goes back to where it came from. A `Thinking` block with
+text has the signature of that thought itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import mimetypes
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, cast
+from urllib.parse import quote
+
+from swink_agent.core.errors import AuthError
+from swink_agent.core.stream import StreamOptions
+from swink_agent.core.tool import AgentTool
+from swink_agent.core.types import (
+    AgentContext,
+    AgentMessage,
+    AssistantMessage,
+    Image,
+    ModelSpec,
+    Text,
+    Thinking,
+    ThinkingLevel,
+    ToolCall,
+    ToolResultMessage,
+    UrlImage,
+    UserBlock,
+    UserMessage,
+    extract_text,
+)
+
+from ._bodies import EncodedMessages, image_data, json_array, json_object
+from ._gemini_frames import GeminiParser
+from ._http import HttpStreamFn
+from ._transport import HttpRequest, Limits, Transport
+
+__all__ = ["GeminiParser", "GeminiStreamFn"]
+
+_UNSIGNED = "skip_thought_signature_validator"
+"""What Google documents for the first call of a message that another model wrote: Gemini 3 refuses it unsigned."""
+
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SIGNATURE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+_SERVER_TOOL = re.compile(rb"\x12[\x80-\xff]*[\x00-\x7f]\x0a[\x80-\xff]*[\x00-\x7f]\x08", re.DOTALL)
+
+
+class GeminiStreamFn(HttpStreamFn):
+    """Gemini models at Google, or at any server that speaks their API, by `base_url`.
+
+    The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. A server other than
+    Google's own may need none.
+    """
+
+    provider: ClassVar[str] = "gemini"
+    content_types: ClassVar[tuple[str, ...]] = ("text/event-stream", "application/json")
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        transport: Transport | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__(transport=transport, limits=limits)
+        given = base_url or os.environ.get("GEMINI_BASE_URL")
+        self.base_url = _with_version(given or "https://generativelanguage.googleapis.com")
+        self._needs_key = not given
+        self._api_key = api_key or os.environ.get("GEMINI_API_KEY") or os.environ.get("GOOGLE_API_KEY")
+        self._encoded = EncodedMessages()
+
+    # -- the request -------------------------------------------------------------------------------------------
+
+    def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
+        headers = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
+        key = options.api_key or self._api_key
+        if key:
+            headers["x-goog-api-key"] = key
+        elif self._needs_key:
+            raise AuthError("no key for gemini: set GEMINI_API_KEY, or pass api_key")
+        return HttpRequest(
+            url=self._url(model.model_id),
+            headers={**headers, **options.headers},
+            body=json_object(_merged(self._fields(model, context, options), options.extra)),
+            limits=self.limits_for(options),
+        )
+
+    def _url(self, model_id: str) -> str:
+        name = quote(model_id, safe="/")
+        path = name if "/" in name else f"models/{name}"
+        return f"{self.base_url}/{path}:streamGenerateContent?alt=sse"
+
+    def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
+        """The body's fields, stable ones first: from turn to turn only the end of the contents changes."""
+        fields: dict[str, Any] = {}
+        prompt = context.system_prompt if isinstance(context.system_prompt, str) else context.system_prompt()
+        if prompt:
+            fields["systemInstruction"] = {"parts": [{"text": prompt}]}
+        if context.tools:
+            fields["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in context.tools]}]
+            fields.update(_tool_config(options.tool_choice))
+        config = {
+            "temperature": options.temperature,
+            "maxOutputTokens": options.max_tokens,
+            "thinkingConfig": _thinking(model),
+        }
+        if config := {name: value for name, value in config.items() if value is not None}:
+            fields["generationConfig"] = config
+        fields["contents"] = json_array(_alternating(self._turns(model, context.messages)))
+        return fields
+
+    # -- contents ----------------------------------------------------------------------------------------------
+
+    def _turns(self, model: ModelSpec, messages: Sequence[AgentMessage]) -> Iterator[tuple[str, bytes]]:
+        """The role of each message, and its parts as a JSON array."""
+        version = _version(model.model_id)
+        takes_pictures = version is not None and version >= (3, 0)
+        needs_signature = version is None or takes_pictures
+        names: dict[str, str] = {}
+        pictures: list[ToolResultMessage] = []
+        for message in messages:
+            if type(message) is ToolResultMessage:
+                name = message.tool_name or names.get(message.tool_call_id, "tool")
+                encode = partial(_result_parts, name=name, takes_pictures=takes_pictures)
+                yield "user", self._encoded.encode(message, encode, (name, takes_pictures))
+                pictures.append(message)
+                continue
+            yield from self._pictures(pictures, takes_pictures)
+            if type(message) is AssistantMessage:
+                names.update((call.id, call.name) for call in message.tool_calls)
+                is_own = message.provider in (self.provider, model.provider)
+                encode = partial(_model_parts, is_own=is_own, needs_signature=needs_signature)
+                yield "model", self._encoded.encode(message, encode, (is_own, needs_signature))
+            elif type(message) is UserMessage:
+                yield "user", self._encoded.encode(message, _user_parts)
+        yield from self._pictures(pictures, takes_pictures)
+
+    def _pictures(self, results: list[ToolResultMessage], takes_pictures: bool) -> Iterator[tuple[str, bytes]]:
+        """The images of tool results that cannot stand in the results themselves, behind all of them."""
+        encode = partial(_picture_parts, takes_pictures=takes_pictures)
+        for message in results:
+            if any(type(block) is Image for block in message.content):
+                yield "user", self._encoded.encode(message, encode, ("pictures", takes_pictures))
+        results.clear()
+
+    # -- the reply ---------------------------------------------------------------------------------------------
+
+    def parser(self, model: ModelSpec, headers: dict[str, str]) -> GeminiParser:
+        return GeminiParser()
+
+
+def _with_version(url: str) -> str:
+    """The base URL with no slash at its end, and with the version part that it may or may not have."""
+    url = url.rstrip("/")
+    return url if re.search(r"[^/]/v\d+(alpha|beta)?\d*(/|$)", url) else f"{url}/v1beta"
+
+
+def _merged(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields with those of `extra`: objects are merged, arrays appended, anything else is replaced."""
+    for name, value in extra.items():
+        known = fields.get(name)
+        if isinstance(known, dict) and isinstance(value, dict):
+            fields[name] = {**cast("dict[str, Any]", known), **cast("dict[str, Any]", value)}
+        elif isinstance(known, list) and isinstance(value, list):
+            fields[name] = [*cast("list[Any]", known), *cast("list[Any]", value)]
+        else:
+            fields[name] = value
+    return fields
+
+
+def _alternating(turns: Iterator[tuple[str, bytes]]) -> Iterator[bytes]:
+    """Contents whose roles alternate: the parts of messages that follow each other in one role are one content."""
+    role = ""
+    parts: list[bytes] = []
+    for next_role, encoded in turns:
+        if encoded == b"[]":
+            continue
+        if next_role != role and parts:
+            yield _content(role, parts)
+            parts = []
+        role = next_role
+        parts.append(encoded[1:-1])
+    if parts:
+        yield _content(role, parts)
+
+
+def _content(role: str, parts: list[bytes]) -> bytes:
+    return b'{"role":"' + role.encode() + b'","parts":[' + b",".join(parts) + b"]}"
+
+
+def _user_parts(message: UserMessage) -> list[dict[str, Any]]:
+    return [part for block in message.content for part in _user_part(block)]
+
+
+def _user_part(block: UserBlock) -> Iterator[dict[str, Any]]:
+    if type(block) is Text:
+        if block.text:
+            yield {"text": block.text}
+    elif type(block) is Image:
+        yield _image_part(block)
+
+
+def _image_part(image: Image) -> dict[str, Any]:
+    source = image.source
+    if isinstance(source, UrlImage):
+        name = re.split("[?#]", source.url)[0].rpartition("/")[2]
+        media_type = source.media_type or mimetypes.guess_type(name)[0]
+        return {"fileData": {"fileUri": source.url, **({"mimeType": media_type} if media_type else {})}}
+    media_type, data = image_data(image)
+    return {"inlineData": {"mimeType": media_type, "data": data}}
+
+
+def _model_parts(message: AssistantMessage, *, is_own: bool, needs_signature: bool) -> list[dict[str, Any]]:
+    """The parts of a reply, each signature on the part that it came with; nothing, if it says nothing."""
+    parts: list[dict[str, Any]] = []
+    signature = ""
+    has_text = has_call = False
+    for block in message.content:
+        if type(block) is Thinking:
+            if is_own and block.signature and _goes_back(block.signature):
+                if block.thinking:
+                    parts.append({"text": block.thinking, "thought": True, "thoughtSignature": block.signature})
+                else:
+                    if signature:
+                        parts.append({"text": "", "thoughtSignature": signature})
+                    signature = block.signature
+            continue
+        if type(block) is Text and block.text:
+            has_text = True
+            part: dict[str, Any] = {"text": block.text}
+        elif type(block) is ToolCall:
+            arguments = {} if block.is_incomplete else block.arguments
+            part = {"functionCall": {"id": _call_id(block.id), "name": block.name, "args": arguments}}
+            signature = signature or ("" if has_call or not needs_signature else _UNSIGNED)
+            has_call = True
+        else:
+            continue
+        parts.append({**part, "thoughtSignature": signature} if signature else part)
+        signature = ""
+    if signature:
+        parts.append({"text": "", "thoughtSignature": signature})
+    return parts if has_text or has_call else []
+
+
+def _goes_back(signature: str) -> bool:
+    """Whether the signature is one of Gemini's, and not that of a tool which Google ran: those parts are not kept."""
+    if not _SIGNATURE.fullmatch(signature):
+        return False
+    start = signature[:16].replace("-", "+").replace("_", "/")
+    return len(start) < 16 or "=" in start or not _SERVER_TOOL.match(base64.b64decode(start))
+
+
+def _call_id(call_id: str) -> str:
+    """The id, or a hash of one that another provider made in a form of its own; a call and its result get the same."""
+    if _PLAIN_ID.fullmatch(call_id):
+        return call_id
+    return f"call_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+def _result_parts(message: ToolResultMessage, *, name: str, takes_pictures: bool) -> list[dict[str, Any]]:
+    shown = extract_text(message.content)
+    if not shown and any(type(block) is Image for block in message.content):
+        shown = "(see the image)"
+    response: dict[str, Any] = {
+        "id": _call_id(message.tool_call_id),
+        "name": name,
+        "response": {"error" if message.is_error else "output": shown},
+    }
+    if takes_pictures:
+        pictures = [_image_part(block) for block in message.content if type(block) is Image and _has_data(block)]
+        if pictures:
+            response["parts"] = pictures
+    return [{"functionResponse": response}]
+
+
+def _picture_parts(message: ToolResultMessage, *, takes_pictures: bool) -> list[dict[str, Any]]:
+    pictures = [
+        _image_part(block)
+        for block in message.content
+        if type(block) is Image and not (takes_pictures and _has_data(block))
+    ]
+    return [{"text": f"Image from {message.tool_name or 'the tool'}:"}, *pictures] if pictures else []
+
+
+def _has_data(image: Image) -> bool:
+    """Whether the image can stand in a result itself, where Gemini takes data and no URLs."""
+    return not isinstance(image.source, UrlImage)
+
+
+# -- tools and thinking --------------------------------------------------------------------------------------
+
+
+def _declaration(tool: AgentTool) -> dict[str, Any]:
+    schema = {name: value for name, value in tool.parameters_schema.items() if name != "$schema"}
+    schema.setdefault("type", "object")
+    return {"name": tool.name, "description": tool.description, "parametersJsonSchema": schema}
+
+
+def _tool_config(choice: str) -> dict[str, Any]:
+    if choice == "auto":
+        return {}
+    if choice in ("none", "required"):
+        config: dict[str, Any] = {"mode": "NONE" if choice == "none" else "ANY"}
+    else:
+        config = {"mode": "ANY", "allowedFunctionNames": [choice]}
+    return {"toolConfig": {"functionCallingConfig": config}}
+
+
+_BUDGETS = {
+    ThinkingLevel.OFF: 0,
+    ThinkingLevel.MINIMAL: 512,
+    ThinkingLevel.LOW: 1_024,
+    ThinkingLevel.MEDIUM: 8_192,
+    ThinkingLevel.HIGH: 24_576,
+    ThinkingLevel.EXTRA_HIGH: 32_768,
+}
+_LEVELS = {
+    ThinkingLevel.OFF: "MINIMAL",
+    ThinkingLevel.MINIMAL: "MINIMAL",
+    ThinkingLevel.LOW: "LOW",
+    ThinkingLevel.MEDIUM: "MEDIUM",
+    ThinkingLevel.HIGH: "HIGH",
+    ThinkingLevel.EXTRA_HIGH: "HIGH",
+}
+
+
+def _version(model_id: str) -> tuple[int, int] | None:
+    """The generation of a Gemini model, the newest for a name such as `gemini-flash-latest`; `None` for others."""
+    found = re.search(r"gemini-(\d+)(?:\.(\d+))?", model_id)
+    if found is not None:
+        return int(found[1]), int(found[2] or 0)
+    return (1_000, 0) if "gemini" in model_id else None
+
+
+def _thinking(model: ModelSpec) -> dict[str, Any] | None:
+    """How hard to think: in tokens up to Gemini 2.5, in levels from Gemini 3 on; nothing for models that do not.
+
+    Most models cannot be kept from thinking: off is the least that they take, and their thoughts are not asked for.
+    """
+    level, version = model.thinking_level, _version(model.model_id)
+    is_off = level == ThinkingLevel.OFF
+    if (version is not None and version < (2, 5)) or re.search("image|tts", model.model_id):
+        return None
+    shown = {} if is_off else {"includeThoughts": True}
+    budget = model.thinking_budgets.get(level) if model.thinking_budgets is not None else None
+    if budget is not None:
+        return {**shown, "thinkingBudget": budget}
+    if version is None:
+        return None if is_off else {**shown, "thinkingLevel": _LEVELS[level]}
+    if version < (3, 0):
+        least, most = (128, 32_768) if "pro" in model.model_id else (0, 24_576)
+        return {**shown, "thinkingBudget": min(max(_BUDGETS[level], least), most)}
+    return {**shown, "thinkingLevel": _level(_LEVELS[level], model.model_id, version)}
+
+
+def _level(level: str, model_id: str, version: tuple[int, int]) -> str:
+    """The nearest level that the model takes: MINIMAL is for small and early Flash models, 3 Pro has no MEDIUM."""
+    if level == "MINIMAL" and "flash-lite" not in model_id and ("flash" not in model_id or version >= (3, 6)):
+        return "LOW"
+    if level == "MEDIUM" and version == (3, 0) and "pro" in model_id:
+        return "HIGH"
+    return level

@@ -1,0 +1,73 @@
+"""Mistral's chat completions, and where they differ.
+
+Owns Mistral's quirks: ids of exactly nine letters and digits, no user message right behind a tool's, images inside
+tool messages, `any` for a required call, and content that comes as a list of parts, which the shared parser reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from swink_agent.core.types import AgentContext, Image, ModelSpec, Text, ToolResultMessage, UserMessage
+
+from .openai import OpenAiStreamFn
+
+__all__ = ["MistralStreamFn"]
+
+_ID = re.compile(r"[a-zA-Z0-9]{9}")
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+_BRIDGE = msgspec.json.encode({"role": "assistant", "content": "I have the results."})
+
+
+class MistralStreamFn(OpenAiStreamFn):
+    """Mistral's models, by chat completions."""
+
+    provider: ClassVar[str] = "mistral"
+    default_url: ClassVar[str] = "https://api.mistral.ai/v1"
+    key_variable: ClassVar[str] = "MISTRAL_API_KEY"
+    url_variable: ClassVar[str] = "MISTRAL_BASE_URL"
+    max_tokens_field: ClassVar[str] = "max_tokens"
+
+    def usage_fields(self) -> dict[str, Any]:
+        return {}  # the usage always comes, with the last chunk
+
+    def thinking(self, model: ModelSpec) -> dict[str, Any]:
+        return {}  # its reasoning models reason by themselves
+
+    def tool_choice(self, choice: str) -> dict[str, Any]:
+        return {"tool_choice": "any"} if choice == "required" else super().tool_choice(choice)
+
+    def messages(self, context: AgentContext) -> list[bytes]:
+        encoded = super().messages(AgentContext(context.system_prompt, ()))
+        last: type | None = None
+        for message in context.messages:
+            if type(message) is ToolResultMessage:
+                encoded.append(self._encoded.encode(message, self.tool_result))
+            else:
+                if last is ToolResultMessage and type(message) is UserMessage:
+                    encoded.append(_BRIDGE)
+                encoded.append(self._encoded.encode(message, self.message))
+            last = type(message)
+        return encoded
+
+    def call_id(self, call_id: str) -> str:
+        if _ID.fullmatch(call_id):
+            return call_id
+        number = int.from_bytes(hashlib.sha256(call_id.encode()).digest()[:8], "big")
+        letters: list[str] = []
+        for _ in range(9):
+            number, position = divmod(number, len(_LETTERS))
+            letters.append(_LETTERS[position])
+        return "".join(letters)
+
+    def tool_result(self, message: ToolResultMessage) -> dict[str, Any]:
+        fields = super().tool_result(message) | {"name": message.tool_name}
+        blocks: Sequence[Any] = message.content
+        if any(type(block) is Image for block in blocks):
+            fields["content"] = self.user_content([block for block in blocks if type(block) in (Text, Image)])
+        return fields

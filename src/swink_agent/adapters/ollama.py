@@ -1,0 +1,341 @@
+"""Ollama's own chat API, `/api/chat`: JSON lines, on this machine or at ollama.com.
+
+Owns the request, the lines, and the forms in which `OLLAMA_HOST` says where the server is. Ollama's OpenAI-compatible
+API is reached with `OpenAiStreamFn` and a `base_url`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from swink_agent.core.errors import ErrorKind
+from swink_agent.core.stream import StreamOptions
+from swink_agent.core.tool import AgentTool
+from swink_agent.core.types import (
+    AgentContext,
+    AssistantMessage,
+    Image,
+    ModelSpec,
+    StopReason,
+    Thinking,
+    ThinkingLevel,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserBlock,
+    UserMessage,
+    extract_text,
+)
+
+from ._blocks import ReplyWriter
+from ._bodies import EncodedMessages, image_data, json_array, json_object
+from ._errors import classify_error
+from ._frames import FrameError, LineFrames
+from ._http import HttpStreamFn
+from ._json import mapping
+from ._transport import HttpRequest, Limits, Transport
+
+__all__ = ["OllamaParser", "OllamaStreamFn"]
+
+
+class OllamaStreamFn(HttpStreamFn):
+    """Models of an Ollama server, by default the one on this machine. A key is needed at ollama.com only."""
+
+    provider: ClassVar[str] = "ollama"
+    content_types: ClassVar[tuple[str, ...]] = ("application/x-ndjson", "application/json")
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        transport: Transport | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__(transport=transport, limits=limits)
+        self.base_url = _server(base_url or os.environ.get("OLLAMA_HOST") or "")
+        self._api_key = api_key or os.environ.get("OLLAMA_API_KEY")
+        self._encoded = EncodedMessages()
+
+    # -- the request -------------------------------------------------------------------------------------------
+
+    def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
+        headers = {"content-type": "application/json", "accept": "application/x-ndjson", "accept-encoding": "identity"}
+        if key := options.api_key or self._api_key:
+            headers["authorization"] = f"Bearer {key}"
+        return HttpRequest(
+            url=f"{self.base_url}/api/chat",
+            headers={**headers, **options.headers},
+            body=json_object(self._fields(model, context, options)),
+            limits=self.limits_for(options),
+        )
+
+    def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
+        """The body's fields, stable ones first: from turn to turn only the end of the messages changes."""
+        settings = {"temperature": options.temperature, "num_predict": options.max_tokens}
+        settings = {name: value for name, value in settings.items() if value is not None}
+        fields: dict[str, Any] = {
+            "model": model.model_id,
+            "stream": True,
+            "think": _think(model),
+            "tools": _tools(context.tools, options.tool_choice) or None,
+            "messages": json_array(self._messages(model, context)),
+            **options.extra,
+        }
+        settings.update(mapping(options.extra.get("options")))
+        messages = fields.pop("messages")
+        return {**fields, "options": settings or None, "messages": messages}
+
+    # -- messages ----------------------------------------------------------------------------------------------
+
+    def _messages(self, model: ModelSpec, context: AgentContext) -> Iterator[bytes]:
+        prompt = context.system_prompt if isinstance(context.system_prompt, str) else context.system_prompt()
+        if prompt:
+            yield msgspec.json.encode({"role": "system", "content": prompt})
+        names: dict[str, str] = {}
+        pictures: list[ToolResultMessage] = []
+        for message in context.messages:
+            if type(message) is ToolResultMessage:
+                name = message.tool_name or names.get(message.tool_call_id, "")
+                yield self._encoded.encode(message, partial(_result, name=name), name)
+                pictures.append(message)
+                continue
+            yield from self._pictures(pictures)
+            if type(message) is AssistantMessage:
+                names.update((call.id, call.name) for call in message.tool_calls)
+                is_own = message.provider in (self.provider, model.provider)
+                if message.text or message.tool_calls:
+                    yield self._encoded.encode(message, partial(_assistant, is_own=is_own), is_own)
+            elif type(message) is UserMessage and _says_something(message):
+                yield self._encoded.encode(message, _user)
+        yield from self._pictures(pictures)
+
+    def _pictures(self, results: list[ToolResultMessage]) -> Iterator[bytes]:
+        """The images of tool results, which most models' templates show from users only, behind the results."""
+        for message in results:
+            if any(type(block) is Image for block in message.content):
+                yield self._encoded.encode(message, _result_pictures, "pictures")
+        results.clear()
+
+    # -- the reply ---------------------------------------------------------------------------------------------
+
+    def parser(self, model: ModelSpec, headers: dict[str, str]) -> OllamaParser:
+        return OllamaParser()
+
+
+def _server(given: str) -> str:
+    """The URL of the server, from a host, a host with a port, or a URL, as Ollama itself reads `OLLAMA_HOST`.
+
+    Without a scheme the port is Ollama's unless one is given. An address on which a server listens everywhere is, for
+    a client, this machine. A path of the API's at the end, `/v1` or `/api`, is left out.
+    """
+    scheme, separator, rest = given.strip().strip("\"'").strip().rpartition("://")
+    authority, _, path = rest.partition("/")
+    user, at, place = authority.rpartition("@")
+    if place.startswith("["):
+        host, _, port = place[1:].partition("]")
+    elif place.count(":") > 1:
+        host, port = place, ""  # an IPv6 address without brackets
+    else:
+        host, _, port = place.partition(":")
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    port = port.lstrip(":")
+    if not port.isdecimal():
+        port = "" if separator else "11434"
+    path = re.sub(r"(^|/)(v1|api)$", "", path.rstrip("/")).rstrip("/")
+    url = f"{scheme or 'http'}://{user}{at}{f'[{host}]' if ':' in host else host}"
+    return url + (f":{port}" if port else "") + (f"/{path}" if path else "")
+
+
+def _think(model: ModelSpec) -> bool | str:
+    """Whether to think; gpt-oss always does, and takes a level instead."""
+    if "gpt-oss" not in model.model_id:
+        return model.thinking_level != ThinkingLevel.OFF
+    match model.thinking_level:
+        case ThinkingLevel.HIGH | ThinkingLevel.EXTRA_HIGH:
+            return "high"
+        case ThinkingLevel.MEDIUM:
+            return "medium"
+        case _:
+            return "low"
+
+
+def _tools(tools: Sequence[AgentTool], choice: str) -> list[dict[str, Any]]:
+    """The tools to offer. Ollama cannot be told which to call: one that must be is offered alone."""
+    if choice == "none":
+        return []
+    if choice not in ("auto", "required"):
+        tools = [tool for tool in tools if tool.name == choice] or tools
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters_schema},
+        }
+        for tool in tools
+    ]
+
+
+def _says_something(message: UserMessage) -> bool:
+    return any(type(block) is Image for block in message.content) or bool(extract_text(message.content))
+
+
+def _user(message: UserMessage) -> dict[str, Any]:
+    return {"role": "user", "content": extract_text(message.content), **_images(message.content)}
+
+
+def _images(content: Sequence[UserBlock]) -> dict[str, Any]:
+    images = [image_data(block)[1] for block in content if type(block) is Image]
+    return {"images": images} if images else {}
+
+
+def _assistant(message: AssistantMessage, *, is_own: bool) -> dict[str, Any]:
+    fields: dict[str, Any] = {"role": "assistant", "content": message.text}
+    thinking = "".join(block.thinking for block in message.content if type(block) is Thinking)
+    if is_own and thinking:
+        fields["thinking"] = thinking
+    if message.tool_calls:
+        fields["tool_calls"] = [_call(index, call) for index, call in enumerate(message.tool_calls)]
+    return fields
+
+
+def _call(index: int, call: ToolCall) -> dict[str, Any]:
+    arguments = {} if call.is_incomplete else call.arguments
+    return {"id": call.id, "function": {"index": index, "name": call.name, "arguments": arguments}}
+
+
+def _result(message: ToolResultMessage, *, name: str) -> dict[str, Any]:
+    content = extract_text(message.content)
+    if not content:
+        has_picture = any(type(block) is Image for block in message.content)
+        content = "(see the image below)" if has_picture else "(no output)"
+    if message.is_error:
+        content = f"Error: {content}"
+    fields = {"role": "tool", "content": content, "tool_call_id": message.tool_call_id}
+    return {**fields, "tool_name": name} if name else fields
+
+
+def _result_pictures(message: ToolResultMessage) -> dict[str, Any]:
+    return {"role": "user", "content": f"Image from {message.tool_name or 'the tool'}:", **_images(message.content)}
+
+
+# -- lines ---------------------------------------------------------------------------------------------------
+
+
+class _Function(Struct):
+    name: str | None = None
+    arguments: msgspec.Raw = msgspec.Raw()
+
+
+class _Call(Struct):
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Message(Struct):
+    content: str | None = None
+    thinking: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Line(Struct):
+    message: _Message | None = None
+    done: bool | None = None
+    done_reason: str | None = None
+    prompt_eval_count: int | None = None
+    eval_count: int | None = None
+    error: Any = None
+
+
+_decode_line = msgspec.json.Decoder(_Line).decode
+_decode_arguments = msgspec.json.Decoder(dict[str, Any] | str | None).decode
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class OllamaParser:
+    """The lines of a reply; the last one says that it is done, why, and what it took."""
+
+    def __init__(self) -> None:
+        self.writer = ReplyWriter()
+        self._lines = LineFrames()
+        self._call_ids: set[str] = set()
+
+    def feed(self, data: bytes) -> bool:
+        lines = self._lines.feed(data)
+        for line in lines:
+            self._take(line)
+        return bool(lines)
+
+    def end(self) -> None:
+        for line in self._lines.end():
+            try:
+                self._take(line)
+            except FrameError:
+                pass  # the body was cut inside this line
+
+    def _take(self, data: bytes) -> None:
+        if self.writer.is_finished or not data.strip():
+            return
+        try:
+            line = _decode_line(data)
+        except _UNREADABLE as error:
+            raise FrameError(f"a line that cannot be read: {error}") from error
+        if line.error is not None:
+            self._fail(line.error)
+            return
+        if line.message is not None:
+            self.writer.thinking(line.message.thinking or "")
+            self.writer.text(line.message.content or "")
+            for call in line.message.tool_calls or ():
+                self._take_call(call)
+        if line.done:
+            self._done(line)
+
+    def _take_call(self, call: _Call) -> None:
+        function = call.function
+        if function is None or not function.name:
+            return
+        try:
+            arguments = _arguments(bytes(function.arguments))
+        except _UNREADABLE as error:
+            raise FrameError(f"arguments of {function.name!r} that cannot be read: {error}") from error
+        call_id = call.id if call.id and call.id not in self._call_ids else f"call_{uuid4().hex[:24]}"
+        self._call_ids.add(call_id)
+        self.writer.start_call(call_id, call_id, function.name)
+        self.writer.arguments(call_id, arguments)
+        self.writer.end_call(call_id)
+
+    def _done(self, line: _Line) -> None:
+        prompt, output = max(0, line.prompt_eval_count or 0), max(0, line.eval_count or 0)
+        reason = StopReason.TOOL_USE if self._call_ids else StopReason.STOP
+        if line.done_reason == "length":
+            reason = StopReason.LENGTH
+        self.writer.done(reason, Usage(input=prompt, output=output, total=prompt + output))
+
+    def _fail(self, error: Any) -> None:
+        message, kind = classify_error({"error": error})
+        if kind == ErrorKind.INVALID_REQUEST:
+            kind = ErrorKind.NETWORK  # the request had been accepted: it is the server that failed
+        self.writer.fail(message, kind)
+
+
+def _arguments(data: bytes) -> str:
+    """The arguments as JSON text; they are an object, but servers that imitate Ollama also send them as a string."""
+    if not data:
+        return ""
+    value = _decode_arguments(data)
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        if value.strip():
+            _decode_object(value)
+        return value
+    return data.decode()

@@ -1,0 +1,414 @@
+"""OpenAI chat completions, and every server that speaks them.
+
+Owns the request and the frames of `/v1/chat/completions`. What one provider of the family does differently is in that
+provider's own file, as a subclass.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from swink_agent.core.errors import AuthError, ErrorKind
+from swink_agent.core.stream import StreamOptions
+from swink_agent.core.tool import AgentTool
+from swink_agent.core.types import (
+    AgentContext,
+    AgentMessage,
+    AssistantMessage,
+    Image,
+    ModelSpec,
+    StopReason,
+    Text,
+    ThinkingLevel,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    extract_text,
+)
+
+from ._blocks import ReplyWriter
+from ._bodies import EncodedMessages, image_url, json_array, json_object
+from ._errors import classify_error
+from ._frames import FrameError, SseFrames
+from ._http import HttpStreamFn, Parser
+from ._json import count, items, mapping, text
+from ._transport import HttpRequest, Limits, Transport
+
+__all__ = ["ChatParser", "OpenAiStreamFn"]
+
+_EFFORT = {
+    ThinkingLevel.MINIMAL: "minimal",
+    ThinkingLevel.LOW: "low",
+    ThinkingLevel.MEDIUM: "medium",
+    ThinkingLevel.HIGH: "high",
+    ThinkingLevel.EXTRA_HIGH: "xhigh",
+}
+
+
+class OpenAiStreamFn(HttpStreamFn):
+    """Chat completions at OpenAI, or at any server that speaks them, by `base_url`.
+
+    The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. A server other than
+    the provider's own may need none.
+    """
+
+    provider: ClassVar[str] = "openai"
+    default_url: ClassVar[str] = "https://api.openai.com/v1"
+    key_variable: ClassVar[str] = "OPENAI_API_KEY"
+    url_variable: ClassVar[str] = "OPENAI_BASE_URL"
+    max_tokens_field: ClassVar[str] = "max_completion_tokens"
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        transport: Transport | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__(transport=transport, limits=limits)
+        given = base_url or os.environ.get(self.url_variable) or None
+        self.base_url = with_version(given or self.default_url, "/v1")
+        self._needs_key = given is None
+        self._api_key = api_key or os.environ.get(self.key_variable) or None
+        self._encoded = EncodedMessages()
+
+    # -- the request -------------------------------------------------------------------------------------------
+
+    def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
+        return HttpRequest(
+            url=self.url(model),
+            headers={**self.headers(self.key(options)), **options.headers},
+            body=json_object({**self.fields(model, context, options), **options.extra}),
+            limits=self.limits_for(options),
+        )
+
+    def key(self, options: StreamOptions) -> str | None:
+        key = options.api_key or self._api_key
+        if key is None and self._needs_key:
+            raise AuthError(f"no key for {self.provider}: set {self.key_variable}, or pass api_key")
+        return key
+
+    def url(self, model: ModelSpec) -> str:
+        return f"{self.base_url}/chat/completions"
+
+    def headers(self, key: str | None) -> dict[str, str]:
+        headers = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
+        if key is not None:
+            headers["authorization"] = f"Bearer {key}"
+        return headers
+
+    def fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
+        """The body's fields, stable ones first: from turn to turn only the end of the messages changes."""
+        fields: dict[str, Any] = {"model": model.model_id, "stream": True}
+        fields.update(self.usage_fields())
+        if context.tools:
+            fields["tools"] = [self.tool(tool) for tool in context.tools]
+            fields.update(self.tool_choice(options.tool_choice))
+        fields.update(self.thinking(model))
+        fields["temperature"] = options.temperature
+        fields[self.max_tokens_field] = options.max_tokens
+        fields["messages"] = json_array(self.messages(context))
+        return fields
+
+    def usage_fields(self) -> dict[str, Any]:
+        return {"stream_options": {"include_usage": True}}
+
+    def thinking(self, model: ModelSpec) -> dict[str, Any]:
+        effort = _EFFORT.get(model.thinking_level)
+        return {} if effort is None else {"reasoning_effort": effort}
+
+    def tool(self, tool: AgentTool) -> dict[str, Any]:
+        function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters_schema}
+        return {"type": "function", "function": function}
+
+    def tool_choice(self, choice: str) -> dict[str, Any]:
+        if choice == "auto":
+            return {}
+        if choice in ("none", "required"):
+            return {"tool_choice": choice}
+        return {"tool_choice": {"type": "function", "function": {"name": choice}}}
+
+    # -- messages ----------------------------------------------------------------------------------------------
+
+    def messages(self, context: AgentContext) -> list[bytes]:
+        encoded: list[bytes] = []
+        if context.system_prompt:
+            encoded.append(msgspec.json.encode({"role": "system", "content": context.system_prompt}))
+        pictures: list[ToolResultMessage] = []
+        for message in context.messages:
+            if type(message) is ToolResultMessage:
+                encoded.append(self._encoded.encode(message, self.tool_result))
+                if any(type(block) is Image for block in message.content):
+                    pictures.append(message)
+                continue
+            self._add_pictures(encoded, pictures)
+            encoded.append(self._encoded.encode(message, self.message))
+        self._add_pictures(encoded, pictures)
+        return encoded
+
+    def _add_pictures(self, encoded: list[bytes], pictures: list[ToolResultMessage]) -> None:
+        """The images of tool results, which this API takes from users only, behind the results."""
+        for message in pictures:
+            encoded.append(self._encoded.encode(message, self.tool_pictures, "pictures"))
+        pictures.clear()
+
+    def message(self, message: AgentMessage) -> dict[str, Any]:
+        if isinstance(message, UserMessage):
+            return {"role": "user", "content": self.user_content(message.content)}
+        if isinstance(message, AssistantMessage):
+            return self.assistant(message)
+        raise TypeError(f"a {type(message).__name__} is no message for a provider")
+
+    def user_content(self, content: Sequence[Any]) -> str | list[dict[str, Any]]:
+        if all(type(block) is Text for block in content):
+            return extract_text(content)
+        parts: list[dict[str, Any]] = []
+        for block in content:
+            if type(block) is Text:
+                parts.append({"type": "text", "text": block.text})
+            elif type(block) is Image:
+                parts.append({"type": "image_url", "image_url": {"url": image_url(block)}})
+        return parts
+
+    def assistant(self, message: AssistantMessage) -> dict[str, Any]:
+        fields: dict[str, Any] = {"role": "assistant"}
+        if message.text:
+            fields["content"] = message.text
+        if calls := message.tool_calls:
+            fields["tool_calls"] = [
+                {
+                    "id": self.call_id(call.id),
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": msgspec.json.encode(call.arguments).decode()},
+                }
+                for call in calls
+            ]
+        return fields if len(fields) > 1 else {**fields, "content": ""}
+
+    def call_id(self, call_id: str) -> str:
+        """The id in the form that the provider takes; whatever made it, a call and its result get the same."""
+        return call_id
+
+    def tool_result(self, message: ToolResultMessage) -> dict[str, Any]:
+        text = extract_text(message.content)
+        if not text:
+            text = "(see the image below)" if message.content else "(no output)"
+        return {"role": "tool", "tool_call_id": self.call_id(message.tool_call_id), "content": text}
+
+    def tool_pictures(self, message: ToolResultMessage) -> dict[str, Any]:
+        pictures = [block for block in message.content if type(block) is Image]
+        return {"role": "user", "content": self.user_content([Text(f"Image from {message.tool_name}:"), *pictures])}
+
+    # -- the reply ---------------------------------------------------------------------------------------------
+
+    def parser(self, model: ModelSpec, headers: dict[str, str]) -> Parser:
+        return ChatParser()
+
+
+def with_version(url: str, version: str) -> str:
+    """The base URL, with the version part that it may or may not have, and no slash at its end."""
+    url = url.rstrip("/")
+    return url if url.endswith(version) else url + version
+
+
+# -- frames --------------------------------------------------------------------------------------------------
+
+
+class _Function(Struct):
+    name: str | None = None
+    arguments: Any = None
+
+
+class _Call(Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Delta(Struct):
+    content: Any = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_Call] | None = None
+    function_call: _Function | None = None
+
+
+class _Choice(Struct):
+    index: int = 0
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(Struct):
+    choices: list[_Choice] | None = None
+    usage: dict[str, Any] | None = None
+    error: Any = None
+    x_groq: dict[str, Any] | None = None
+
+
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+
+_STOP_REASONS = {
+    "stop": StopReason.STOP,
+    "end_turn": StopReason.STOP,
+    "eos": StopReason.STOP,
+    "length": StopReason.LENGTH,
+    "max_tokens": StopReason.LENGTH,
+    "model_length": StopReason.LENGTH,
+    "tool_calls": StopReason.TOOL_USE,
+    "tool_use": StopReason.TOOL_USE,
+    "function_call": StopReason.TOOL_USE,
+}
+
+
+class _PendingCall:
+    """A call whose name has not come yet, with the arguments that came before it."""
+
+    __slots__ = ("arguments", "id", "key", "name")
+
+    def __init__(self, key: object) -> None:
+        self.key = key
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+
+
+class ChatParser:
+    """Chunks of a chat completion."""
+
+    def __init__(self) -> None:
+        self.writer = ReplyWriter()
+        self._frames = SseFrames()
+        self._usage: dict[str, Any] = {}
+        self._finish: str | None = None
+        self._refusal: list[str] = []
+        self._calls: dict[int, _PendingCall] = {}
+        self._started = 0
+
+    def feed(self, data: bytes) -> bool:
+        frames = self._frames.feed(data)
+        for _, payload in frames:
+            self._take(payload)
+        return bool(frames)
+
+    def end(self) -> None:
+        for _, payload in self._frames.end():
+            try:
+                self._take(payload)
+            except FrameError:
+                pass  # a body that was cut ends inside a frame
+        if not self.writer.is_finished and self._finish is not None:
+            self._done()
+
+    def _take(self, payload: bytes) -> None:
+        if self.writer.is_finished:
+            return
+        if payload.strip() == b"[DONE]":
+            if self._finish is not None:
+                self._done()
+            return
+        if not payload.strip():
+            return
+        try:
+            chunk = _decode_chunk(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise FrameError(f"a chunk that cannot be read: {error}") from error
+        if chunk.error is not None and self._finish is None:
+            self.writer.fail(*classify_error(chunk.error), usage=self._usage_so_far())
+            return
+        if chunk.usage:
+            self._usage.update(chunk.usage)
+        if chunk.x_groq:
+            self._usage.update(mapping(chunk.x_groq.get("usage")))
+        for choice in chunk.choices or ():
+            if choice.index == 0:
+                if choice.delta is not None:
+                    self._take_delta(choice.delta)
+                if choice.finish_reason:
+                    self._finish = choice.finish_reason
+
+    def _take_delta(self, delta: _Delta) -> None:
+        writer = self.writer
+        if thinking := delta.reasoning_content or delta.reasoning:
+            writer.thinking(thinking)
+        if delta.content:
+            self._take_content(delta.content)
+        if delta.refusal:
+            self._refusal.append(delta.refusal)
+        if delta.function_call is not None:
+            self._take_call(_Call(0, None, delta.function_call), 0)
+        for position, call in enumerate(delta.tool_calls or ()):
+            self._take_call(call, position)
+
+    def _take_content(self, content: object) -> None:
+        if isinstance(content, str):
+            self.writer.text(content)
+            return
+        for part in map(mapping, items(content)):  # Mistral's: a list of typed parts
+            self.writer.text(text(part.get("text")))
+            for piece in items(part.get("thinking")) or [part.get("thinking")]:
+                self.writer.thinking(text(piece) or text(mapping(piece).get("text")))
+
+    def _take_call(self, call: _Call, position: int) -> None:
+        index = position if call.index is None else call.index
+        pending = self._calls.get(index)
+        name = call.function.name if call.function is not None else None
+        if pending is None or (call.id and name and pending.id and call.id != pending.id):
+            # The same index with another id and a name is another call.
+            pending = self._calls[index] = _PendingCall(object())
+        if call.id and not pending.id:
+            pending.id = call.id
+        arguments = call.function.arguments if call.function is not None else None
+        if arguments is not None and not isinstance(arguments, str):
+            arguments = msgspec.json.encode(arguments).decode()
+        if name and not pending.name:
+            pending.name = name
+            pending.id = pending.id or f"call_{uuid4().hex[:24]}"
+            self.writer.start_call(pending.key, pending.id, name)
+            for piece in pending.arguments:
+                self.writer.arguments(pending.key, piece)
+            pending.arguments.clear()
+        if arguments:
+            if pending.name:
+                self.writer.arguments(pending.key, arguments)
+            else:
+                pending.arguments.append(arguments)
+
+    def _done(self) -> None:
+        usage = self.usage(self._usage)
+        if self._refusal:
+            self.writer.fail("".join(self._refusal), ErrorKind.CONTENT_FILTERED, usage=usage)
+        elif self._finish == "content_filter":
+            self.writer.fail("the provider's filter stopped the reply", ErrorKind.CONTENT_FILTERED, usage=usage)
+        elif self._finish == "error":
+            self.writer.fail("the provider ended the reply with an error", ErrorKind.NETWORK, usage=usage)
+        else:
+            self.writer.done(_STOP_REASONS.get(self._finish or "", StopReason.STOP), usage)
+
+    def _usage_so_far(self) -> Usage | None:
+        return self.usage(self._usage) if self._usage else None
+
+    def usage(self, counts: dict[str, Any]) -> Usage:
+        """The provider's counts as ours: cached tokens are not in the input, reasoning is in the output."""
+        prompt, output = count(counts, "prompt_tokens"), count(counts, "completion_tokens")
+        cached = count(counts, "prompt_tokens_details", "cached_tokens") or count(counts, "prompt_cache_hit_tokens")
+        written = count(counts, "prompt_tokens_details", "cache_write_tokens")
+        reasoning = count(counts, "completion_tokens_details", "reasoning_tokens")
+        if reasoning and count(counts, "total_tokens") == prompt + output + reasoning:
+            output += reasoning  # xAI counts it apart
+        return Usage(
+            input=max(0, prompt - cached - written),
+            output=output,
+            cache_read=cached,
+            cache_write=written,
+            total=max(prompt, cached + written) + output,
+            extra={"reasoning": reasoning} if reasoning else {},
+        )

@@ -1,0 +1,505 @@
+"""OpenAI Responses, and every server that speaks them.
+
+Owns the request and the events of `/v1/responses`, without state at the provider: nothing is stored there, and
+reasoning goes back and forth as items that only the provider can read. Chat completions are in `openai`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, ClassVar, TypeAlias
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from swink_agent.core.errors import AuthError, ErrorKind
+from swink_agent.core.stream import StreamOptions
+from swink_agent.core.tool import AgentTool
+from swink_agent.core.types import (
+    AgentContext,
+    AgentMessage,
+    AssistantMessage,
+    Image,
+    ModelSpec,
+    StopReason,
+    Text,
+    Thinking,
+    ThinkingLevel,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    extract_text,
+)
+
+from ._blocks import ReplyWriter
+from ._bodies import EncodedMessages, image_url, json_array, json_object
+from ._errors import classify_error
+from ._frames import FrameError, SseFrames
+from ._http import HttpStreamFn
+from ._json import count, items, mapping, text
+from ._transport import HttpRequest, Limits, Transport
+from .openai import with_version
+
+__all__ = ["OpenAiResponsesStreamFn", "ResponsesParser"]
+
+_EFFORT = {
+    ThinkingLevel.MINIMAL: "minimal",
+    ThinkingLevel.LOW: "low",
+    ThinkingLevel.MEDIUM: "medium",
+    ThinkingLevel.HIGH: "high",
+    ThinkingLevel.EXTRA_HIGH: "xhigh",
+}
+_WITHOUT_REASONING = re.compile(r"(?:^|[/.])(?:gpt-[34]|chatgpt|gpt-5-chat)")
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class OpenAiResponsesStreamFn(HttpStreamFn):
+    """Responses at OpenAI, or at any server that speaks them, by `base_url`.
+
+    The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. A server other than
+    OpenAI's own may need none. Encrypted reasoning is asked for, except of models that are known to have none; under
+    a name that does not tell, such as a deployment's, `StreamOptions.extra={"include": None}` leaves that out.
+    """
+
+    provider: ClassVar[str] = "openai-responses"
+    default_url: ClassVar[str] = "https://api.openai.com/v1"
+    key_variable: ClassVar[str] = "OPENAI_API_KEY"
+    url_variable: ClassVar[str] = "OPENAI_BASE_URL"
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        transport: Transport | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__(transport=transport, limits=limits)
+        given = base_url or os.environ.get(self.url_variable)
+        self.base_url = with_version(given or self.default_url, "/v1")
+        self._needs_key = not given
+        self._api_key = api_key or os.environ.get(self.key_variable)
+        self._encoded = EncodedMessages()
+
+    # -- the request -------------------------------------------------------------------------------------------
+
+    def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
+        return HttpRequest(
+            url=f"{self.base_url}/responses",
+            headers={**self.headers(options), **options.headers},
+            body=json_object({**self.fields(model, context, options), **options.extra}),
+            limits=self.limits_for(options),
+        )
+
+    def headers(self, options: StreamOptions) -> dict[str, str]:
+        key = options.api_key or self._api_key
+        if not key and self._needs_key:
+            raise AuthError(f"no key for {self.provider}: set {self.key_variable}, or pass api_key")
+        headers = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
+        if key:
+            headers["authorization"] = f"Bearer {key}"
+        return headers
+
+    def fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
+        """The body's fields, stable ones first: from turn to turn only the end of the input changes."""
+        fields: dict[str, Any] = {"model": model.model_id, "stream": True, "store": False}
+        fields["instructions"] = context.system_prompt or None
+        if context.tools:
+            fields["tools"] = [_tool(tool) for tool in context.tools]
+            fields["tool_choice"] = _tool_choice(options.tool_choice)
+        if not _WITHOUT_REASONING.search(model.model_id):
+            fields["include"] = ["reasoning.encrypted_content"]
+            if effort := _EFFORT.get(model.thinking_level):
+                fields["reasoning"] = {"effort": effort, "summary": "auto"}
+        fields["temperature"] = options.temperature
+        fields["max_output_tokens"] = options.max_tokens
+        if options.session_id and options.cache == "auto":
+            fields["prompt_cache_key"] = _short_id(options.session_id, "session")
+        fields["input"] = json_array(self._input(model, context.messages))
+        return fields
+
+    def _input(self, model: ModelSpec, messages: Sequence[AgentMessage]) -> Iterator[bytes]:
+        """The items of each message, as JSON; a message that has nothing to say adds none."""
+        for message in messages:
+            is_own = type(message) is AssistantMessage and _is_own(message, model)
+            encoded = self._encoded.encode(message, partial(_items, with_reasoning=is_own), is_own)
+            if encoded != b"[]":
+                yield encoded[1:-1]
+
+    # -- the reply ---------------------------------------------------------------------------------------------
+
+    def parser(self, model: ModelSpec, headers: dict[str, str]) -> ResponsesParser:
+        return ResponsesParser()
+
+
+def _tool(tool: AgentTool) -> dict[str, Any]:
+    # Without `strict` this API would rewrite the schema: every property required, no others allowed.
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters_schema,
+        "strict": False,
+    }
+
+
+def _tool_choice(choice: str) -> str | dict[str, Any] | None:
+    if choice == "auto":
+        return None
+    return choice if choice in ("none", "required") else {"type": "function", "name": choice}
+
+
+# -- input items ---------------------------------------------------------------------------------------------
+
+
+def _items(message: AgentMessage, *, with_reasoning: bool) -> list[dict[str, Any]]:
+    """The input items of one message."""
+    if isinstance(message, UserMessage):
+        content = _content(message.content)
+        return [{"type": "message", "role": "user", "content": content}] if content else []
+    if isinstance(message, AssistantMessage):
+        return _reply_items(message, with_reasoning)
+    if isinstance(message, ToolResultMessage):
+        return [_result_item(message)]
+    raise TypeError(f"a {type(message).__name__} is no message for a provider")
+
+
+def _is_own(message: AssistantMessage, model: ModelSpec) -> bool:
+    """Whether the model itself wrote the message, to its end: no other can read the reasoning in it."""
+    return (message.provider, message.model_id) == (model.provider, model.model_id) and not message.is_failed
+
+
+def _content(blocks: Sequence[Any]) -> list[dict[str, Any]]:
+    content: list[dict[str, Any]] = []
+    for block in blocks:
+        if type(block) is Text and block.text:
+            content.append({"type": "input_text", "text": block.text})
+        elif type(block) is Image:
+            content.append({"type": "input_image", "image_url": image_url(block), "detail": "auto"})
+    return content
+
+
+def _reply_items(message: AssistantMessage, with_reasoning: bool) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for block in message.content:
+        if type(block) is Text and block.text:
+            content = [{"type": "output_text", "text": block.text}]
+            found.append({"type": "message", "role": "assistant", "content": content})
+        elif type(block) is ToolCall:
+            found.append(_call_item(block))
+        elif type(block) is Thinking and with_reasoning and (item := reasoning_item(block.signature)):
+            found.append(item)
+    # Reasoning is refused without the item that it led to. Where that was a tool which the provider ran itself, and
+    # which is not in the history, further reasoning follows: without its id the provider does not look for the tool.
+    while found and found[-1]["type"] == "reasoning":
+        found.pop()
+    for item, following in pairwise(found):
+        if item["type"] == following["type"] == "reasoning":
+            item.pop("id", None)
+    return found
+
+
+def _call_item(call: ToolCall) -> dict[str, Any]:
+    arguments = "{}" if call.is_incomplete else msgspec.json.encode(call.arguments).decode()
+    call_id = _short_id(call.id, "call")
+    return {"type": "function_call", "call_id": call_id, "name": call.name, "arguments": arguments}
+
+
+def _result_item(message: ToolResultMessage) -> dict[str, Any]:
+    """The result of a call. This API has no mark for an error: its text says so."""
+    content = _content(message.content)
+    output: str | list[dict[str, Any]] = content
+    if all(part["type"] == "input_text" for part in content):
+        output = extract_text(message.content) or "(no output)"
+        if message.is_error and not output.lower().startswith("error"):
+            output = f"Error: {output}"
+    elif message.is_error:
+        content.insert(0, {"type": "input_text", "text": "Error:"})
+    return {"type": "function_call_output", "call_id": _short_id(message.tool_call_id, "call"), "output": output}
+
+
+def _short_id(given: str, kind: str) -> str:
+    """The id if it is one that the provider takes, else one made of it: always the same."""
+    if _PLAIN_ID.fullmatch(given):
+        return given
+    return f"{kind}_{hashlib.sha256(given.encode(errors='replace')).hexdigest()[:32]}"
+
+
+# -- reasoning as a signature --------------------------------------------------------------------------------
+
+
+def reasoning_signature(item: dict[str, Any]) -> str | None:
+    """A reasoning item as the signature of its thinking block: all of it but `status`, which is refused as input.
+
+    The encrypted content counts only together with the item's own id and parts, so they travel as one document. An
+    item that holds neither encrypted nor open reasoning cannot be sent back and has no signature.
+    """
+    if not text(item.get("encrypted_content")) and not items(item.get("content")):
+        return None
+    return msgspec.json.encode({name: value for name, value in item.items() if name != "status"}).decode()
+
+
+def reasoning_item(signature: str | None) -> dict[str, Any] | None:
+    """The reasoning item that a signature holds, or `None` if it is not one of ours."""
+    if signature is None or not signature.startswith("{"):
+        return None
+    try:
+        item = mapping(msgspec.json.decode(signature))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return item if item.get("type") == "reasoning" else None
+
+
+# -- events --------------------------------------------------------------------------------------------------
+
+
+class _Event(Struct):
+    """What is read of any event; which of the fields it has depends on its type."""
+
+    type: str = ""
+    delta: Any = None
+    output_index: int | float | str | None = None
+    item_id: int | float | str | None = None
+    item: Any = None
+    arguments: Any = None
+    input: Any = None
+    response: Any = None
+    error: Any = None
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
+_Key: TypeAlias = int | float | str
+
+
+class _Call:
+    """A call while it is streamed."""
+
+    __slots__ = ("has_arguments", "id", "index", "is_custom")
+
+    def __init__(self, index: _Key | None, call_id: str, *, is_custom: bool) -> None:
+        self.index = index
+        self.id = call_id
+        self.is_custom = is_custom
+        """Whether its arguments are free text, which becomes `{"input": text}`."""
+        self.has_arguments = False
+
+
+class ResponsesParser:
+    """Events of a response."""
+
+    def __init__(self) -> None:
+        self.writer = ReplyWriter()
+        self._frames = SseFrames()
+        self._calls: dict[_Key, _Call] = {}
+        self._call_ids: set[str] = set()
+        self._last_call: _Call | None = None
+        self._spoken: set[_Key | None] = set()
+        self._has_items = False
+        self._refusal: list[str] = []
+
+    def feed(self, data: bytes) -> bool:
+        frames = self._frames.feed(data)
+        for name, payload in frames:
+            self._take(name, payload)
+        return bool(frames)
+
+    def end(self) -> None:
+        for name, payload in self._frames.end():
+            try:
+                self._take(name, payload)
+            except FrameError:
+                pass  # the body was cut inside this frame: it never came
+
+    def _take(self, name: bytes, payload: bytes) -> None:
+        if self.writer.is_finished or not payload or payload.strip() in (b"", b"[DONE]"):
+            return
+        event: _Event = _decoded(payload, _decode_event)
+        if not event.type:
+            event.type = name.decode(errors="replace")
+        take = self._actions.get(event.type)
+        if take is not None:
+            take(self, event)
+        elif event.type == "error" or (event.error is not None and not event.type.startswith("response.")):
+            error = mapping(_decoded(payload, msgspec.json.decode))
+            error.pop("type", None)  # it says "error", which is no code
+            self.writer.fail(*classify_error(error))
+
+    # -- speech ------------------------------------------------------------------------------------------------
+
+    def _take_text(self, event: _Event) -> None:
+        self._spoken.add(event.output_index)
+        self.writer.text(text(event.delta))
+
+    def _take_thinking(self, event: _Event) -> None:
+        self._spoken.add(event.output_index)
+        self.writer.thinking(text(event.delta))
+
+    def _take_refusal(self, event: _Event) -> None:
+        self._spoken.add(event.output_index)
+        self._refusal.append(text(event.delta))
+
+    def _is_spoken(self, index: _Key | None) -> bool:
+        """Whether an item's text came in deltas. Where places are not told, any delta counts."""
+        return index in self._spoken or None in self._spoken or (index is None and bool(self._spoken))
+
+    # -- items -------------------------------------------------------------------------------------------------
+
+    def _take_item(self, event: _Event) -> None:
+        """An item begins. One that the provider runs itself is passed over."""
+        self._has_items = True
+        self.writer.end_speech()
+        self._start_call(event.output_index, mapping(event.item))
+
+    def _take_whole_item(self, event: _Event) -> None:
+        """An item is complete: what did not come in deltas is read from it."""
+        self._has_items = True
+        item = mapping(event.item)
+        kind, is_spoken = item.get("type"), self._is_spoken(event.output_index)
+        if kind == "message":
+            if not is_spoken:
+                for part in map(mapping, items(item.get("content"))):
+                    self.writer.text(text(part.get("text")))
+                    self._refusal.append(text(part.get("refusal")))
+            self.writer.end_speech()
+        elif kind == "reasoning":
+            if not is_spoken:
+                for part in map(mapping, items(item.get("summary")) + items(item.get("content"))):
+                    self.writer.thinking(text(part.get("text")))
+            self.writer.signature(reasoning_signature(item) or "")
+            self.writer.end_speech()
+        elif call := self._start_call(event.output_index, item):
+            self._complete(call, item.get("input" if call.is_custom else "arguments"))
+            if item.get("status") != "incomplete":  # cut off by the length limit: it stays open
+                self._end_call(call)
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    def _start_call(self, index: _Key | None, item: dict[str, Any]) -> _Call | None:
+        """The call that an item is, started if it was not; `None` for any other item, or without a name yet."""
+        kind, name = item.get("type"), text(item.get("name"))
+        if kind not in ("function_call", "custom_tool_call") or not name:
+            return None
+        call_id, item_id = text(item.get("call_id")), text(item.get("id"))
+        call = self._known_call(index, item_id, call_id)
+        if call is None:
+            call = self._last_call = _Call(index, call_id, is_custom=kind == "custom_tool_call")
+            self._calls.update((key, call) for key in (index, item_id, call_id) if key is not None and key != "")
+            if not call_id or call_id in self._call_ids:
+                call_id = f"call_{uuid4().hex[:24]}"
+            self._call_ids.add(call_id)
+            self.writer.start_call(call, call_id, name)
+        return call
+
+    def _known_call(self, index: _Key | None, item_id: _Key | None, call_id: str = "") -> _Call | None:
+        """The call of that place and that id, as far as they are told. Some servers change item ids at every event."""
+        for key in (index, call_id, item_id):
+            call = None if key is None else self._calls.get(key)
+            if (
+                call is not None
+                and (index is None or call.index is None or index == call.index)
+                and (not call_id or not call.id or call_id == call.id)
+            ):
+                return call
+        return None
+
+    def _take_arguments(self, event: _Event) -> None:
+        if call := self._call_of(event):
+            self._add_arguments(call, text(event.delta))
+
+    def _take_whole_arguments(self, event: _Event) -> None:
+        if call := self._call_of(event):
+            self._complete(call, event.input if call.is_custom else event.arguments)
+
+    def _call_of(self, event: _Event) -> _Call | None:
+        call = self._known_call(event.output_index, event.item_id)
+        return call or (self._last_call if event.output_index is None else None)
+
+    def _complete(self, call: _Call, arguments: object) -> None:
+        """The arguments as a whole, which count when none came in deltas."""
+        if not call.has_arguments:
+            self._add_arguments(call, text(arguments))
+
+    def _add_arguments(self, call: _Call, delta: str) -> None:
+        if call.is_custom:
+            delta = msgspec.json.encode(delta).decode()[1:-1]
+            if not call.has_arguments:
+                delta = '{"input":"' + delta
+        if delta:
+            call.has_arguments = True
+            self.writer.arguments(call, delta)
+
+    def _end_call(self, call: _Call) -> None:
+        if call.is_custom:
+            self._complete(call, "")
+            self.writer.arguments(call, '"}')
+        self.writer.end_call(call)
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def _take_end(self, event: _Event) -> None:
+        """The response is over, well or not: its status says which, or else the event's name."""
+        response = mapping(event.response)
+        if not self._has_items:  # a server that does not send them one by one
+            for index, item in enumerate(items(response.get("output"))):
+                self._take_whole_item(_Event(output_index=index, item=item))
+        usage = self.usage(mapping(response.get("usage")))
+        status = text(response.get("status"))
+        if status not in ("failed", "incomplete", "cancelled"):
+            status = event.type.removeprefix("response.")
+        reason = text(mapping(response.get("incomplete_details")).get("reason"))
+        if refusal := "".join(self._refusal):
+            self.writer.fail(refusal, ErrorKind.CONTENT_FILTERED, usage=usage)
+        elif status == "failed":
+            self.writer.fail(*classify_error(response.get("error") or "the response failed"), usage=usage)
+        elif status == "cancelled":
+            self.writer.fail("the provider cancelled the response", ErrorKind.NETWORK, usage=usage)
+        elif status == "incomplete" and reason == "content_filter":
+            self.writer.fail("the provider's filter stopped the reply", ErrorKind.CONTENT_FILTERED, usage=usage)
+        elif status == "incomplete":
+            self.writer.done(StopReason.LENGTH, usage)
+        else:
+            for call in self._calls.values():
+                self._end_call(call)
+            self.writer.done(StopReason.TOOL_USE if self._call_ids else StopReason.STOP, usage)
+
+    def usage(self, counts: dict[str, Any]) -> Usage:
+        """The provider's counts as ours: cached tokens are not in the input, reasoning is in the output."""
+        prompt, output = count(counts, "input_tokens"), count(counts, "output_tokens")
+        read = min(prompt, count(counts, "input_tokens_details", "cached_tokens"))
+        written = min(prompt - read, count(counts, "input_tokens_details", "cache_write_tokens"))
+        reasoning = count(counts, "output_tokens_details", "reasoning_tokens")
+        extra = {"reasoning": reasoning} if reasoning else {}
+        return Usage(prompt - read - written, output, read, written, prompt + output, extra)
+
+    _actions: ClassVar[dict[str, Callable[[ResponsesParser, _Event], None]]] = {
+        "response.output_text.delta": _take_text,
+        "response.reasoning_summary_text.delta": _take_thinking,
+        "response.reasoning_text.delta": _take_thinking,
+        "response.refusal.delta": _take_refusal,
+        "response.output_item.added": _take_item,
+        "response.output_item.done": _take_whole_item,
+        "response.function_call_arguments.delta": _take_arguments,
+        "response.function_call_arguments.done": _take_whole_arguments,
+        "response.custom_tool_call_input.delta": _take_arguments,
+        "response.custom_tool_call_input.done": _take_whole_arguments,
+        "response.completed": _take_end,
+        "response.incomplete": _take_end,
+        "response.failed": _take_end,
+        "response.cancelled": _take_end,
+    }
+
+
+def _decoded(payload: bytes, decode: Callable[[bytes], Any]) -> Any:
+    try:
+        return decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FrameError(f"an event that cannot be read: {error}") from error

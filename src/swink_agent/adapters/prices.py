@@ -1,0 +1,66 @@
+"""What a reply costs.
+
+Owns the sum. The prices themselves are in the `catalog`, which is read when a cost is first asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from swink_agent.core.types import Cost, ModelSpec, Usage
+
+from .catalog import ModelCatalog, ModelPrices
+
+__all__ = ["cost_of"]
+
+log = logging.getLogger("swink_agent")
+
+_FREE = frozenset({"local", "ollama", "scripted"})
+_MILLION = 1_000_000
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def cost_of(model: ModelSpec, usage: Usage, *, now: Callable[[], datetime] = _utc_now) -> Cost:
+    """The cost of a reply in US dollars: zero for models on this machine, and for those whose price is not known.
+
+    The latter are named in one warning each. `now` is the time in UTC: some prices depend on it.
+    """
+    if model.provider in _FREE:
+        return Cost()
+    known = _prices(model.provider, model.model_id)
+    if known is None:
+        return Cost()
+    tokens = usage.input + usage.cache_read + usage.cache_write
+    prices = known.at(tokens, now()) if known.tiers else known
+    read = prices.input if prices.cache_read is None else prices.cache_read
+    written = prices.input if prices.cache_write is None else prices.cache_write
+    reasoning = 0
+    if prices.reasoning is not None:
+        reasoning = min(usage.extra.get("reasoning", 0), usage.output)
+    parts = (
+        usage.input * prices.input / _MILLION,
+        ((usage.output - reasoning) * prices.output + reasoning * (prices.reasoning or 0.0)) / _MILLION,
+        usage.cache_read * read / _MILLION,
+        usage.cache_write * written / _MILLION,
+    )
+    return Cost(*parts, sum(parts))
+
+
+@lru_cache(maxsize=4096)
+def _prices(provider: str, model_id: str) -> ModelPrices | None:
+    """The model's prices. An unknown model is warned of here, so once for as long as it is remembered."""
+    catalog = ModelCatalog.load()
+    info = catalog.find(ModelSpec(provider, model_id))
+    if info is not None:
+        return info.prices
+    name = f"{provider}:{model_id}"
+    near = catalog.nearest(name, count=1)
+    hint = f"; the nearest name with a price is {near[0]}" if near else ""
+    log.warning("no price is known for %r: its cost counts as zero%s", name, hint)
+    return None

@@ -1,0 +1,193 @@
+"""The checks that validators are made of: shapes of objects, pairs of calls and results, JSON Schemas.
+
+Owns what several providers check alike. Every function appends what it finds to a list and never raises, whatever
+it is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, cast
+
+from swink_agent.core.value import Value
+
+__all__ = [
+    "TOOL_NAME",
+    "Shape",
+    "Turn",
+    "check_json_schema",
+    "check_names",
+    "check_pairs",
+    "items",
+    "mapping",
+    "objects",
+    "string",
+    "subschemas",
+]
+
+Types: TypeAlias = type | tuple[type, ...]
+
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NOUNS: dict[type, str] = {
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    bool: "a boolean",
+    list: "an array",
+    dict: "an object",
+}
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[Any]:
+    """The value if it is an array, else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def string(value: object) -> str:
+    """The value if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def objects(value: object, where: str, found: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of an array, each with its path; what is no object is a problem."""
+    for index, item in enumerate(items(value)):
+        path = f"{where}.{index}"
+        if isinstance(item, dict):
+            yield path, cast("dict[str, Any]", item)
+        else:
+            found.append(f"{path}: expected an object, got {_noun(item)}")
+
+
+class Shape:
+    """The fields that an object may have, with their types; `null` counts as absent.
+
+    `unknown` is what is said of any other field; `None` lets them pass.
+    """
+
+    __slots__ = ("fields", "required", "unknown")
+
+    def __init__(
+        self,
+        fields: Mapping[str, Types],
+        *,
+        required: Collection[str] = (),
+        unknown: str | None = "{path}: extra fields are not permitted",
+    ) -> None:
+        self.fields = fields
+        self.required = required
+        self.unknown = unknown
+
+    def check(self, value: Mapping[str, Any], where: str, found: list[str]) -> None:
+        for name, item in value.items():
+            path = f"{where}.{name}" if where else name
+            if name not in self.fields:
+                if self.unknown is not None:
+                    found.append(self.unknown.format(path=path))
+            elif item is not None and not _fits(item, self.fields[name]):
+                found.append(f"{path}: expected {_nouns(self.fields[name])}, got {_noun(item)}")
+        for name in self.required:
+            if value.get(name) is None:
+                found.append(f"{where}.{name}: this field is required" if where else f"{name}: this field is required")
+
+
+def _fits(value: object, types: Types) -> bool:
+    allowed = types if isinstance(types, tuple) else (types,)
+    if isinstance(value, bool):
+        return bool in allowed
+    return isinstance(value, allowed) or (isinstance(value, int) and float in allowed)
+
+
+def _nouns(types: Types) -> str:
+    allowed = types if isinstance(types, tuple) else (types,)
+    return " or ".join(_NOUNS.get(kind, kind.__name__) for kind in allowed)
+
+
+def _noun(value: object) -> str:
+    return "null" if value is None else _NOUNS.get(type(value), type(value).__name__)
+
+
+# -- pairs ---------------------------------------------------------------------------------------------------
+
+
+class Turn(Value, frozen=True):
+    """What one message, or a row of tool messages, has to do with calls."""
+
+    where: str
+    calls: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+
+
+def check_pairs(turns: Iterable[Turn], found: list[str]) -> None:
+    """Every call is answered once, in the turn right behind it, nothing else is answered, and no id comes twice."""
+    waiting: list[str] = []
+    asker = ""
+    seen = set[str]()
+    for turn in turns:
+        answered = set[str]()
+        for result in turn.results:
+            if result in answered:
+                found.append(f"{turn.where}: the call {result!r} has more than one result")
+            elif result not in waiting:
+                found.append(f"{turn.where}: the result for {result!r} answers no call of the message before it")
+            answered.add(result)
+        _check_answered([call for call in waiting if call not in answered], asker, found)
+        for call in turn.calls:
+            if call in seen:
+                found.append(f"{turn.where}: the call id {call!r} is not unique")
+            seen.add(call)
+        waiting, asker = list(turn.calls), turn.where
+    _check_answered(waiting, asker, found)
+
+
+def _check_answered(open_calls: list[str], asker: str, found: list[str]) -> None:
+    if open_calls:
+        names = ", ".join(open_calls)
+        found.append(f"{asker}: calls without a result right behind them: {names}")
+
+
+# -- tools ---------------------------------------------------------------------------------------------------
+
+
+def check_names(names: Iterable[tuple[str, object]], pattern: re.Pattern[str], found: list[str]) -> None:
+    """The names of tools, each with its path: of the right form, and unique."""
+    seen = set[str]()
+    for where, name in names:
+        if not isinstance(name, str) or not pattern.fullmatch(name):
+            found.append(f"{where}: {name!r} is no name for a tool: it must match {pattern.pattern}")
+        elif name in seen:
+            found.append(f"{where}: the tool name {name!r} is not unique")
+        else:
+            seen.add(name)
+
+
+def check_json_schema(schema: object, where: str, found: list[str]) -> None:
+    """A schema of a tool's arguments: of an object, with items for every array."""
+    if not isinstance(schema, dict):
+        found.append(f"{where}: expected a JSON Schema, got {_noun(schema)}")
+        return
+    if mapping(cast("object", schema)).get("type") != "object":
+        found.append(f"{where}: the schema must be of type 'object'")
+    for path, part in subschemas(cast("object", schema), where):
+        if part.get("type") == "array" and "items" not in part and "prefixItems" not in part:
+            found.append(f"{path}: an array schema without items")
+
+
+def subschemas(schema: object, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The schema and all schemas in it, each with its path."""
+    part = mapping(schema)
+    yield where, part
+    for name in ("properties", "$defs", "definitions"):
+        for key, child in mapping(part.get(name)).items():
+            yield from subschemas(child, f"{where}.{name}.{key}")
+    for name in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        for index, child in enumerate(items(part.get(name))):
+            yield from subschemas(child, f"{where}.{name}.{index}")
+    for name in ("items", "additionalProperties"):
+        if isinstance(part.get(name), dict):
+            yield from subschemas(part[name], f"{where}.{name}")

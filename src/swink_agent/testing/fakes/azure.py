@@ -1,0 +1,59 @@
+"""A strict fake of Azure OpenAI's chat completions: OpenAI's rules, at Azure's addresses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from swink_agent.testing.servers import ReceivedRequest
+
+from ._api import FakeApi, needs_bearer
+from ._chat import ChatChunks
+from ._checks import Shape
+from ._reply import FakeReply
+from ._wire import sse
+from .openai import OpenAiRules, error
+
+__all__ = ["API", "problems"]
+
+
+class _AzureRules(OpenAiRules):
+    # A deployment's address names the model, so the body need not.
+    body = Shape(OpenAiRules.body.fields, required=("messages",), unknown=OpenAiRules.body.unknown)
+
+
+class _AzureChunks(ChatChunks):
+    """The same chunks behind one that tells only what the filter thinks of the prompt."""
+
+    def stream(self, reply: FakeReply, model: str) -> Iterator[bytes]:
+        filters = {"hate": {"filtered": False, "severity": "safe"}}
+        results = [{"prompt_index": 0, "content_filter_results": filters}]
+        yield sse({"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": results})
+        yield from super().stream(reply, model)
+
+
+_RULES = _AzureRules()
+
+
+def problems(body: dict[str, Any]) -> list[str]:
+    """What Azure would reject in the body of a request, in the order in which it is found."""
+    return _RULES.problems(body)
+
+
+def _refusal(request: ReceivedRequest, key: str) -> str | None:
+    """The key in its own header, or as a token of Entra's."""
+    return None if request.headers.get("api-key") == key else needs_bearer(request, key)
+
+
+API = FakeApi(
+    path=re.compile(
+        r"/openai/v1/chat/completions(?:\?api-version=[a-z0-9-]+)?"
+        r"|/openai/deployments/(?P<model>[^/?]+)/chat/completions\?api-version=[a-z0-9-]+"
+    ),
+    content_type="text/event-stream; charset=utf-8",
+    problems=lambda body, _: problems(body),
+    refusal=_refusal,
+    error=error,
+    stream=_AzureChunks().stream,
+)

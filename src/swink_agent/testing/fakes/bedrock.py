@@ -1,0 +1,324 @@
+"""A strict fake of Bedrock's ConverseStream, with Claude and other models behind it.
+
+Owns what `/model/{model}/converse-stream` rejects and how it streams. The rules of Claude's thinking are in
+`_claude`, the check of signed requests in `_sigv4`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from swink_agent.core.types import StopReason, Usage
+from swink_agent.testing.servers import ReceivedRequest
+
+from ._api import FakeApi
+from ._checks import (
+    TOOL_NAME,
+    Shape,
+    Turn,
+    check_json_schema,
+    check_names,
+    check_pairs,
+    items,
+    mapping,
+    objects,
+    string,
+)
+from ._claude import check_thinking, check_thinking_first, is_claude, signature_of, signature_problem
+from ._reply import Block, FakeReply, blocks, new_id, pieces
+from ._sigv4 import signature_problem as request_signature_problem
+from ._wire import aws_event
+
+__all__ = ["API", "problems"]
+
+# The service's own model allows dots and colons as well, but not so the models behind it.
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_FORMATS = ("png", "jpeg", "gif", "webp")
+_MOST_CACHE_POINTS = 4
+
+# Fields that the service does not know are passed over at the top; where one of several is expected, it refuses.
+_BODY = Shape(
+    {
+        "messages": list,
+        "system": list,
+        "inferenceConfig": dict,
+        "toolConfig": dict,
+        "additionalModelRequestFields": dict,
+        "guardrailConfig": dict,
+    },
+    required=("messages",),
+    unknown=None,
+)
+_INFERENCE = Shape({"maxTokens": int, "temperature": float, "topP": float, "stopSequences": list})
+_MESSAGE = Shape({"role": str, "content": list}, required=("role", "content"))
+_CONTENT = Shape(
+    {
+        "text": str,
+        "image": dict,
+        "document": dict,
+        "video": dict,
+        "audio": dict,
+        "toolUse": dict,
+        "toolResult": dict,
+        "guardContent": dict,
+        "cachePoint": dict,
+        "reasoningContent": dict,
+        "citationsContent": dict,
+        "searchResult": dict,
+    }
+)
+_RESULT_CONTENT = Shape(
+    {"json": dict, "text": str, "image": dict, "document": dict, "video": dict, "searchResult": dict}
+)
+_TOOL_USE = Shape({"toolUseId": str, "name": str, "input": dict, "type": str}, required=("toolUseId", "name", "input"))
+_TOOL_RESULT = Shape({"toolUseId": str, "content": list, "status": str, "type": str}, required=("toolUseId", "content"))
+_TOOL = Shape({"toolSpec": dict, "systemTool": dict, "cachePoint": dict})
+_TOOL_SPEC = Shape(
+    {"name": str, "description": str, "inputSchema": dict, "strict": bool}, required=("name", "inputSchema")
+)
+_SYSTEM = Shape({"text": str, "guardContent": dict, "cachePoint": dict})
+_ROLES = {"toolUse": "assistant", "reasoningContent": "assistant", "toolResult": "user", "image": "user"}
+
+
+def problems(body: dict[str, Any], model: str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0") -> list[str]:
+    """What Bedrock would reject in the body of a request to the model, in the order in which it is found."""
+    found: list[str] = []
+    _BODY.check(body, "", found)
+    inference = mapping(body.get("inferenceConfig"))
+    _INFERENCE.check(inference, "inferenceConfig", found)
+    thinking = mapping(mapping(body.get("additionalModelRequestFields")).get("thinking"))
+    if thinking and is_claude(model):
+        check_thinking(thinking, model, inference.get("maxTokens"), inference.get("temperature"), found)
+    for where, block in objects(body.get("system"), "system", found):
+        _check_one(block, _SYSTEM, where, found)
+        if block.get("text") == "":
+            found.append(f"{where}.text: the length must be at least 1")
+    _check_tools(body.get("toolConfig"), found)
+    _check_messages(body, model, thinking, found)
+    _check_cache_points(body, found)
+    return found
+
+
+def _check_one(block: dict[str, Any], shape: Shape, where: str, found: list[str]) -> str:
+    """The one member that a union has."""
+    shape.check(block, where, found)
+    known = [name for name in block if name in shape.fields]
+    if len(known) != 1 or len(block) != 1:
+        found.append(f"{where}: exactly one of {', '.join(shape.fields)} must be set")
+    return known[0] if known else ""
+
+
+# -- messages ------------------------------------------------------------------------------------------------
+
+
+def _check_messages(body: dict[str, Any], model: str, thinking: dict[str, Any], found: list[str]) -> None:
+    messages = list(objects(body.get("messages"), "messages", found))
+    for where, message in messages:
+        _MESSAGE.check(message, where, found)
+        _check_content(message, model, where, found)
+    _check_roles([string(message.get("role")) for _, message in messages], found)
+    turns = [_turn(where, message) for where, message in messages]
+    check_pairs(turns, found)
+    if not mapping(body.get("toolConfig")).get("tools") and any(turn.calls or turn.results for turn in turns):
+        found.append("toolConfig: it must be defined when using toolUse and toolResult content blocks")
+    if len(turns) > 1 and turns[-1].results and is_claude(model):
+        where, message = messages[-2]
+        content = items(message.get("content"))
+        has_thinking = bool(content) and "reasoningContent" in mapping(content[0])
+        check_thinking_first(thinking, "thinking" if has_thinking else "", f"{where}.content.0", found)
+
+
+def _check_roles(roles: list[str], found: list[str]) -> None:
+    if not roles or roles[0] != "user":
+        found.append("messages: a conversation must start with a user message")
+    if any(role not in ("user", "assistant") for role in roles):
+        found.append("messages: every role is user or assistant")
+    if any(before == after for before, after in pairwise(roles)):
+        found.append("messages: a conversation must alternate between user and assistant roles")
+    if roles and roles[-1] == "assistant":
+        found.append("messages: the conversation must end with a user message")
+
+
+def _turn(where: str, message: dict[str, Any]) -> Turn:
+    content = [mapping(block) for block in items(message.get("content"))]
+    return Turn(
+        where,
+        tuple([string(mapping(block["toolUse"]).get("toolUseId")) for block in content if "toolUse" in block]),
+        tuple([string(mapping(block["toolResult"]).get("toolUseId")) for block in content if "toolResult" in block]),
+    )
+
+
+def _check_content(message: dict[str, Any], model: str, where: str, found: list[str]) -> None:
+    if not message.get("content"):
+        found.append(f"{where}: the content field is empty; add a content block")
+    for path, block in objects(message.get("content"), f"{where}.content", found):
+        kind = _check_one(block, _CONTENT, path, found)
+        if _ROLES.get(kind, message.get("role")) != message.get("role"):
+            found.append(f"{path}: {kind} cannot stand in a message of the {message.get('role')}")
+        match kind:
+            case "text":
+                _check_text(block, path, found)
+            case "image":
+                _check_image(mapping(block["image"]), f"{path}.image", found)
+            case "toolUse":
+                _check_tool_use(mapping(block["toolUse"]), f"{path}.toolUse", found)
+            case "toolResult":
+                _check_tool_result(mapping(block["toolResult"]), f"{path}.toolResult", found)
+            case "reasoningContent":
+                _check_reasoning(mapping(block["reasoningContent"]), model, f"{path}.reasoningContent", found)
+            case _:
+                pass
+
+
+def _check_text(block: dict[str, Any], where: str, found: list[str]) -> None:
+    if not string(block.get("text")).strip():
+        found.append(f"{where}: the text field is blank; add text to it")
+
+
+def _check_image(image: dict[str, Any], where: str, found: list[str]) -> None:
+    if image.get("format") not in _FORMATS:
+        found.append(f"{where}.format: {image.get('format')!r} is none of {', '.join(_FORMATS)}")
+    source = mapping(image.get("source"))
+    if not string(source.get("bytes")) and "s3Location" not in source:
+        found.append(f"{where}.source: bytes are required")
+
+
+def _check_tool_use(call: dict[str, Any], where: str, found: list[str]) -> None:
+    _TOOL_USE.check(call, where, found)
+    _check_id(call, where, found)
+    check_names([(f"{where}.name", call.get("name"))], TOOL_NAME, found)
+
+
+def _check_tool_result(result: dict[str, Any], where: str, found: list[str]) -> None:
+    _TOOL_RESULT.check(result, where, found)
+    _check_id(result, where, found)
+    if result.get("status", "success") not in ("success", "error"):
+        found.append(f"{where}.status: {result.get('status')!r} is neither success nor error")
+    for path, part in objects(result.get("content"), f"{where}.content", found):
+        kind = _check_one(part, _RESULT_CONTENT, path, found)
+        if kind == "text":
+            _check_text(part, path, found)
+        elif kind == "image":
+            _check_image(mapping(part["image"]), f"{path}.image", found)
+
+
+def _check_id(block: dict[str, Any], where: str, found: list[str]) -> None:
+    if not _ID.fullmatch(string(block.get("toolUseId"))):
+        found.append(f"{where}.toolUseId: {block.get('toolUseId')!r} must match {_ID.pattern}")
+
+
+def _check_reasoning(block: dict[str, Any], model: str, where: str, found: list[str]) -> None:
+    if "redactedContent" in block:
+        return
+    reasoning = mapping(block.get("reasoningText"))
+    if not is_claude(model):
+        # Nova refuses its own reasoning, gpt-oss the signature; leaving it out suits all.
+        found.append(f"{where}: {model} does not take reasoning back")
+        return
+    problem = signature_problem(reasoning.get("text"), reasoning.get("signature"))
+    if problem is not None:
+        found.append(f"{where}.reasoningText.signature: {problem}")
+
+
+# -- the rest of the body ------------------------------------------------------------------------------------
+
+
+def _check_tools(config: object, found: list[str]) -> None:
+    tools = list(objects(mapping(config).get("tools"), "toolConfig.tools", found))
+    if config is not None and not tools:
+        found.append("toolConfig.tools: at least one tool is required")
+    specs: list[tuple[str, dict[str, Any]]] = []
+    for where, tool in tools:
+        if _check_one(tool, _TOOL, where, found) == "toolSpec":
+            specs.append((f"{where}.toolSpec", mapping(tool["toolSpec"])))
+    check_names([(f"{where}.name", spec.get("name")) for where, spec in specs], TOOL_NAME, found)
+    for where, spec in specs:
+        _TOOL_SPEC.check(spec, where, found)
+        if spec.get("description") == "":
+            found.append(f"{where}.description: the length must be at least 1")
+        check_json_schema(mapping(spec.get("inputSchema")).get("json"), f"{where}.inputSchema.json", found)
+    choice = mapping(mapping(config).get("toolChoice"))
+    if choice and set(choice) - {"auto", "any", "tool"}:
+        found.append(f"toolConfig.toolChoice: {', '.join(choice)} is none of auto, any, tool")
+
+
+def _check_cache_points(body: dict[str, Any], found: list[str]) -> None:
+    places = [items(body.get("system")), items(mapping(body.get("toolConfig")).get("tools"))]
+    places += [items(mapping(message).get("content")) for message in items(body.get("messages"))]
+    points = 0
+    for place in places:
+        for index, block in enumerate(place):
+            if "cachePoint" not in mapping(block):
+                continue
+            points += 1
+            if mapping(block["cachePoint"]).get("type") != "default":
+                found.append("cachePoint.type: only 'default' is known")
+            if index == 0:
+                found.append("cachePoint: it must stand behind what is to be cached")
+    if points > _MOST_CACHE_POINTS:
+        found.append(f"cachePoint: at most {_MOST_CACHE_POINTS} are allowed, found {points}")
+
+
+# -- the server ----------------------------------------------------------------------------------------------
+
+
+def _refusal(request: ReceivedRequest, key: str) -> str | None:
+    """A request signed with the key as the secret, or with the key as a bearer token."""
+    if request.headers.get("authorization") == f"Bearer {key}":
+        return None
+    return request_signature_problem(request, key, "bedrock")
+
+
+_REASONS = {StopReason.STOP: "end_turn", StopReason.LENGTH: "max_tokens", StopReason.TOOL_USE: "tool_use"}
+
+
+def _stream(reply: FakeReply, model: str) -> Iterator[bytes]:
+    yield aws_event("messageStart", {"role": "assistant", "p": "abc"})
+    for index, block in enumerate(blocks(reply, lambda: new_id("tooluse_", 22))):
+        if block.kind == "call":
+            start = {"toolUse": {"toolUseId": block.call_id, "name": block.name}}
+            yield aws_event("contentBlockStart", {"contentBlockIndex": index, "start": start})
+        for delta in _deltas(block, model):
+            yield aws_event("contentBlockDelta", {"contentBlockIndex": index, "delta": delta, "p": "ab"})
+        if block.is_closed:
+            yield aws_event("contentBlockStop", {"contentBlockIndex": index})
+    if reply.is_done:
+        yield aws_event("messageStop", {"stopReason": _REASONS.get(reply.reason, "end_turn")})
+        yield aws_event("metadata", {"metrics": {"latencyMs": 1}, "usage": _usage(reply.usage)})
+
+
+def _deltas(block: Block, model: str) -> Iterator[dict[str, Any]]:
+    for piece in pieces(block.text):
+        match block.kind:
+            case "thinking":
+                yield {"reasoningContent": {"text": piece}}
+            case "text":
+                yield {"text": piece}
+            case "call":
+                yield {"toolUse": {"input": piece}}
+    if block.kind == "thinking" and block.is_closed and is_claude(model):
+        yield {"reasoningContent": {"signature": signature_of(block.text)}}
+
+
+def _usage(usage: Usage) -> dict[str, int]:
+    return {
+        "inputTokens": usage.input,
+        "outputTokens": usage.output,
+        "totalTokens": usage.total,
+        "cacheReadInputTokens": usage.cache_read,
+        "cacheWriteInputTokens": usage.cache_write,
+    }
+
+
+API = FakeApi(
+    path=re.compile(r"/model/(?P<model>[^/?]+)/converse-stream"),
+    content_type="application/vnd.amazon.eventstream",
+    problems=problems,
+    refusal=_refusal,
+    error=lambda _, message: {"message": message},
+    stream=_stream,
+    streams_by_default=True,
+)

@@ -1,0 +1,57 @@
+"""A strict fake of OpenAI's chat completions.
+
+Owns what is OpenAI's own beyond the rules that the family shares: which models take which options, and its errors.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ._api import FakeApi, needs_bearer
+from ._chat import ChatChunks, ChatRules
+from ._checks import string
+
+__all__ = ["API", "OpenAiRules", "error", "problems"]
+
+_REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-5(?!-chat)|gpt-[6-9]|gpt-oss)")
+_NOT_REASONING = re.compile(r"(?:^|/)(?:gpt-[34]|chatgpt)")
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+
+
+class OpenAiRules(ChatRules):
+    """OpenAI's own rules, which Azure shares. Where a name does not tell the model, as a deployment's, all pass."""
+
+    def check_options(self, body: dict[str, Any], found: list[str]) -> None:
+        super().check_options(body, found)
+        model, effort = string(body.get("model")), body.get("reasoning_effort")
+        if effort is not None and effort not in _EFFORTS:
+            found.append(f"reasoning_effort: {effort!r} is none of {', '.join(_EFFORTS)}")
+        if effort is not None and _NOT_REASONING.search(model):
+            found.append(f"reasoning_effort: not supported by {model}")
+        if _REASONING.search(model) and body.get("max_tokens") is not None:
+            found.append(f"max_tokens: not supported by {model}; use max_completion_tokens instead")
+
+
+_RULES = OpenAiRules()
+
+
+def problems(body: dict[str, Any]) -> list[str]:
+    """What OpenAI would reject in the body of a request, in the order in which it is found."""
+    return _RULES.problems(body)
+
+
+def error(status: int, message: str) -> dict[str, Any]:
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    code = "invalid_api_key" if status == 401 else None
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+API = FakeApi(
+    path=re.compile(r"/v1/chat/completions"),
+    content_type="text/event-stream; charset=utf-8",
+    problems=lambda body, _: problems(body),
+    refusal=needs_bearer,
+    error=error,
+    stream=ChatChunks().stream,
+)

@@ -1,0 +1,131 @@
+"""The fake server: one provider's API on loopback, strict about what it is sent.
+
+Owns the order of its checks and the script of its replies. What is checked, and how a reply looks on the wire, is in
+the file of each API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from types import MappingProxyType, TracebackType
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from swink_agent.testing.servers import LoopbackServer, ReceivedRequest, answer
+
+from . import anthropic, azure, bedrock, gemini, mistral, ollama, openai, openai_responses, xai
+from ._checks import mapping, string
+from ._reply import FakeFailure, FakeReply
+from ._wire import json_bytes
+
+__all__ = ["APIS", "FakeProvider"]
+
+_APIS = MappingProxyType(
+    {
+        "anthropic": anthropic.API,
+        "openai": openai.API,
+        "openai-responses": openai_responses.API,
+        "azure": azure.API,
+        "xai": xai.API,
+        "mistral": mistral.API,
+        "gemini": gemini.API,
+        "ollama": ollama.API,
+        "bedrock": bedrock.API,
+    }
+)
+APIS = tuple(_APIS)
+"""The names of the providers that can be faked, as in `ModelSpec.provider`."""
+
+
+class FakeProvider:
+    """A provider on loopback, for as long as its `async with` block lasts.
+
+    Each good request gets the next of `replies`, a string being one of text alone. A request that the provider would
+    reject is answered as the provider would, and noted in `rejections` with everything that is wrong with it; so is
+    one that comes when no reply is left. `bodies` is what was sent. The key is `key`, at Bedrock as the secret of a
+    signature or as a bearer token. Raises `ValueError` for an API that is none of `APIS`.
+    """
+
+    def __init__(
+        self, api: str, replies: Iterable[FakeReply | FakeFailure | str] = (), *, key: str = "fake-key"
+    ) -> None:
+        if api not in _APIS:
+            raise ValueError(f"no fake of {api!r}: there are {', '.join(APIS)}")
+        self.api = api
+        self.key = key
+        self.replies = list(replies)
+        """What is still to be said; more may be added at any time."""
+        self.bodies: list[dict[str, Any]] = []
+        self.rejections: list[str] = []
+        self._api = _APIS[api]
+        self._server = LoopbackServer(self._answer)
+
+    def __repr__(self) -> str:
+        return f"<FakeProvider {self.api}, {len(self.bodies)} requests, {len(self.rejections)} rejected>"
+
+    @property
+    def url(self) -> str:
+        """The base URL to give to an adapter."""
+        return self._server.url
+
+    @property
+    def requests(self) -> list[ReceivedRequest]:
+        return self._server.requests
+
+    @property
+    def open_connections(self) -> int:
+        return self._server.open_connections
+
+    async def __aenter__(self) -> FakeProvider:
+        await self._server.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._server.__aexit__(kind, error, traceback)
+
+    async def _answer(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        reply = self._reply_to(request)
+        if isinstance(reply, FakeFailure):
+            body = json_bytes(self._api.error(reply.status, reply.message))
+            await answer(body, status=reply.status, content_type="application/json")(request, writer)
+            return
+        frames = b"".join(self._api.stream(reply, self._model_of(request)))
+        respond = answer(frames, content_type=self._api.content_type, pieces=4, ends=reply.ends != "hangs")
+        await respond(request, writer)
+
+    def _reply_to(self, request: ReceivedRequest) -> FakeReply | FakeFailure:
+        """The next reply, or why there is none for this request."""
+        if request.method != "POST" or not self._api.path.fullmatch(request.path):
+            return self._reject(404, f"nothing is at {request.method} {request.path}")
+        refusal = self._api.refusal(request, self.key)
+        if refusal is not None:
+            return self._reject(401, refusal)
+        try:
+            body: object = msgspec.json.decode(request.body)
+        except msgspec.DecodeError as error:
+            return self._reject(400, f"the body is no JSON: {error}")
+        self.bodies.append(mapping(body))
+        problems = self._api.problems(mapping(body), self._model_of(request))
+        if problems:
+            return self._reject(400, *problems)
+        if not self._api.streams_by_default and mapping(body).get("stream") is not True:
+            return self._reject(400, "stream: this fake only streams")
+        if not self.replies:
+            return self._reject(400, "no reply is left in the script of this fake")
+        reply = self.replies.pop(0)
+        return FakeReply(text=reply) if isinstance(reply, str) else reply
+
+    def _reject(self, status: int, *problems: str) -> FakeFailure:
+        self.rejections.append("; ".join(problems))
+        return FakeFailure(status, problems[0])
+
+    def _model_of(self, request: ReceivedRequest) -> str:
+        """The model that is asked, from the path or from the body."""
+        match = self._api.path.fullmatch(request.path)
+        named = match.groupdict().get("model") if match is not None else None
+        return unquote(named) if named else string(mapping(msgspec.json.decode(request.body)).get("model"))

@@ -1,0 +1,78 @@
+"""A strict fake of xAI's chat completions, and where they differ from OpenAI's."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from swink_agent.core.types import Usage
+
+from ._api import FakeApi, needs_bearer
+from ._chat import ChatChunks, ChatRules
+from ._checks import Shape, string
+from ._reply import new_id
+
+__all__ = ["API", "problems"]
+
+_EFFORTS = ("none", "low", "medium", "high")
+_WITHOUT_EFFORT = re.compile(r"grok-(?:2|3(?!-mini)|4(?:-|$)|code|build|4\.20-(?!multi-agent)|.*non-reasoning)")
+
+
+class _XaiRules(ChatRules):
+    # Nothing tells of fields that it refuses, so those which it does not know pass; reasoning may be sent back.
+    body = Shape(ChatRules.body.fields, required=ChatRules.body.required, unknown=None)
+    roles = {
+        **{name: Shape(shape.fields, required=shape.required, unknown=None) for name, shape in ChatRules.roles.items()},
+        "assistant": Shape({**ChatRules.roles["assistant"].fields, "reasoning_content": str}, unknown=None),
+    }
+    call_id = re.compile(r".+", re.DOTALL)
+    call_id_form = "must be a string"
+    takes_empty_content = False
+    needs_tools = ()
+
+    def check_options(self, body: dict[str, Any], found: list[str]) -> None:
+        super().check_options(body, found)
+        effort, model = body.get("reasoning_effort"), string(body.get("model"))
+        if effort is None:
+            return
+        if effort not in _EFFORTS:
+            found.append(f"reasoning_effort: {effort!r} is none of {', '.join(_EFFORTS)}")
+        if _WITHOUT_EFFORT.match(model):
+            found.append(f"reasoning_effort: the model {model} does not support it")
+
+
+class _XaiChunks(ChatChunks):
+    def make_id(self) -> str:
+        return new_id("call_", 8)
+
+    def first_delta(self) -> dict[str, Any]:
+        return {"role": "assistant"}
+
+    def usage(self, usage: Usage) -> dict[str, Any]:
+        """Reasoning is counted apart from the completion, but in the total."""
+        reasoning = usage.extra.get("reasoning", 0)
+        counts = super().usage(usage)
+        return {**counts, "completion_tokens": usage.output - reasoning}
+
+
+_RULES = _XaiRules()
+
+
+def problems(body: dict[str, Any]) -> list[str]:
+    """What xAI would reject in the body of a request, in the order in which it is found."""
+    return _RULES.problems(body)
+
+
+def _error(status: int, message: str) -> dict[str, Any]:
+    code = "Client specified an invalid argument" if status < 500 else "The service is currently unavailable"
+    return {"code": code, "error": message}
+
+
+API = FakeApi(
+    path=re.compile(r"/v1/chat/completions"),
+    content_type="text/event-stream",
+    problems=lambda body, _: problems(body),
+    refusal=needs_bearer,
+    error=_error,
+    stream=_XaiChunks().stream,
+)

@@ -1,0 +1,714 @@
+"""Amazon Bedrock's ConverseStream: the signed request that a conversation becomes, and the message of its frames."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import random
+import re
+import struct
+import sys
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swink_agent import (
+    AgentContext,
+    AgentMessage,
+    AssistantMessage,
+    AssistantMessageEvent,
+    AuthError,
+    Base64Image,
+    CancellationToken,
+    ErrorKind,
+    Image,
+    MessageAssembler,
+    ModelSpec,
+    StopReason,
+    StreamDone,
+    StreamFailed,
+    StreamOptions,
+    StreamStart,
+    Text,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    Thinking,
+    ThinkingBudgets,
+    ThinkingLevel,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    ToolResultMessage,
+    UrlImage,
+    Usage,
+    UserMessage,
+    tool,
+)
+from swink_agent.adapters._frames import AwsEventFrames, FrameError
+from swink_agent.adapters._http import RequestError
+from swink_agent.adapters.bedrock import BedrockParser, BedrockStreamFn
+from swink_agent.testing.servers import LoopbackServer, ReceivedRequest, answer
+
+CLAUDE = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
+NOVA = "us.amazon.nova-pro-v1:0"
+MODEL = ModelSpec("bedrock", CLAUDE)
+PIXEL = base64.b64encode(b"\x89PNG").decode()
+POINT = {"cachePoint": {"type": "default"}}
+STREAM = "application/vnd.amazon.eventstream"
+CONTEXT = AgentContext("", [UserMessage("hi")])
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "AWS_REGION",
+        "AWS_DEFAULT_REGION",
+        "AWS_SESSION_TOKEN",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather of a city."""
+    return city
+
+
+@tool
+def clock() -> str:
+    """The time."""
+    return "noon"
+
+
+# -- where to and by whom --------------------------------------------------------------------------------------
+
+
+def test_the_region_and_the_model_make_the_address() -> None:
+    request = BedrockStreamFn("eu-west-1").build(MODEL, CONTEXT, StreamOptions())
+    assert request.url == f"https://bedrock-runtime.eu-west-1.amazonaws.com/model/{CLAUDE}/converse-stream"
+    assert request.headers["accept"] == STREAM
+
+
+def test_a_profile_is_one_part_of_the_path() -> None:
+    profile = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc"
+    request = BedrockStreamFn("us-east-1").build(ModelSpec("bedrock", profile), CONTEXT, StreamOptions())
+    assert "/application-inference-profile" not in request.url
+    assert request.url.count("/") == 5
+
+
+@pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_the_environment_gives_the_region(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "ap-south-1")
+    request = BedrockStreamFn().build(MODEL, CONTEXT, StreamOptions())
+    assert request.url.startswith("https://bedrock-runtime.ap-south-1.amazonaws.com/model/")
+
+
+def test_a_missing_region_is_named() -> None:
+    with pytest.raises(RequestError, match="AWS_REGION"):
+        BedrockStreamFn().build(MODEL, CONTEXT, StreamOptions())
+
+
+def test_a_base_url_tells_the_region_that_is_signed_for() -> None:
+    url = "https://vpce-1.bedrock-runtime.eu-north-1.vpce.amazonaws.com/"
+    request = BedrockStreamFn(base_url=url).build(MODEL, CONTEXT, StreamOptions())
+    assert request.url.startswith(f"{url}model/")
+    assert "/eu-north-1/bedrock/aws4_request" in request.headers["authorization"]
+
+
+def test_missing_credentials_are_named_before_any_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(AuthError, match="AWS_SECRET_ACCESS_KEY"):
+        BedrockStreamFn("us-east-1").build(MODEL, CONTEXT, StreamOptions())
+    request = BedrockStreamFn(base_url="http://gateway").build(MODEL, CONTEXT, StreamOptions())
+    assert "authorization" not in request.headers
+
+
+def test_a_bearer_token_takes_the_place_of_a_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "from-environment")
+    stream_fn = BedrockStreamFn("us-east-1")
+    assert stream_fn.build(MODEL, CONTEXT, StreamOptions()).headers["authorization"] == "Bearer from-environment"
+    request = stream_fn.build(MODEL, CONTEXT, StreamOptions(api_key="from-options", headers={"x-trace": "1"}))
+    assert (request.headers["authorization"], request.headers["x-trace"]) == ("Bearer from-options", "1")
+
+
+def test_without_botocore_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "botocore.auth", None)
+    with pytest.raises(RequestError, match=r"pip install 'swink-agent\[bedrock\]'"):
+        BedrockStreamFn("us-east-1").build(MODEL, CONTEXT, StreamOptions())
+
+
+def test_keys_show_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "session-secret")
+    stream_fn = BedrockStreamFn("us-east-1")
+    request = stream_fn.build(MODEL, CONTEXT, StreamOptions())
+    assert request.headers["x-amz-security-token"] == "session-secret"
+    for shown in (repr(stream_fn), repr(request), str(request.headers)):
+        assert "very-secret" not in shown
+    assert "session-secret" not in repr(request)
+
+
+def signature_of(request: ReceivedRequest) -> str:
+    """The signature that AWS would calculate for what it received."""
+    found = re.search(
+        r"Credential=\w+/((\d+)/([\w-]+)/bedrock/aws4_request), SignedHeaders=([\w;-]+)",
+        request.headers["authorization"],
+    )
+    assert found is not None
+    scope, date, region, names = found.groups()
+    lines = [request.method, quote(request.path, safe="/-_.~"), ""]
+    lines += [f"{name}:{request.headers[name]}" for name in names.split(";")]
+    lines += ["", names, hashlib.sha256(request.body).hexdigest()]
+    canonical = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    key = b"AWS4very-secret"
+    for part in (date, region, "bedrock", "aws4_request"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    to_sign = f"AWS4-HMAC-SHA256\n{request.headers['x-amz-date']}\n{scope}\n{canonical}"
+    return hmac.digest(key, to_sign.encode(), "sha256").hex()
+
+
+@pytest.mark.parametrize("model_id", [CLAUDE, "arn:aws:bedrock:us-east-1:1:inference-profile/us.x v1:0", "plain"])
+async def test_the_signature_is_over_what_is_sent(model_id: str) -> None:
+    async with LoopbackServer(answer(HELLO, content_type=STREAM)) as server:
+        stream_fn = BedrockStreamFn("us-west-2", server.url)
+        model = ModelSpec("bedrock", model_id)
+        events = [item async for item in stream_fn(model, CONTEXT, StreamOptions(), CancellationToken())]
+    assert message_of(events).text == "Hello"
+    received = server.requests[0]
+    assert received.headers["authorization"].endswith(f"Signature={signature_of(received)}")
+
+
+# -- the request -----------------------------------------------------------------------------------------------
+
+
+def sent(
+    messages: Sequence[AgentMessage] | str = "hi",
+    *,
+    model: str = CLAUDE,
+    system: str = "",
+    tools: Sequence[Any] = (),
+    level: ThinkingLevel = ThinkingLevel.OFF,
+    budgets: dict[ThinkingLevel, int] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """The body that is sent for a conversation."""
+    spec = ModelSpec("bedrock", model, level, ThinkingBudgets(budgets) if budgets else None)
+    if isinstance(messages, str):
+        messages = [UserMessage(messages)]
+    request = BedrockStreamFn("us-east-1").build(
+        spec, AgentContext(system, messages, tools), StreamOptions(**{"api_key": "t", **options})
+    )
+    return json.loads(request.body)
+
+
+def contents(body: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Roles and blocks, without the cache points."""
+    return [(m["role"], [block for block in m["content"] if block != POINT]) for m in body["messages"]]
+
+
+def reply(*blocks: Any, provider: str = "bedrock", model_id: str = CLAUDE, **fields: Any) -> AssistantMessage:
+    return AssistantMessage(blocks, provider, model_id, **fields)
+
+
+def test_a_plain_question_to_a_plain_model_is_the_least_that_the_provider_asks_for() -> None:
+    assert sent("hi", model=NOVA) == {"messages": [{"role": "user", "content": [{"text": "hi"}]}]}
+
+
+def test_options_and_extra_fields_go_where_they_belong() -> None:
+    body = sent(
+        model=NOVA,
+        system="Be brief.",
+        temperature=0.5,
+        max_tokens=100,
+        extra={"guardrailConfig": {"guardrailIdentifier": "g"}, "inferenceConfig": {"topP": 0.9}},
+    )
+    assert body["inferenceConfig"] == {"maxTokens": 100, "temperature": 0.5, "topP": 0.9}
+    assert body["guardrailConfig"] == {"guardrailIdentifier": "g"}
+    assert body["system"] == [{"text": "Be brief."}]
+    assert list(body)[-1] == "messages"
+
+
+def test_tools_are_described_by_their_schemas() -> None:
+    config = sent(tools=[weather, clock], cache="none")["toolConfig"]
+    assert [entry["toolSpec"]["name"] for entry in config["tools"]] == ["weather", "clock"]
+    assert config["tools"][0]["toolSpec"]["description"] == "The weather of a city."
+    assert config["tools"][0]["toolSpec"]["inputSchema"]["json"]["required"] == ["city"]
+    assert "toolChoice" not in config
+
+
+def test_the_choice_of_tools_has_the_providers_words() -> None:
+    assert sent(tools=[clock], tool_choice="required")["toolConfig"]["toolChoice"] == {"any": {}}
+    assert sent(tools=[clock], tool_choice="clock")["toolConfig"]["toolChoice"] == {"tool": {"name": "clock"}}
+    assert "toolConfig" not in sent(tools=[clock], tool_choice="none")
+
+
+def test_calls_in_the_history_define_their_tools_whatever_is_on_offer() -> None:
+    history = [UserMessage("time?"), reply(ToolCall("c1", "clock", {})), ToolResultMessage("c1", "noon")]
+    (stub,) = sent(history, cache="none")["toolConfig"]["tools"]
+    assert (stub["toolSpec"]["name"], stub["toolSpec"]["inputSchema"]) == ("clock", {"json": {"type": "object"}})
+    offered = sent(history, tools=[weather], tool_choice="none", cache="none")["toolConfig"]
+    assert [entry["toolSpec"]["name"] for entry in offered["tools"]] == ["weather"]
+
+
+def test_cache_points_are_behind_the_system_prompt_the_tools_and_the_last_user_turns() -> None:
+    history = [UserMessage("one"), reply(Text("1")), UserMessage("two"), reply(Text("2")), UserMessage("three")]
+    body = sent(history, system="s", tools=[weather, clock])
+    assert body["system"][-1] == POINT
+    assert body["toolConfig"]["tools"][-1] == POINT
+    assert [message["content"][-1] == POINT for message in body["messages"]] == [False, False, True, False, True]
+    assert "cachePoint" not in json.dumps(sent(history, system="s", tools=[clock], cache="none"))
+
+
+@pytest.mark.parametrize(
+    ("model", "takes_marks"),
+    [
+        (CLAUDE, True),
+        ("anthropic.claude-opus-4-6-v1", True),
+        ("anthropic.claude-3-5-haiku-20241022-v1:0", True),
+        ("anthropic.claude-3-5-sonnet-20240620-v1:0", False),
+        ("anthropic.claude-3-haiku-20240307-v1:0", False),
+        ("anthropic.claude-v2:1", False),
+        (NOVA, False),
+    ],
+)
+def test_only_models_that_take_cache_points_are_sent_any(model: str, takes_marks: bool) -> None:
+    assert ("cachePoint" in json.dumps(sent(model=model, system="s"))) is takes_marks
+
+
+def test_what_was_sent_stays_the_same_from_turn_to_turn() -> None:
+    stream_fn = BedrockStreamFn("us-east-1")
+    history: list[AgentMessage] = [UserMessage("weather?")]
+    before: list[Any] | None = None
+    heads: set[bytes] = set()
+    for turn in range(4):
+        body = stream_fn.build(MODEL, AgentContext("s", list(history), [weather]), StreamOptions()).body
+        heads.add(body.partition(b'"messages":')[0])
+        now = contents(json.loads(body))
+        assert before is None or now[: len(before)] == before
+        before = now
+        history += [reply(ToolCall(f"t{turn}", "weather", {"city": "Rome"})), ToolResultMessage(f"t{turn}", "sunny")]
+    assert len(heads) == 1
+
+
+def test_claude_is_asked_to_think_in_its_own_fields() -> None:
+    body = sent(level=ThinkingLevel.MEDIUM, temperature=0.3)
+    assert body["additionalModelRequestFields"] == {"thinking": {"type": "enabled", "budget_tokens": 8_192}}
+    assert body["inferenceConfig"] == {"maxTokens": 64_000}
+    own = sent(level=ThinkingLevel.LOW, budgets={ThinkingLevel.LOW: 3_000})
+    assert own["additionalModelRequestFields"]["thinking"]["budget_tokens"] == 3_000
+    newer = sent(model="us.anthropic.claude-opus-4-6-v1", level=ThinkingLevel.HIGH)
+    assert newer["additionalModelRequestFields"] == {
+        "thinking": {"type": "adaptive", "display": "summarized"},
+        "output_config": {"effort": "high"},
+    }
+
+
+def test_other_families_are_asked_to_think_in_theirs() -> None:
+    nova = sent(model="us.amazon.nova-2-lite-v1:0", level=ThinkingLevel.LOW, max_tokens=50)
+    assert nova["additionalModelRequestFields"]["reasoningConfig"] == {"type": "enabled", "maxReasoningEffort": "low"}
+    assert nova["inferenceConfig"] == {"maxTokens": 50}
+    hard = sent(model="us.amazon.nova-2-lite-v1:0", level=ThinkingLevel.HIGH, max_tokens=50, temperature=0.1)
+    assert "inferenceConfig" not in hard
+    gpt = sent(model="openai.gpt-oss-120b-1:0", level=ThinkingLevel.EXTRA_HIGH)
+    assert gpt["additionalModelRequestFields"] == {"reasoning_effort": "high"}
+    assert "additionalModelRequestFields" not in sent(model=NOVA, level=ThinkingLevel.HIGH)
+
+
+HISTORY = [
+    UserMessage([Text("Compare"), Image(Base64Image("image/jpg", PIXEL))]),
+    reply(
+        Thinking("two calls", "c2ln"),
+        Thinking("", "redacted:b3BhcXVl"),
+        ToolCall("a", "weather", {"city": "Rome"}),
+        ToolCall("b|c", "weather", {"city": "Oslo"}),
+    ),
+    ToolResultMessage("a", [Text("chart:"), Image(Base64Image("image/png", PIXEL))]),
+    ToolResultMessage("b|c", "no such city", is_error=True),
+    UserMessage("hurry up"),
+]
+
+
+def test_a_conversation_has_the_providers_form() -> None:
+    body = contents(sent(HISTORY, tools=[weather]))
+    assert body[0] == ("user", [{"text": "Compare"}, {"image": {"format": "jpeg", "source": {"bytes": PIXEL}}}])
+    changed = body[1][1][3]["toolUse"]["toolUseId"]
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", changed)
+    assert body[1] == (
+        "assistant",
+        [
+            {"reasoningContent": {"reasoningText": {"text": "two calls", "signature": "c2ln"}}},
+            {"reasoningContent": {"redactedContent": base64.b64encode(b"b3BhcXVl").decode()}},
+            {"toolUse": {"toolUseId": "a", "name": "weather", "input": {"city": "Rome"}}},
+            {"toolUse": {"toolUseId": changed, "name": "weather", "input": {"city": "Oslo"}}},
+        ],
+    )
+    picture = {"image": {"format": "png", "source": {"bytes": PIXEL}}}
+    assert body[2] == (
+        "user",
+        [
+            {"toolResult": {"toolUseId": "a", "content": [{"text": "chart:"}, picture]}},
+            {"toolResult": {"toolUseId": changed, "content": [{"text": "no such city"}], "status": "error"}},
+            {"text": "hurry up"},
+        ],
+    )
+
+
+def test_reasoning_goes_to_no_other_family() -> None:
+    blocks = contents(sent(HISTORY, model=NOVA, tools=[weather]))[1][1]
+    assert [next(iter(block)) for block in blocks] == ["toolUse", "toolUse"]
+    own = [UserMessage("hi"), reply(Thinking("hm", "s"), Text("hello"), model_id=NOVA), UserMessage("and?")]
+    assert contents(sent(own, model=NOVA))[1][1] == [{"text": "hello"}]
+    foreign = [
+        UserMessage("hi"),
+        reply(Thinking("hm", "s"), Text("hello"), provider="gemini", model_id="g"),
+        UserMessage("?"),
+    ]
+    assert contents(sent(foreign))[1][1] == [{"text": "hello"}]
+
+
+def test_reasoning_of_claude_at_another_provider_goes_along() -> None:
+    history = [
+        UserMessage("hi"),
+        reply(Thinking("hm", "sig"), Text("hello"), provider="anthropic", model_id="claude-sonnet-4-6"),
+        UserMessage("and?"),
+    ]
+    assert contents(sent(history))[1][1][0] == {
+        "reasoningContent": {"reasoningText": {"text": "hm", "signature": "sig"}}
+    }
+
+
+def test_roles_alternate_and_nothing_is_blank() -> None:
+    history = [
+        reply(Text("so far"), Text(" ")),
+        UserMessage("one"),
+        UserMessage([Text(""), Text("two")]),
+        reply(Text("par"), stop_reason=StopReason.ABORTED),
+    ]
+    assert contents(sent(history)) == [
+        ("user", [{"text": "Continue."}]),
+        ("assistant", [{"text": "so far"}]),
+        ("user", [{"text": "one"}, {"text": "two"}]),
+        ("assistant", [{"text": "par"}]),
+        ("user", [{"text": "Continue."}]),
+    ]
+    silent = [UserMessage("go"), reply(ToolCall("a", "clock", {})), ToolResultMessage("a", "")]
+    assert contents(sent(silent))[2][1][0]["toolResult"]["content"] == [{"text": "(no output)"}]
+
+
+@pytest.mark.parametrize("image", [Image(UrlImage("https://host/a.png")), Image(Base64Image("image/tiff", PIXEL))])
+def test_an_image_that_the_provider_does_not_take_is_refused_before_any_request(image: Image) -> None:
+    with pytest.raises(RequestError, match="give"):
+        sent([UserMessage([image])])
+
+
+# -- the reply -----------------------------------------------------------------------------------------------------
+
+
+def frame(payload: dict[str, Any] | bytes, **headers: str) -> bytes:
+    """One message of the binary stream; header names are given without their colon."""
+    data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    head = b""
+    for name, value in headers.items():
+        key = f":{name.replace('_', '-')}".encode()
+        head += bytes([len(key)]) + key + b"\x07" + struct.pack(">H", len(value)) + value.encode()
+    prelude = struct.pack(">II", len(head) + len(data) + 16, len(head))
+    body = prelude + struct.pack(">I", zlib.crc32(prelude)) + head + data
+    return body + struct.pack(">I", zlib.crc32(body))
+
+
+def event(kind: str, **payload: Any) -> bytes:
+    return frame({**payload, "p": "abcdef"}, event_type=kind, content_type="application/json", message_type="event")
+
+
+def delta(index: int, **fields: Any) -> bytes:
+    return event("contentBlockDelta", contentBlockIndex=index, delta=fields)
+
+
+def opened(index: int, **fields: Any) -> bytes:
+    return event("contentBlockStart", contentBlockIndex=index, start=fields)
+
+
+def closed(index: int) -> bytes:
+    return event("contentBlockStop", contentBlockIndex=index)
+
+
+def stopped(reason: str, **usage: int) -> bytes:
+    usage = usage or {"inputTokens": 3, "outputTokens": 4, "totalTokens": 7}
+    return event("messageStop", stopReason=reason) + event("metadata", usage=usage, metrics={"latencyMs": 1})
+
+
+def said(index: int, *pieces: str) -> bytes:
+    return b"".join(delta(index, text=piece) for piece in pieces) + closed(index)
+
+
+def called(index: int, call: str, name: str, *pieces: str, **fields: str) -> bytes:
+    start = opened(index, toolUse={"toolUseId": call, "name": name, **fields})
+    return start + b"".join(delta(index, toolUse={"input": piece}) for piece in pieces) + closed(index)
+
+
+def wrapped(**inner: Any) -> bytes:
+    payload = base64.b64encode(json.dumps(inner).encode()).decode()
+    return frame({"bytes": payload, "p": "abc"}, event_type="chunk", message_type="event")
+
+
+def failed(kind: str, message: str) -> bytes:
+    return frame({"message": message}, exception_type=kind, content_type="application/json", message_type="exception")
+
+
+START = event("messageStart", role="assistant")
+HELLO = START + said(0, "Hel", "lo") + stopped("end_turn")
+WHOLE = (
+    START
+    + delta(0, reasoningContent={"text": "Two cities, "})
+    + delta(0, reasoningContent={"text": "two calls. 🌍"})
+    + delta(0, reasoningContent={"signature": "c2lnbmVk"})
+    + closed(0)
+    + delta(1, reasoningContent={"redactedContent": base64.b64encode(b"b3BhcXVl").decode()})
+    + closed(1)
+    + said(2, "Let me ", "look. ☀")
+    + called(3, "tooluse_1", "weather", '{"city": "R', 'ome"}')
+    + called(4, "tooluse_2", "clock")
+    + stopped("tool_use", inputTokens=10, outputTokens=40, cacheReadInputTokens=5, cacheWriteInputTokens=3)
+)
+INVOKED = (
+    wrapped(type="message_start", message={"usage": {"input_tokens": 10, "output_tokens": 1}})
+    + wrapped(type="content_block_start", index=0, content_block={"type": "text", "text": ""})
+    + wrapped(type="content_block_delta", index=0, delta={"type": "text_delta", "text": "Hello"})
+    + wrapped(type="content_block_stop", index=0)
+    + wrapped(type="message_delta", delta={"stop_reason": "max_tokens"}, usage={"output_tokens": 5})
+    + wrapped(type="message_stop", **{"amazon-bedrock-invocationMetrics": {"inputTokenCount": 10}})
+)
+
+
+def read(*pieces: bytes) -> list[AssistantMessageEvent]:
+    """The events of a body that came in pieces, as the stream function gives them."""
+    parser = BedrockParser()
+    events: list[AssistantMessageEvent] = []
+    try:
+        for piece in pieces:
+            parser.feed(piece)
+            events += parser.writer.take()
+            if parser.writer.is_finished:
+                return events
+        parser.end()
+    except FrameError as error:
+        parser.writer.fail(f"bad frame: {error}", ErrorKind.NETWORK)
+    parser.writer.fail("cut off", ErrorKind.NETWORK)
+    return events + parser.writer.take()
+
+
+def message_of(events: Iterable[AssistantMessageEvent]) -> AssistantMessage:
+    assembler = MessageAssembler(MODEL)
+    for item in events:
+        assembler.feed(item)
+    assert not assembler.is_broken, assembler.failure
+    return assembler.message()
+
+
+def test_a_reply_becomes_events_in_the_order_of_its_blocks() -> None:
+    body = START + said(0, "Hel", "lo") + called(1, "tooluse_1", "clock", "{}") + stopped("tool_use")
+    assert read(body) == [
+        StreamStart(),
+        TextStart(0),
+        TextDelta(0, "Hel"),
+        TextDelta(0, "lo"),
+        TextEnd(0),
+        ToolCallStart(1, "tooluse_1", "clock"),
+        ToolCallDelta(1, "{}"),
+        ToolCallEnd(1),
+        StreamDone(StopReason.TOOL_USE, Usage(input=3, output=4, total=7)),
+    ]
+
+
+def test_reasoning_text_calls_and_usage_are_all_there() -> None:
+    message = message_of(read(WHOLE))
+    assert message.content == (
+        Thinking("Two cities, two calls. 🌍", "c2lnbmVk"),
+        Thinking("", "redacted:b3BhcXVl"),
+        Text("Let me look. ☀"),
+        ToolCall("tooluse_1", "weather", {"city": "Rome"}),
+        ToolCall("tooluse_2", "clock", {}),
+    )
+    assert message.usage == Usage(10, 40, 5, 3, 58)
+    results = [ToolResultMessage("tooluse_1", "sunny"), ToolResultMessage("tooluse_2", "noon")]
+    blocks = contents(sent([UserMessage("weather?"), message, *results]))[1][1]
+    assert blocks[1] == {"reasoningContent": {"redactedContent": base64.b64encode(b"b3BhcXVl").decode()}}
+
+
+def test_events_of_anthropic_in_chunks_are_read_too() -> None:
+    message = message_of(read(INVOKED))
+    assert (message.text, message.stop_reason) == ("Hello", StopReason.LENGTH)
+    assert message.usage == Usage(input=10, output=5, total=15)
+    cut = INVOKED[: INVOKED.rindex(b":event-type")]
+    assert message_of(read(cut)).stop_reason is StopReason.LENGTH
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("end_turn", StopReason.STOP),
+        ("stop_sequence", StopReason.STOP),
+        ("tool_use", StopReason.TOOL_USE),
+        ("max_tokens", StopReason.LENGTH),
+        ("model_context_window_exceeded", StopReason.LENGTH),
+        ("something_new", StopReason.STOP),
+    ],
+)
+def test_every_stop_reason_has_its_meaning(reason: str, expected: StopReason) -> None:
+    assert message_of(read(START + said(0, "well") + stopped(reason))).stop_reason is expected
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("guardrail_intervened", ErrorKind.CONTENT_FILTERED),
+        ("content_filtered", ErrorKind.CONTENT_FILTERED),
+        ("refusal", ErrorKind.CONTENT_FILTERED),
+        ("malformed_tool_use", ErrorKind.NETWORK),
+    ],
+)
+def test_a_reply_that_was_stopped_for_cause_is_a_failure_that_keeps_its_text(reason: str, kind: ErrorKind) -> None:
+    message = message_of(read(START + said(0, "Sorry") + stopped(reason)))
+    assert (message.error_kind, message.text, message.usage.total) == (kind, "Sorry", 7)
+
+
+def test_tools_that_the_provider_runs_and_unknown_frames_are_passed_over() -> None:
+    body = (
+        START
+        + called(0, "tooluse_1", "nova_grounding", '{"query": "x"}', type="server_tool_use")
+        + opened(1, toolResult={"toolUseId": "tooluse_1", "status": "success"})
+        + delta(1, toolResult=[{"json": {}}])
+        + closed(1)
+        + event("somethingNew", delta="any shape", usage=[])
+        + delta(2, citation={"title": "t"})
+        + said(2, "Found it.")
+        + stopped("end_turn")
+    )
+    assert message_of(read(body)).content == (Text("Found it."),)
+
+
+def test_calls_without_an_id_or_with_the_same_are_told_apart() -> None:
+    body = (
+        START + called(0, "", "clock") + called(1, "same", "clock") + called(2, "same", "clock") + stopped("tool_use")
+    )
+    calls = message_of(read(body)).tool_calls
+    assert calls[1].id == "same"
+    assert len({call.id for call in calls}) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "kind"),
+    [
+        ("throttlingException", "Too many tokens, please wait.", ErrorKind.THROTTLED),
+        ("serviceUnavailableException", "try later", ErrorKind.NETWORK),
+        ("internalServerException", "oops", ErrorKind.NETWORK),
+        ("modelStreamErrorException", "oops", ErrorKind.NETWORK),
+        ("modelTimeoutException", "oops", ErrorKind.NETWORK),
+        ("accessDeniedException", "no", ErrorKind.AUTH),
+        ("validationException", "Input is too long for requested model.", ErrorKind.CONTEXT_OVERFLOW),
+        ("validationException", "the field is wrong", ErrorKind.INVALID_REQUEST),
+    ],
+)
+def test_an_exception_in_the_stream_is_a_failure_of_its_kind(name: str, words: str, kind: ErrorKind) -> None:
+    events = read(START + delta(0, text="So ") + failed(name, words))
+    assert isinstance(events[-1], StreamFailed)
+    assert (events[-1].kind, words in events[-1].message) == (kind, True)
+    assert message_of(events).text == "So "
+
+
+def test_an_error_message_may_have_its_words_in_the_headers() -> None:
+    body = frame(b"", message_type="error", error_code="InternalServerException", error_message="broke")
+    events = read(START + body)
+    assert isinstance(events[-1], StreamFailed)
+    assert (events[-1].kind, "broke" in events[-1].message) == (ErrorKind.NETWORK, True)
+    events = read(START + frame(b"not json", message_type="exception", exception_type="throttlingException"))
+    assert isinstance(events[-1], StreamFailed)
+    assert events[-1].kind is ErrorKind.THROTTLED
+
+
+def test_a_reply_is_whole_once_its_stop_reason_is_there() -> None:
+    body = START + said(0, "ok") + event("messageStop", stopReason="end_turn")
+    rest = event("metadata", usage={"inputTokens": 1})
+    for cut in range(len(rest)):
+        assert message_of(read(body + rest[:cut])).stop_reason is StopReason.STOP
+    assert message_of(read(body + failed("internalServerException", "late"))).stop_reason is StopReason.STOP
+
+
+@pytest.mark.parametrize("body", [WHOLE, INVOKED])
+def test_every_split_gives_the_same_events(body: bytes) -> None:
+    whole = read(body)
+    assert isinstance(whole[-1], StreamDone)
+    for cut in range(len(body)):
+        assert read(body[:cut], body[cut:]) == whole
+    assert read(*[body[position : position + 1] for position in range(len(body))]) == whole
+
+
+@pytest.mark.parametrize("body", [WHOLE, INVOKED])
+def test_a_reply_cut_anywhere_ends_once_with_its_blocks_closed(body: bytes) -> None:
+    for cut in range(len(body)):
+        events = read(body[:cut])
+        message_of(events)
+        assert sum(isinstance(item, (StreamDone, StreamFailed)) for item in events) == 1
+        assert "bad frame" not in str(events[-1]), cut
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        frame(b"{not json}", event_type="contentBlockDelta"),
+        frame(b"", event_type="messageStop"),
+        frame(b"[" * 50_000, event_type="metadata"),
+        frame(b"\xff", event_type="metadata"),
+        frame({"delta": {"text": 7}}, event_type="contentBlockDelta"),
+        frame({"bytes": "!"}, event_type="chunk"),
+        frame({"bytes": base64.b64encode(b"{").decode()}, event_type="chunk"),
+        b"HTTP/1.1 200 OK, and then some",
+    ],
+)
+def test_a_frame_that_is_none_is_said_to_be_none(body: bytes) -> None:
+    parser = BedrockParser()
+    with pytest.raises(FrameError):
+        parser.feed(body)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 6))
+@settings(max_examples=200, deadline=None)
+def test_garbage_inside_frames_never_breaks_the_sequence(seed: int, changes: int) -> None:
+    randomness = random.Random(seed)
+    frames = [(message.headers[":event-type"], bytearray(message.payload)) for message in AwsEventFrames().feed(WHOLE)]
+    for _ in range(changes):
+        _, payload = randomness.choice(frames)
+        position = randomness.randrange(len(payload))
+        payload[position : position + randomness.randrange(3)] = randomness.choice(
+            [b"", b"\x00", b"\xff", b'"', b"{", b"}", b"null", b"[]", b"1e999", b"-1", b"true"]
+        )
+    events = read(b"".join(frame(bytes(payload), event_type=kind) for kind, payload in frames))
+    assembler = MessageAssembler(MODEL)
+    for item in events:
+        assembler.feed(item)
+    assert assembler.is_finished
+    # Arguments that are no JSON any more are the one thing that only the assembler can tell.
+    assert not assembler.is_broken or (assembler.failure and "JSON object" in assembler.failure.message)
+    assert sum(isinstance(item, (StreamDone, StreamFailed)) for item in events) == 1
+
+
+async def test_an_http_error_is_a_failure_of_its_kind() -> None:
+    body = json.dumps({"message": "The security token included in the request is expired"})
+    async with LoopbackServer(answer(body, status=403, content_type="application/json")) as server:
+        stream_fn = BedrockStreamFn(base_url=server.url)
+        events = [item async for item in stream_fn(MODEL, CONTEXT, StreamOptions(), CancellationToken())]
+    assert isinstance(events[-1], StreamFailed)
+    assert events[-1].kind is ErrorKind.AUTH
+    assert "very-secret" not in repr(events)

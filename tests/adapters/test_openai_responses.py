@@ -1,0 +1,1000 @@
+"""OpenAI Responses: the request that a conversation becomes, and the message that its events become."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swink_agent import (
+    AgentContext,
+    AssistantMessage,
+    AssistantMessageEvent,
+    AuthError,
+    Base64Image,
+    CancellationToken,
+    ErrorKind,
+    Extension,
+    FileImage,
+    Image,
+    MessageAssembler,
+    ModelSpec,
+    StopReason,
+    StreamDone,
+    StreamFailed,
+    StreamOptions,
+    Text,
+    Thinking,
+    ThinkingLevel,
+    ToolCall,
+    ToolResultMessage,
+    UrlImage,
+    Usage,
+    UserMessage,
+    decode_message,
+    encode_message,
+    tool,
+)
+from swink_agent.adapters._frames import FrameError
+from swink_agent.adapters._http import RequestError
+from swink_agent.adapters.openai_responses import OpenAiResponsesStreamFn, ResponsesParser
+from swink_agent.testing.servers import LoopbackServer, answer
+
+MODEL = ModelSpec("openai-responses", "gpt-5.4")
+PIXEL = base64.b64encode(b"\x89PNG").decode()
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+# -- the request ---------------------------------------------------------------------------------------------
+
+
+def body_of(
+    *messages: Any,
+    model: ModelSpec = MODEL,
+    system: str = "",
+    tools: Sequence[Any] = (),
+    stream_fn: OpenAiResponsesStreamFn | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    stream_fn = stream_fn or OpenAiResponsesStreamFn(api_key="k")
+    request = stream_fn.build(model, AgentContext(system, messages, tools), StreamOptions(**options))
+    return json.loads(request.body)
+
+
+def input_of(*messages: Any, **given: Any) -> list[dict[str, Any]]:
+    return body_of(*messages, **given)["input"]
+
+
+def own(*blocks: Any, model: ModelSpec = MODEL, **fields: Any) -> AssistantMessage:
+    return AssistantMessage(blocks, model.provider, model.model_id, **fields)
+
+
+REASONING = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [{"type": "summary_text", "text": "First."}, {"type": "summary_text", "text": "Then."}],
+    "encrypted_content": 'gAAAA/+==\\"é',
+}
+
+
+def signed(item: dict[str, Any] = REASONING, thinking: str = "First.Then.") -> Thinking:
+    return Thinking(thinking, json.dumps(item))
+
+
+def test_a_request_is_stateless_and_its_prompt_is_the_instructions() -> None:
+    assert body_of(UserMessage("Hi"), system="Be brief.") == {
+        "model": "gpt-5.4",
+        "stream": True,
+        "store": False,
+        "instructions": "Be brief.",
+        "include": ["reasoning.encrypted_content"],
+        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}],
+    }
+
+
+def test_tools_are_flat_functions_whose_schema_is_left_alone() -> None:
+    assert body_of(UserMessage("Hi"), tools=[add])["tools"] == [
+        {
+            "type": "function",
+            "name": "add",
+            "description": "Adds two numbers.",
+            "parameters": add.parameters_schema,
+            "strict": False,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("auto", None),
+        ("none", "none"),
+        ("required", "required"),
+        ("add", {"type": "function", "name": "add"}),
+    ],
+)
+def test_each_tool_choice_has_its_form(choice: str, sent: Any) -> None:
+    assert body_of(UserMessage("Hi"), tools=[add], tool_choice=choice).get("tool_choice") == sent
+
+
+def test_without_tools_there_is_no_tool_choice() -> None:
+    assert "tool_choice" not in body_of(UserMessage("Hi"), tool_choice="required")
+
+
+@pytest.mark.parametrize(
+    ("level", "effort"),
+    [
+        (ThinkingLevel.OFF, None),
+        (ThinkingLevel.MINIMAL, "minimal"),
+        (ThinkingLevel.LOW, "low"),
+        (ThinkingLevel.MEDIUM, "medium"),
+        (ThinkingLevel.HIGH, "high"),
+        (ThinkingLevel.EXTRA_HIGH, "xhigh"),
+    ],
+)
+def test_the_thinking_level_is_an_effort_with_a_summary(level: ThinkingLevel, effort: str | None) -> None:
+    body = body_of(UserMessage("Hi"), model=ModelSpec("openai-responses", "gpt-5.4", level))
+    assert body.get("reasoning") == (effort and {"effort": effort, "summary": "auto"})
+
+
+@pytest.mark.parametrize(
+    ("name", "reasons"),
+    [
+        ("gpt-4o-mini", False),
+        ("gpt-4.1", False),
+        ("gpt-3.5-turbo", False),
+        ("chatgpt-4o-latest", False),
+        ("gpt-5-chat-latest", False),
+        ("openai/gpt-4o", False),
+        ("gpt-5", True),
+        ("o3-pro", True),
+        ("codex-mini-latest", True),
+        ("openai.gpt-5.6-luna", True),
+        ("grok-4.3", True),
+    ],
+)
+def test_models_without_reasoning_are_asked_for_none(name: str, reasons: bool) -> None:
+    body = body_of(UserMessage("Hi"), model=ModelSpec("openai-responses", name, ThinkingLevel.LOW))
+    assert ("include" in body, "reasoning" in body) == (reasons, reasons)
+
+
+def test_options_go_into_the_body() -> None:
+    body = body_of(
+        UserMessage("Hi"), temperature=0.5, max_tokens=64, session_id="s-1", extra={"top_p": 0.9, "include": None}
+    )
+    assert body["temperature"] == 0.5
+    assert body["max_output_tokens"] == 64
+    assert body["prompt_cache_key"] == "s-1"
+    assert body["top_p"] == 0.9
+    assert "include" not in body
+
+
+def test_a_session_is_no_cache_key_when_caching_is_off_and_a_short_one_when_it_is_long() -> None:
+    assert "prompt_cache_key" not in body_of(UserMessage("Hi"), session_id="s-1", cache="none")
+    key = body_of(UserMessage("Hi"), session_id="s" * 200)["prompt_cache_key"]
+    assert len(key) <= 64
+    assert key == body_of(UserMessage("Hi"), session_id="s" * 200)["prompt_cache_key"]
+
+
+@pytest.mark.parametrize(
+    "base_url", ["http://host", "http://host/", "http://host/v1", "http://host/v1/", "http://host//"]
+)
+def test_the_base_url_is_taken_with_or_without_its_version(base_url: str) -> None:
+    request = OpenAiResponsesStreamFn(base_url).build(MODEL, AgentContext(), StreamOptions())
+    assert request.url == "http://host/v1/responses"
+
+
+def test_the_environment_is_read_when_the_function_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://elsewhere/openai/v1")
+    stream_fn = OpenAiResponsesStreamFn()
+    monkeypatch.setenv("OPENAI_API_KEY", "too-late")
+    request = stream_fn.build(MODEL, AgentContext(), StreamOptions())
+    assert request.url == "http://elsewhere/openai/v1/responses"
+    assert request.headers["authorization"] == "Bearer from-environment"
+
+
+def test_the_key_of_the_call_wins_and_shows_nowhere() -> None:
+    stream_fn = OpenAiResponsesStreamFn(api_key="sk-mine")
+    options = StreamOptions(api_key="sk-call", headers={"x-trace": "1"}, timeout=5.0)
+    request = stream_fn.build(MODEL, AgentContext(), options)
+    assert request.headers["authorization"] == "Bearer sk-call"
+    assert request.headers["x-trace"] == "1"
+    assert request.limits.total == 5.0
+    assert "sk-" not in f"{stream_fn!r} {request!r} {options!r}"
+
+
+@pytest.mark.parametrize("variable", [None, ""])
+def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch, variable: str | None) -> None:
+    if variable is not None:
+        monkeypatch.setenv("OPENAI_API_KEY", variable)
+        monkeypatch.setenv("OPENAI_BASE_URL", variable)
+    with pytest.raises(AuthError, match="OPENAI_API_KEY"):
+        OpenAiResponsesStreamFn().build(MODEL, AgentContext(), StreamOptions())
+
+
+def test_a_server_of_ones_own_may_need_no_key() -> None:
+    request = OpenAiResponsesStreamFn("http://localhost:8080").build(MODEL, AgentContext(), StreamOptions())
+    assert "authorization" not in request.headers
+
+
+# -- input items ---------------------------------------------------------------------------------------------
+
+
+def test_images_of_every_source_are_input_images(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(b"\x89PNG")
+    (item,) = input_of(
+        UserMessage(
+            [
+                Text("Look"),
+                Image(Base64Image("image/png", PIXEL)),
+                Image(UrlImage("https://example.test/a.png")),
+                Image(FileImage(str(path))),
+            ]
+        )
+    )
+    data = f"data:image/png;base64,{PIXEL}"
+    assert item["content"] == [
+        {"type": "input_text", "text": "Look"},
+        {"type": "input_image", "image_url": data, "detail": "auto"},
+        {"type": "input_image", "image_url": "https://example.test/a.png", "detail": "auto"},
+        {"type": "input_image", "image_url": data, "detail": "auto"},
+    ]
+
+
+def test_an_image_file_that_is_not_there_is_an_error_before_the_request() -> None:
+    with pytest.raises(RequestError, match=r"missing\.png"):
+        body_of(UserMessage([Image(FileImage("/nowhere/missing.png"))]))
+
+
+def test_a_turn_with_reasoning_text_and_parallel_calls_goes_back_item_by_item() -> None:
+    items = input_of(
+        UserMessage("2+3, 4+5?"),
+        own(
+            signed(),
+            Text("Let me add."),
+            ToolCall("call_1", "add", {"a": 2, "b": 3}),
+            ToolCall("call_2", "add", {"a": 4, "b": 5}),
+            stop_reason=StopReason.TOOL_USE,
+        ),
+        ToolResultMessage("call_1", "5"),
+        ToolResultMessage("call_2", "no such number", is_error=True),
+    )
+    assert items[1:] == [
+        REASONING,
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me add."}]},
+        {"type": "function_call", "call_id": "call_1", "name": "add", "arguments": '{"a":2,"b":3}'},
+        {"type": "function_call", "call_id": "call_2", "name": "add", "arguments": '{"a":4,"b":5}'},
+        {"type": "function_call_output", "call_id": "call_1", "output": "5"},
+        {"type": "function_call_output", "call_id": "call_2", "output": "Error: no such number"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "output"),
+    [
+        (ToolResultMessage("c", [Text("a"), Text(""), Text("b")]), "ab"),
+        (ToolResultMessage("c", []), "(no output)"),
+        (ToolResultMessage("c", [Extension("chart", {})]), "(no output)"),
+        (ToolResultMessage("c", [], is_error=True), "Error: (no output)"),
+        (ToolResultMessage("c", "Error: twice is enough", is_error=True), "Error: twice is enough"),
+        (
+            ToolResultMessage("c", [Text("A page"), Image(Base64Image("image/png", PIXEL))]),
+            [
+                {"type": "input_text", "text": "A page"},
+                {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}", "detail": "auto"},
+            ],
+        ),
+        (
+            ToolResultMessage("c", [Image(UrlImage("https://example.test/crash.png"))], is_error=True),
+            [
+                {"type": "input_text", "text": "Error:"},
+                {"type": "input_image", "image_url": "https://example.test/crash.png", "detail": "auto"},
+            ],
+        ),
+    ],
+)
+def test_a_result_is_text_or_parts_with_its_images(result: ToolResultMessage, output: Any) -> None:
+    assert input_of(result) == [{"type": "function_call_output", "call_id": "c", "output": output}]
+
+
+def test_what_says_nothing_is_not_sent() -> None:
+    assert input_of(
+        UserMessage(""),
+        UserMessage([Extension("note", 1)]),
+        own(Text(""), Thinking("unsigned"), Extension("note", 1)),
+        AssistantMessage([], "anthropic", "claude", stop_reason=StopReason.ABORTED),
+        UserMessage([Text(""), Text("Hi")]),
+    ) == [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}]
+
+
+def test_a_call_that_was_cut_off_is_sent_with_empty_arguments() -> None:
+    (item,) = input_of(own(ToolCall("c", "add", {}, '{"a": 1'), stop_reason=StopReason.LENGTH))
+    assert item == {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"}
+
+
+@pytest.mark.parametrize(
+    "call_id",
+    ["toolu_01ABC", "call-2bef41fa-3091-4ced-a7f7-b5ade68841cf-1", "functions.add:0", "x" * 65, "", "é", "a b"],
+)
+def test_ids_that_the_provider_does_not_take_are_rewritten_alike_in_call_and_result(call_id: str) -> None:
+    messages = (AssistantMessage([ToolCall(call_id, "add")], "other", "m"), ToolResultMessage(call_id, "5"))
+    call, result = input_of(*messages)
+    assert call["call_id"] == result["call_id"] == input_of(*messages)[0]["call_id"]
+    assert 0 < len(call["call_id"]) <= 64
+    assert call["call_id"].replace("-", "").replace("_", "").isalnum()
+    assert call["call_id"].isascii()
+    if len(call_id) in (11, 43):
+        assert call["call_id"] == call_id
+
+
+def test_ids_that_differ_stay_different() -> None:
+    first, second = input_of(own(ToolCall("x" * 65, "add"), ToolCall("x" * 66, "add")))
+    assert first["call_id"] != second["call_id"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        AssistantMessage([signed(), Text("Hi")], "anthropic", "gpt-5.4"),
+        AssistantMessage([signed(), Text("Hi")], "openai-responses", "gpt-5.4-mini"),
+        own(signed(), Text("Hi"), stop_reason=StopReason.ERROR),
+        own(signed(), Text("Hi"), stop_reason=StopReason.ABORTED),
+        own(Thinking("Hm", "EqQBCkYIBRgCKkD"), Text("Hi")),
+        own(Thinking("Hm", '{"type":"thinking"}'), Text("Hi")),
+        own(Thinking("Hm", '{"type":"reasoning"'), Text("Hi")),
+        own(Thinking("Hm", "{" + '"a":[' * 100_000), Text("Hi")),
+        own(Thinking("Hm"), Text("Hi")),
+        own(Text("Hi"), signed()),
+    ],
+    ids=["provider", "model", "failed", "aborted", "base64", "json", "cut", "deep", "unsigned", "last"],
+)
+def test_reasoning_that_this_model_did_not_finish_is_left_out(message: AssistantMessage) -> None:
+    assert [item["type"] for item in input_of(message)] == ["message"]
+
+
+def test_reasoning_before_a_tool_that_the_provider_ran_loses_its_id() -> None:
+    second = {**REASONING, "id": "rs_2"}
+    first_sent, second_sent, _ = input_of(own(signed(), signed(second), Text("Found it.")))
+    assert first_sent == {name: value for name, value in REASONING.items() if name != "id"}
+    assert second_sent == second
+
+
+def test_the_bytes_before_the_newest_messages_stay_the_same_from_turn_to_turn() -> None:
+    stream_fn = OpenAiResponsesStreamFn(api_key="k")
+    messages = [
+        UserMessage("2+3?"),
+        own(signed(), ToolCall("call_1", "add", {"a": 2, "b": 3}), stop_reason=StopReason.TOOL_USE),
+        ToolResultMessage("call_1", "5"),
+        own(Text("5")),
+        UserMessage("Thanks"),
+    ]
+    bodies = [
+        stream_fn.build(MODEL, AgentContext("Be brief.", messages[:count], [add]), StreamOptions(session_id="s")).body
+        for count in range(1, 6)
+    ]
+    for before, after in itertools.pairwise(bodies):
+        assert before.endswith(b"]}")
+        assert after.startswith(before[:-2])
+    fresh = OpenAiResponsesStreamFn(api_key="k")
+    assert (
+        fresh.build(MODEL, AgentContext("Be brief.", messages, [add]), StreamOptions(session_id="s")).body
+        == (bodies[-1])
+    )
+
+
+# -- the reply -----------------------------------------------------------------------------------------------
+
+
+def event(kind: str, **fields: Any) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
+
+
+def response_end(kind: str = "completed", **fields: Any) -> bytes:
+    return event(f"response.{kind}", response={"id": "resp_1", "status": kind, "output": [], **fields})
+
+
+USAGE = {
+    "input_tokens": 100,
+    "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 10},
+    "output_tokens": 50,
+    "output_tokens_details": {"reasoning_tokens": 30},
+    "total_tokens": 150,
+}
+
+MESSAGE_STARTS = event(
+    "response.output_item.added", output_index=0, item={"type": "message", "id": "msg_1", "content": []}
+)
+HELLO = (
+    event("response.created", response={"id": "resp_1", "status": "in_progress", "output": []})
+    + MESSAGE_STARTS
+    + event("response.content_part.added", output_index=0, part={"type": "output_text", "text": ""})
+    + event("response.output_text.delta", output_index=0, item_id="msg_1", delta="Hel")
+    + event("response.output_text.delta", output_index=0, item_id="msg_1", delta="lo ☕")
+    + event("response.output_text.done", output_index=0, item_id="msg_1", text="Hello ☕")
+    + event(
+        "response.output_item.done",
+        output_index=0,
+        item={"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "Hello ☕"}]},
+    )
+)
+
+
+def call_events(index: int, call_id: str, *pieces: str, name: str = "add", **done: Any) -> bytes:
+    item = {"type": "function_call", "id": f"fc_{index}", "call_id": call_id, "name": name}
+    deltas = [
+        event("response.function_call_arguments.delta", output_index=index, item_id=f"fc_{index}", delta=piece)
+        for piece in pieces
+    ]
+    arguments = "".join(pieces)
+    return (
+        event("response.output_item.added", output_index=index, item={**item, "arguments": ""})
+        + b"".join(deltas)
+        + event("response.function_call_arguments.done", output_index=index, item_id=f"fc_{index}", arguments=arguments)
+        + event("response.output_item.done", output_index=index, item={**item, "arguments": arguments, **done})
+    )
+
+
+THINKS_AND_CALLS = (
+    event("response.output_item.added", output_index=0, item={"type": "reasoning", "id": "rs_1", "summary": []})
+    + event("response.reasoning_summary_part.added", output_index=0, summary_index=0)
+    + event("response.reasoning_summary_text.delta", output_index=0, summary_index=0, delta="Fir")
+    + event("response.reasoning_summary_text.delta", output_index=0, summary_index=0, delta="st.")
+    + event("response.reasoning_summary_text.delta", output_index=0, summary_index=1, delta="Then.")
+    + event("response.output_item.done", output_index=0, item={**REASONING, "status": "completed"})
+    + call_events(1, "call_1", '{"a":', "2}")
+    + call_events(2, "call_2")
+    + response_end(usage=USAGE)
+)
+
+
+def events_of(body: bytes, *cuts: int) -> list[AssistantMessageEvent]:
+    """What the adapter's caller makes of a body that arrives in pieces."""
+    parser = ResponsesParser()
+    try:
+        start = 0
+        for cut in (*cuts, len(body)):
+            parser.feed(body[start:cut])
+            start = cut
+        parser.end()
+    except FrameError as error:
+        parser.writer.fail(str(error), ErrorKind.NETWORK)
+    parser.writer.fail("cut", ErrorKind.NETWORK)
+    return parser.writer.take()
+
+
+def assembled(events: Sequence[AssistantMessageEvent]) -> MessageAssembler:
+    assembler = MessageAssembler(MODEL)
+    for each in events:
+        assembler.feed(each)
+    return assembler
+
+
+def message_of(*frames: bytes) -> AssistantMessage:
+    assembler = assembled(events_of(b"".join(frames)))
+    message = assembler.message()
+    assert not assembler.is_broken, message.error_message
+    return message
+
+
+def test_text_arrives_in_its_pieces_and_ends_with_the_usage() -> None:
+    message = message_of(HELLO, response_end(usage=USAGE))
+    assert message.content == (Text("Hello ☕"),)
+    assert message.stop_reason == StopReason.STOP
+    assert message.usage == Usage(30, 50, 60, 10, 150, {"reasoning": 30})
+
+
+def test_thinking_and_parallel_calls() -> None:
+    message = message_of(THINKS_AND_CALLS)
+    assert [type(block) for block in message.content] == [Thinking, ToolCall, ToolCall]
+    assert message.content[0].thinking == "First.Then."
+    assert message.tool_calls == (ToolCall("call_1", "add", {"a": 2}), ToolCall("call_2", "add", {}))
+    assert message.stop_reason == StopReason.TOOL_USE
+
+
+def test_calls_whose_pieces_are_mixed_are_told_apart_by_their_place() -> None:
+    first, second = ({"type": "function_call", "id": f"fc_{n}", "call_id": f"call_{n}", "name": "add"} for n in (0, 1))
+    message = message_of(
+        event("response.output_item.added", output_index=0, item=first),
+        event("response.output_item.added", output_index=1, item=second),
+        event("response.function_call_arguments.delta", output_index=1, item_id="changed", delta='{"b"'),
+        event("response.function_call_arguments.delta", output_index=0, item_id="changed", delta='{"a"'),
+        event("response.function_call_arguments.delta", output_index=0, item_id="again", delta=":1}"),
+        event("response.function_call_arguments.delta", output_index=1, item_id="again", delta=":2}"),
+        event("response.output_item.done", output_index=1, item={**second, "id": "new", "arguments": '{"b":2}'}),
+        event("response.output_item.done", output_index=0, item={**first, "id": "new", "arguments": '{"a":1}'}),
+        response_end(),
+    )
+    assert message.tool_calls == (ToolCall("call_0", "add", {"a": 1}), ToolCall("call_1", "add", {"b": 2}))
+
+
+def test_a_server_that_tells_no_places_is_understood_by_its_ids() -> None:
+    items = [{"type": "function_call", "call_id": f"fc_{n}", "name": "add"} for n in (1, 2)]
+    message = message_of(
+        event("response.output_item.added", item={"type": "message", "id": "msg_1"}),
+        event("response.output_text.delta", item_id="msg_1", delta="Adding."),
+        *[
+            event("response.output_item.added", item=item)
+            + event("response.function_call_arguments.delta", item_id=item["call_id"], delta='{"n":')
+            + event("response.function_call_arguments.delta", item_id=item["call_id"], delta="7}")
+            for item in items
+        ],
+        event("response.output_item.done", item={"type": "message", "content": [{"text": "Adding."}]}),
+        *[event("response.output_item.done", item={**item, "arguments": '{"n":7}'}) for item in items],
+        response_end(),
+    )
+    assert message.content == (
+        Text("Adding."),
+        ToolCall("fc_1", "add", {"n": 7}),
+        ToolCall("fc_2", "add", {"n": 7}),
+    )
+
+
+def test_a_delta_that_names_nothing_belongs_to_the_last_call() -> None:
+    item = {"type": "function_call", "name": "add", "call_id": "c"}
+    message = message_of(
+        event("response.output_item.added", item=item),
+        event("response.function_call_arguments.delta", item_id="unheard-of", delta='{"n":1}'),
+        event("response.output_item.done", item=item),
+        response_end(),
+    )
+    assert message.tool_calls == (ToolCall("c", "add", {"n": 1}),)
+
+
+def test_a_server_that_gives_every_item_the_same_place_is_understood_by_its_call_ids() -> None:
+    items = [{"type": "function_call", "call_id": f"c{n}", "name": "add", "arguments": f'{{"n":{n}}}'} for n in (1, 2)]
+    message = message_of(
+        *[event("response.output_item.added", output_index=0, item={**item, "arguments": ""}) for item in items],
+        *[event("response.output_item.done", output_index=0, item=item) for item in items],
+        response_end(),
+    )
+    assert message.tool_calls == (ToolCall("c1", "add", {"n": 1}), ToolCall("c2", "add", {"n": 2}))
+
+
+@pytest.mark.parametrize("call_id", [None, "", "same"])
+def test_calls_with_missing_or_repeated_ids_get_ids_of_their_own(call_id: str | None) -> None:
+    items = [{"type": "function_call", "call_id": call_id, "name": "add", "arguments": "{}"} for _ in range(2)]
+    message = message_of(
+        *[event("response.output_item.done", output_index=n, item=item) for n, item in enumerate(items)],
+        response_end(),
+    )
+    first, second = (call.id for call in message.tool_calls)
+    assert first
+    assert second.startswith("call_")
+    assert first != second
+
+
+def test_arguments_that_came_in_no_deltas_are_read_from_the_finished_item() -> None:
+    item = {"type": "function_call", "id": "fc_0", "call_id": "c", "name": "add", "arguments": '{"a":1}'}
+    done = event("response.output_item.done", output_index=0, item=item)
+    assert message_of(done, response_end()).tool_calls == (ToolCall("c", "add", {"a": 1}),)
+    whole = event("response.function_call_arguments.done", output_index=0, arguments='{"a":1}')
+    added = event("response.output_item.added", output_index=0, item={**item, "arguments": ""})
+    assert message_of(added, whole, response_end()).tool_calls == (ToolCall("c", "add", {"a": 1}),)
+    assert message_of(added, whole, done, response_end()).tool_calls == (ToolCall("c", "add", {"a": 1}),)
+
+
+def test_a_call_that_begins_without_its_name_waits_for_it() -> None:
+    message = message_of(
+        event("response.output_item.added", output_index=0, item={"type": "function_call", "call_id": "c"}),
+        event("response.function_call_arguments.delta", output_index=0, delta='{"a":'),
+        event(
+            "response.output_item.done",
+            output_index=0,
+            item={"type": "function_call", "call_id": "c", "name": "add", "arguments": '{"a":1}'},
+        ),
+        response_end(),
+    )
+    assert message.tool_calls == (ToolCall("c", "add", {"a": 1}),)
+
+
+CUSTOM = {"type": "custom_tool_call", "id": "ctc_0", "call_id": "c", "name": "grep"}
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [
+            event("response.custom_tool_call_input.delta", output_index=0, delta='say "'),
+            event("response.custom_tool_call_input.delta", output_index=0, delta='hi"\n☕\\'),
+            event("response.custom_tool_call_input.done", output_index=0, input='say "hi"\n☕\\'),
+            event("response.output_item.done", output_index=0, item={**CUSTOM, "input": 'say "hi"\n☕\\'}),
+        ],
+        [event("response.custom_tool_call_input.done", output_index=0, input='say "hi"\n☕\\')],
+        [event("response.output_item.done", output_index=0, item={**CUSTOM, "input": 'say "hi"\n☕\\'})],
+    ],
+    ids=["deltas", "whole input", "whole item"],
+)
+def test_a_custom_tool_has_its_free_text_as_input(frames: list[bytes]) -> None:
+    added = event("response.output_item.added", output_index=0, item=CUSTOM)
+    message = message_of(added, *frames, response_end())
+    assert message.tool_calls == (ToolCall("c", "grep", {"input": 'say "hi"\n☕\\'}),)
+    assert message.stop_reason == StopReason.TOOL_USE
+
+
+def test_a_custom_tool_without_input_has_an_empty_one() -> None:
+    added = event("response.output_item.added", output_index=0, item=CUSTOM)
+    assert message_of(added, response_end()).tool_calls == (ToolCall("c", "grep", {"input": ""}),)
+
+
+def test_tools_that_the_provider_runs_are_passed_over() -> None:
+    message = message_of(
+        event("response.output_item.added", output_index=0, item={"type": "web_search_call", "id": "ws_1"}),
+        event("response.web_search_call.searching", output_index=0, item_id="ws_1"),
+        event("response.output_item.done", output_index=0, item={"type": "web_search_call", "id": "ws_1"}),
+        event("response.output_item.added", output_index=1, item={"type": "mcp_call", "name": "ask"}),
+        event("response.mcp_call_arguments.delta", output_index=1, delta="{}"),
+        event("response.output_item.done", output_index=1, item={"type": "mcp_call", "name": "ask"}),
+        event("response.code_interpreter_call_code.delta", output_index=2, delta="print()"),
+        HELLO.replace(b'"output_index": 0', b'"output_index": 3'),
+        response_end(),
+    )
+    assert message.content == (Text("Hello ☕"),)
+    assert message.stop_reason == StopReason.STOP
+
+
+def test_text_and_thinking_that_came_in_no_deltas_are_read_from_the_finished_items() -> None:
+    message = message_of(
+        event("response.output_item.done", output_index=0, item=REASONING),
+        event(
+            "response.output_item.done",
+            output_index=1,
+            item={"type": "message", "content": [{"type": "output_text", "text": "Hi"}]},
+        ),
+        response_end(),
+    )
+    assert [block.thinking for block in message.content if isinstance(block, Thinking)] == ["First.Then."]
+    assert message.text == "Hi"
+
+
+def test_a_server_that_sends_no_items_is_read_from_its_last_event() -> None:
+    output = [
+        REASONING,
+        {"type": "message", "content": [{"type": "output_text", "text": "Hi"}]},
+        {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"},
+    ]
+    message = message_of(response_end(output=output, usage=USAGE))
+    assert [type(block) for block in message.content] == [Thinking, Text, ToolCall]
+    assert message.stop_reason == StopReason.TOOL_USE
+
+
+def test_an_event_without_a_type_is_known_by_its_name() -> None:
+    body = HELLO + b'event: response.completed\ndata: {"response": {}}\n\n'
+    assert message_of(body).stop_reason == StopReason.STOP
+    body = HELLO + b'event: response.failed\ndata: {"response": {"error": {"code": "server_error"}}}\n\n'
+    assert message_of(body).error_kind == ErrorKind.NETWORK
+
+
+def test_pings_comments_end_markers_and_unknown_events_are_passed_over() -> None:
+    message = message_of(
+        b": processing\n\n",
+        b'data: {"type":"ping","cost":"0"}\n\n',
+        event("response.queued", response={}),
+        event("response.newly_invented.delta", delta={"anything": [1]}, output_index=0),
+        b"data: \n\n",
+        HELLO,
+        response_end(),
+        b"data: [DONE]\n\n",
+    )
+    assert message.content == (Text("Hello ☕"),)
+
+
+# -- reasoning there and back --------------------------------------------------------------------------------
+
+
+def went_back(item: dict[str, Any], *deltas: bytes) -> list[dict[str, Any]]:
+    """What of a reply's reasoning is sent in the next request, after the history was stored and loaded."""
+    message = message_of(
+        event("response.output_item.added", output_index=0, item={"type": "reasoning", "id": item["id"]}),
+        *deltas,
+        event("response.output_item.done", output_index=0, item=item),
+        call_events(1, "call_1", "{}"),
+        response_end(),
+    )
+    stored = decode_message(encode_message(message))
+    return [sent for sent in input_of(stored, ToolResultMessage("call_1", "5")) if sent["type"] == "reasoning"]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        REASONING,
+        {**REASONING, "summary": []},
+        {**REASONING, "content": [], "summary": [{"type": "summary_text", "text": '☕\u2028\n\\"'}]},
+        {"id": "rs_2", "type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Openly."}]},
+        {**REASONING, "encrypted_content": "A+/=" * 50_000, "format": "xai-responses-v1"},
+    ],
+    ids=["summary", "bare", "odd characters", "open", "large"],
+)
+def test_reasoning_goes_back_just_as_it_came(item: dict[str, Any]) -> None:
+    assert went_back({**item, "status": "completed"}) == [item]
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "type": st.just("reasoning"),
+            "id": st.text(min_size=1),
+            "summary": st.lists(st.fixed_dictionaries({"type": st.just("summary_text"), "text": st.text()})),
+            "encrypted_content": st.text(min_size=1),
+        }
+    )
+)
+@settings(max_examples=100, deadline=None)
+def test_any_reasoning_goes_back_byte_for_byte(item: dict[str, Any]) -> None:
+    deltas = [
+        event("response.reasoning_summary_text.delta", output_index=0, delta=part["text"]) for part in item["summary"]
+    ]
+    assert went_back(item, *deltas) == [item]
+
+
+def test_reasoning_that_cannot_be_sent_back_has_no_signature() -> None:
+    item = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}], "content": []}
+    message = message_of(event("response.output_item.done", output_index=0, item=item), HELLO, response_end())
+    assert message.content[0] == Thinking("Hm.", None)
+    assert went_back(item) == []
+
+
+def test_open_reasoning_is_thinking() -> None:
+    item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    delta = event("response.reasoning_text.delta", output_index=0, delta="Hm.")
+    message = message_of(
+        delta,
+        event("response.output_item.done", output_index=0, item=item),
+        HELLO.replace(b'"output_index": 0', b'"output_index": 1'),
+        response_end(),
+    )
+    assert [block.thinking for block in message.content if isinstance(block, Thinking)] == ["Hm."]
+    assert went_back(item, delta) == [item]
+
+
+# -- how replies end -----------------------------------------------------------------------------------------
+
+
+def test_the_length_limit_keeps_the_text_and_the_cut_call() -> None:
+    message = message_of(
+        HELLO,
+        call_events(1, "call_1", '{"a": 1', status="incomplete"),
+        response_end("incomplete", incomplete_details={"reason": "max_output_tokens"}, usage=USAGE),
+    )
+    assert message.stop_reason == StopReason.LENGTH
+    assert message.content == (Text("Hello ☕"), ToolCall("call_1", "add", {}, '{"a": 1'))
+    assert message.usage.total == 150
+
+
+def test_a_call_that_was_cut_before_its_arguments_is_incomplete() -> None:
+    message = message_of(
+        call_events(0, "call_1", status="incomplete"),
+        response_end("incomplete", incomplete_details={"reason": "max_output_tokens"}),
+    )
+    assert message.tool_calls[0].is_incomplete
+
+
+def test_the_filter_fails_the_reply_and_keeps_its_text() -> None:
+    message = message_of(
+        HELLO, response_end("incomplete", incomplete_details={"reason": "content_filter"}, usage=USAGE)
+    )
+    assert message.error_kind == ErrorKind.CONTENT_FILTERED
+    assert message.content == (Text("Hello ☕"),)
+    assert message.usage.total == 150
+
+
+@pytest.mark.parametrize("in_deltas", [True, False])
+def test_a_refusal_is_content_that_was_filtered(in_deltas: bool) -> None:
+    deltas = [event("response.refusal.delta", output_index=0, delta=delta) for delta in ("I will ", "not.")]
+    done = event(
+        "response.output_item.done",
+        output_index=0,
+        item={"type": "message", "content": [{"type": "refusal", "refusal": "I will not."}]},
+    )
+    message = message_of(*(deltas if in_deltas else []), done, response_end(usage=USAGE))
+    assert message.error_kind == ErrorKind.CONTENT_FILTERED
+    assert message.error_message == "I will not."
+    assert message.usage.total == 150
+
+
+@pytest.mark.parametrize(
+    ("frame", "kind"),
+    [
+        (response_end("failed", error={"code": "server_error", "message": "Sorry"}), ErrorKind.NETWORK),
+        (response_end("failed", error={"code": "rate_limit_exceeded", "message": "Slowly"}), ErrorKind.THROTTLED),
+        (response_end("failed", error={"code": "context_length_exceeded", "message": "-"}), ErrorKind.CONTEXT_OVERFLOW),
+        (response_end("failed", error={"code": "invalid_prompt", "message": "No"}), ErrorKind.INVALID_REQUEST),
+        (response_end("cancelled"), ErrorKind.NETWORK),
+        (event("error", error={"code": "rate_limit_exceeded", "message": "Slowly"}), ErrorKind.THROTTLED),
+        (event("error", code="server_error", message="Sorry", param=None), ErrorKind.NETWORK),
+        (event("error", code=None, message="The server is overloaded"), ErrorKind.NETWORK),
+        (b'data: {"error": {"code": 503, "message": "Come back"}}\n\n', ErrorKind.NETWORK),
+        (b'event: error\ndata: {"message": "Too many requests"}\n\n', ErrorKind.THROTTLED),
+    ],
+)
+def test_an_error_in_the_stream_is_a_failure_of_its_kind_and_closes_what_is_open(frame: bytes, kind: ErrorKind) -> None:
+    open_text = MESSAGE_STARTS + event("response.output_text.delta", output_index=0, delta="Hel")
+    message = message_of(open_text, frame, response_end())
+    assert message.error_kind == kind
+    assert message.content == (Text("Hel"),)
+
+
+def test_a_failure_without_words_still_says_something() -> None:
+    assert message_of(response_end("failed")).error_message
+
+
+def test_nothing_counts_after_the_end() -> None:
+    events = events_of(HELLO + response_end() + HELLO + response_end("failed") + event("error", message="late"))
+    assert isinstance(events[-1], StreamDone)
+    assert sum(isinstance(each, (StreamDone, StreamFailed)) for each in events) == 1
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"data: {broken}\n\n",
+        b"data: <html>\n\n",
+        b"data: [1]\n\n",
+        b'data: "text"\n\n',
+        b'data: {"type": 7}\n\n',
+        b'data: {"type": "response.output_text.delta", "delta": "\xff"}\n\n',
+        b'data: {"type": "response.completed", "response": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n\n",
+        b'data: {"type": "error", "unknown": "\xff"}\n\n',
+    ],
+    ids=["not JSON", "HTML", "array", "string", "type", "UTF-8", "deep", "UTF-8 in an error"],
+)
+def test_a_frame_that_is_none_is_an_error_of_its_own(frame: bytes) -> None:
+    with pytest.raises(FrameError):
+        ResponsesParser().feed(frame)
+
+
+WRONG = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "id", "text"]), inner),
+    max_leaves=5,
+)
+KINDS = [*sorted(ResponsesParser._actions), "error", "ping", ""]
+FIELDS = ["delta", "output_index", "item_id", "item", "response", "error", "arguments", "input"]
+ITEM = st.fixed_dictionaries(
+    {"type": st.sampled_from(["message", "reasoning", "function_call", "custom_tool_call", "mcp_call"])},
+    optional={
+        name: WRONG | st.text(max_size=3)
+        for name in ("id", "call_id", "name", "arguments", "input", "status", "summary", "content", "encrypted_content")
+    },
+)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"type": st.sampled_from(KINDS)},
+            optional={
+                **dict.fromkeys(FIELDS, WRONG),
+                "item": ITEM | WRONG,
+                "output_index": st.integers(0, 2) | WRONG,
+                "delta": st.text(max_size=3) | WRONG,
+            },
+        ),
+        max_size=12,
+    )
+)
+@settings(max_examples=150, deadline=None)
+def test_events_of_any_shape_make_a_well_formed_sequence(frames: list[dict[str, Any]]) -> None:
+    body = b"".join(b"data: " + json.dumps(frame).encode() + b"\n\n" for frame in frames)
+    assembler = assembled(events_of(body))
+    message = assembler.message()
+    assert not assembler.is_broken or "JSON object" in (message.error_message or "")
+
+
+# -- cuts and splits -----------------------------------------------------------------------------------------
+
+BODIES = {
+    "text": HELLO + response_end(usage=USAGE),
+    "calls": THINKS_AND_CALLS,
+    "cut call": call_events(0, "c", '{"a"', status="incomplete")
+    + response_end("incomplete", incomplete_details={"reason": "max_output_tokens"}),
+    "custom": event("response.output_item.added", output_index=0, item=CUSTOM)
+    + event("response.custom_tool_call_input.delta", output_index=0, delta="☕")
+    + response_end(),
+    "error": HELLO + event("error", code="server_error", message="Sorry"),
+    "CRLF": (HELLO + response_end()).replace(b"\n", b"\r\n"),
+    "no last blank line": (HELLO + response_end()).rstrip(b"\n"),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_split_at_any_byte_gives_the_same_events(name: str) -> None:
+    body = BODIES[name]
+    whole = events_of(body)
+    for cut in range(len(body)):
+        assert events_of(body, cut) == whole
+    assert events_of(body, *range(len(body))) == whole
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_cut_at_any_byte_ends_in_one_failure_or_in_the_reply_itself(name: str) -> None:
+    body = BODIES[name]
+    whole = assembled(events_of(body)).message()
+    for cut in range(len(body)):
+        events = events_of(body[:cut])
+        assembler = assembled(events)
+        message = assembler.message()
+        assert not assembler.is_broken
+        assert sum(isinstance(each, (StreamDone, StreamFailed)) for each in events) == 1
+        if message.stop_reason != StopReason.ERROR:
+            assert (message.content, message.usage) == (whole.content, whole.usage)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_damaged_bytes_never_raise_and_never_end_twice(name: str) -> None:
+    dice = random.Random(name)
+    for _ in range(300):
+        body = bytearray(BODIES[name])
+        for _ in range(dice.choice([1, 3, 20])):
+            place = dice.randrange(len(body))
+            body[place : place + dice.randrange(2)] = bytes([dice.randrange(256)])
+        events = events_of(bytes(body))
+        assembler = assembled(events)
+        message = assembler.message()
+        assert not assembler.is_broken or "JSON object" in (message.error_message or "")
+        assert sum(isinstance(each, (StreamDone, StreamFailed)) for each in events) == 1
+
+
+# -- over a socket -------------------------------------------------------------------------------------------
+
+
+async def streamed(stream_fn: OpenAiResponsesStreamFn, *messages: Any) -> AssistantMessage:
+    assembler = MessageAssembler(MODEL)
+    async for each in stream_fn(MODEL, AgentContext("", messages), StreamOptions(), CancellationToken()):
+        assembler.feed(each)
+    return assembler.message()
+
+
+async def test_two_turns_over_a_socket_carry_the_reasoning_back() -> None:
+    async with LoopbackServer(answer(THINKS_AND_CALLS), answer(HELLO + response_end(usage=USAGE))) as server:
+        stream_fn = OpenAiResponsesStreamFn(server.url, "k")
+        first = await streamed(stream_fn, UserMessage("2+3?"))
+        results = [ToolResultMessage(call.id, "5") for call in first.tool_calls]
+        second = await streamed(stream_fn, UserMessage("2+3?"), first, *results)
+    assert second.text == "Hello ☕"
+    assert server.requests[1].path == "/v1/responses"
+    assert server.requests[1].headers["authorization"] == "Bearer k"
+    sent = json.loads(server.requests[1].body)["input"]
+    assert sent[1] == REASONING
+    assert [item["type"] for item in sent] == [
+        "message",
+        "reasoning",
+        "function_call",
+        "function_call",
+        "function_call_output",
+        "function_call_output",
+    ]
+
+
+async def test_a_body_that_ends_early_is_a_network_failure() -> None:
+    async with LoopbackServer(answer(HELLO)) as server:
+        message = await streamed(OpenAiResponsesStreamFn(server.url), UserMessage("Hi"))
+    assert message.error_kind == ErrorKind.NETWORK
+    assert message.content == (Text("Hello ☕"),)
+
+
+async def test_a_missing_key_fails_before_any_request() -> None:
+    message = await streamed(OpenAiResponsesStreamFn(), UserMessage("Hi"))
+    assert message.error_kind == ErrorKind.AUTH
+    assert "OPENAI_API_KEY" in (message.error_message or "")

@@ -1,0 +1,256 @@
+"""A call over a real socket: whatever the server does, one typed end, in time."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+
+from swink_agent import (
+    AgentContext,
+    AssistantMessageEvent,
+    CancellationToken,
+    ErrorKind,
+    MessageAssembler,
+    ModelSpec,
+    StreamDone,
+    StreamFailed,
+    StreamOptions,
+    TextDelta,
+    UserMessage,
+)
+from swink_agent.adapters._transport import AiohttpTransport, Limits
+from swink_agent.adapters.openai import OpenAiStreamFn
+from swink_agent.testing.servers import (
+    Answer,
+    LoopbackServer,
+    answer,
+    drips,
+    floods_a_line,
+    gzip_bomb,
+    hangs,
+    resets,
+)
+
+MODEL = ModelSpec("openai", "gpt-test")
+JSON = "application/json"
+CONTEXT = AgentContext("Be brief.", [UserMessage("hi")])
+
+
+def chunk(delta: str, finish: str = "null") -> bytes:
+    return f'data: {{"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}\n\n'.encode()
+
+
+HELLO = chunk('{"content":"Hel"}') + chunk('{"content":"lo"}')
+WHOLE = HELLO + chunk("{}", '"stop"') + b"data: [DONE]\n\n"
+
+
+async def call(
+    server: LoopbackServer, cancel: CancellationToken | None = None, **limits: float
+) -> list[AssistantMessageEvent]:
+    stream_fn = OpenAiStreamFn(server.url, "sk-test-key", limits=Limits(**limits))
+    async with asyncio.timeout(10):
+        return [event async for event in stream_fn(MODEL, CONTEXT, StreamOptions(), cancel or CancellationToken())]
+
+
+def check(events: list[AssistantMessageEvent]) -> MessageAssembler:
+    """The events as a message; they are in order and have one end."""
+    assembler = MessageAssembler(MODEL)
+    for event in events:
+        assembler.feed(event)
+    assert not assembler.is_broken, assembler.failure
+    assert assembler.is_finished
+    return assembler
+
+
+async def failure_of(behaviour: Answer, **limits: float) -> StreamFailed:
+    async with LoopbackServer(behaviour) as server:
+        events = await call(server, **limits)
+    check(events)
+    assert isinstance(events[-1], StreamFailed)
+    assert "sk-test-key" not in repr(events)
+    return events[-1]
+
+
+async def test_a_reply_in_any_number_of_pieces_is_the_same_reply() -> None:
+    for pieces in (1, 2, 7, len(WHOLE)):
+        async with LoopbackServer(answer(WHOLE, pieces=pieces)) as server:
+            events = await call(server)
+        assert check(events).message().text == "Hello"
+        assert isinstance(events[-1], StreamDone)
+
+
+async def test_the_request_is_a_post_with_the_key_and_the_conversation() -> None:
+    async with LoopbackServer(answer(WHOLE)) as server:
+        await call(server)
+    (request,) = server.requests
+    assert (request.method, request.path) == ("POST", "/v1/chat/completions")
+    assert request.headers["authorization"] == "Bearer sk-test-key"
+    assert b'"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"hi"}]' in request.body
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "kind"),
+    [
+        (resets(before_headers=True), ErrorKind.NETWORK),
+        (resets(HELLO), ErrorKind.NETWORK),
+        (answer(HELLO), ErrorKind.NETWORK),
+        (answer(b""), ErrorKind.NETWORK),
+        (answer("<html><body>Welcome to the airport</body></html>", content_type="text/html"), ErrorKind.NETWORK),
+        (
+            answer('{"error":{"message":"no such thing","code":400}}', content_type="application/json"),
+            "invalid_request",
+        ),
+        (answer(b"data: {not json}\n\n"), ErrorKind.NETWORK),
+        (answer(WHOLE[:-20], headers={"content-length": "5000"}), ErrorKind.NETWORK),
+        (answer("", status=529), ErrorKind.NETWORK),
+        (answer("", status=408), ErrorKind.NETWORK),
+        (answer('{"error":{"message":"prompt is too long"}}', status=400), ErrorKind.CONTEXT_OVERFLOW),
+        (answer('{"error":{"message":"Incorrect API key"}}', status=400), ErrorKind.AUTH),
+        (answer("nope", status=403), ErrorKind.AUTH),
+        (answer("moved", status=302, headers={"location": "http://127.0.0.1:1/"}), ErrorKind.INVALID_REQUEST),
+        (gzip_bomb(200_000_000), ErrorKind.NETWORK),
+        (answer(b"not gzip", headers={"content-encoding": "gzip"}), ErrorKind.NETWORK),
+        (answer(WHOLE, headers={"content-encoding": "br"}), ErrorKind.NETWORK),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value))[:20],
+)
+async def test_every_misbehaviour_ends_in_one_typed_failure(behaviour: Answer, kind: str) -> None:
+    assert (await failure_of(behaviour)).kind == kind
+
+
+async def test_what_was_streamed_before_a_cut_stays() -> None:
+    async with LoopbackServer(resets(HELLO)) as server:
+        assert check(await call(server)).message().text == "Hello"
+
+
+async def test_a_second_terminal_frame_changes_nothing() -> None:
+    async with LoopbackServer(answer(WHOLE + WHOLE)) as server:
+        events = await call(server)
+    assert check(events).message().text == "Hello"
+
+
+@pytest.mark.parametrize("behaviour", [hangs(before_headers=True), hangs(after=HELLO), drips(HELLO * 50, pause=0.05)])
+async def test_silence_and_dripping_end_at_the_progress_deadline(behaviour: Answer) -> None:
+    start = time.monotonic()
+    failed = await failure_of(behaviour, progress=0.4)
+    assert failed.kind == ErrorKind.NETWORK
+    assert time.monotonic() - start < 3
+
+
+async def test_a_steady_stream_may_take_longer_than_the_progress_deadline() -> None:
+    body = chunk('{"content":"x"}') * 12 + chunk("{}", '"stop"')
+    async with LoopbackServer(answer(body, pieces=13, pause=0.05)) as server:
+        assert check(await call(server, progress=0.4)).message().text == "x" * 12
+
+
+async def test_the_total_limit_ends_even_a_steady_stream() -> None:
+    body = chunk('{"content":"x"}') * 400
+    failed = await failure_of(answer(body, pieces=400, pause=0.02), total=0.3)
+    assert "longer than" in failed.message
+
+
+async def test_a_line_without_end_is_refused_before_it_fills_memory() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    failed = await failure_of(floods_a_line(1024 * 1024 * 1024))
+    assert failed.kind == ErrorKind.NETWORK
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": format_datetime(datetime.now(UTC) + timedelta(seconds=3600), usegmt=True)}, 3600.0),
+        ({"retry-after-ms": "1500"}, 1.5),
+    ],
+)
+async def test_throttling_says_when_to_come_back(headers: dict[str, str], seconds: float) -> None:
+    failed = await failure_of(answer('{"error":{"message":"slow down"}}', status=429, headers=headers))
+    assert failed.kind == ErrorKind.THROTTLED
+    assert failed.retry_after == pytest.approx(seconds, abs=30)
+
+
+async def test_nobody_there_is_a_network_failure_that_names_the_address() -> None:
+    stream_fn = OpenAiStreamFn("http://127.0.0.1:9", "key")
+    events = [event async for event in stream_fn(MODEL, CONTEXT, StreamOptions(), CancellationToken())]
+    assert isinstance(events[-1], StreamFailed)
+    assert events[-1].kind == ErrorKind.NETWORK
+    assert "http://127.0.0.1:9/v1/chat/completions" in events[-1].message
+
+
+async def test_an_address_that_is_none_is_a_failure_too() -> None:
+    stream_fn = OpenAiStreamFn("not a url", "key")
+    events = [event async for event in stream_fn(MODEL, CONTEXT, StreamOptions(), CancellationToken())]
+    assert isinstance(events[-1], StreamFailed)
+
+
+@pytest.mark.parametrize("behaviour", [hangs(before_headers=True), hangs(after=HELLO)])
+async def test_a_cancelled_token_closes_the_connection_at_once(behaviour: Answer) -> None:
+    async with LoopbackServer(behaviour) as server:
+        cancel = CancellationToken()
+        asyncio.get_running_loop().call_later(0.1, cancel.cancel)
+        events = await call(server, cancel)
+        assert isinstance(events[-1], StreamFailed)
+        assert events[-1].kind == ErrorKind.ABORTED
+        check(events)
+        async with asyncio.timeout(1):
+            await server.closed.wait()
+        assert server.open_connections == 0
+
+
+async def test_a_cancelled_task_closes_the_connection_at_once() -> None:
+    async with LoopbackServer(hangs(after=HELLO)) as server:
+        seen = asyncio.Event()
+
+        async def read() -> None:
+            stream: Any = OpenAiStreamFn(server.url, "key")(MODEL, CONTEXT, StreamOptions(), CancellationToken())
+            async for event in stream:
+                if isinstance(event, TextDelta):
+                    seen.set()
+
+        task = asyncio.ensure_future(read())
+        await seen.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(1):
+            await server.closed.wait()
+
+
+async def test_a_token_cancelled_before_the_call_sends_nothing() -> None:
+    async with LoopbackServer(answer(WHOLE)) as server:
+        cancel = CancellationToken()
+        cancel.cancel()
+        events = await call(server, cancel)
+    assert [type(event) for event in events] == [StreamFailed]
+    assert not server.requests
+
+
+async def test_one_transport_serves_many_calls_at_once() -> None:
+    async with LoopbackServer(answer(WHOLE, pieces=3, pause=0.01)) as server:
+        stream_fn = OpenAiStreamFn(server.url, "key", transport=AiohttpTransport())
+
+        async def one() -> str:
+            assembler = MessageAssembler(MODEL)
+            async for event in stream_fn(MODEL, CONTEXT, StreamOptions(), CancellationToken()):
+                assembler.feed(event)
+            return assembler.message().text
+
+        assert await asyncio.gather(*[one() for _ in range(50)]) == ["Hello"] * 50
+
+
+def test_a_stream_function_works_in_one_event_loop_after_another() -> None:
+    stream_fn = OpenAiStreamFn("http://127.0.0.1:9", "key")
+
+    async def use() -> None:
+        async for _ in stream_fn(MODEL, CONTEXT, StreamOptions(), CancellationToken()):
+            pass
+
+    asyncio.run(use())
+    asyncio.run(use())

@@ -1,0 +1,367 @@
+"""Every public value: can be made, shared, pickled and shown, and cannot be changed.
+
+A public struct or exception that has no sample here fails the first test.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import threading
+from collections.abc import AsyncIterator, Mapping
+from enum import Enum
+from typing import Any
+
+import msgspec
+import pytest
+
+import swink_agent
+from swink_agent import (
+    Aborted,
+    AgentContext,
+    AgentEnd,
+    AgentError,
+    AgentLoopConfig,
+    AgentResult,
+    AgentStart,
+    AgentToolResult,
+    AlreadyRunning,
+    Approve,
+    ApproveWith,
+    AssistantMessage,
+    AssistantMessageEvent,
+    AuthError,
+    Base64Image,
+    CompactionReport,
+    ContentFiltered,
+    ContextCompacted,
+    ContextWindowOverflow,
+    Cost,
+    CustomMessage,
+    ErrorKind,
+    Extension,
+    FileImage,
+    Image,
+    Inject,
+    InvalidContinue,
+    MessageEnd,
+    MessageRetry,
+    MessagesInjected,
+    MessageStart,
+    MessageUpdate,
+    ModelFallback,
+    ModelSpec,
+    ModelThrottled,
+    NetworkError,
+    NoMessages,
+    PolicyContext,
+    PolicyStop,
+    Reject,
+    Skip,
+    Stop,
+    StopReason,
+    StreamDone,
+    StreamError,
+    StreamFailed,
+    StreamOptions,
+    StreamStart,
+    StructuredOutputFailed,
+    Text,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    Thinking,
+    ThinkingBudgets,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingLevel,
+    ThinkingStart,
+    ToolApprovalRequest,
+    ToolApprovalRequested,
+    ToolApprovalResolved,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    ToolError,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    ToolResultMessage,
+    TurnEnd,
+    TurnEndReason,
+    TurnStart,
+    UrlImage,
+    Usage,
+    UserMessage,
+    tool,
+)
+
+SHORT = 400
+
+
+class Notice(CustomMessage, tag="notice"):
+    text: str
+
+
+@tool
+def look(where: str) -> str:
+    """Looks."""
+    return where
+
+
+async def silent(model: Any, context: Any, options: Any, cancel: Any) -> AsyncIterator[AssistantMessageEvent]:
+    return
+    yield
+
+
+SPEC = ModelSpec("anthropic", "claude", ThinkingLevel.HIGH, ThinkingBudgets({ThinkingLevel.HIGH: 1024}))
+CALL = ToolCall("call_1", "look", {"where": ["here", 1, None]}, None)
+PICTURE = Image(Base64Image("image/png", "aGk="))
+USER = UserMessage([Text("look"), PICTURE, Extension("x", {"y": [1]})], timestamp=1)
+REPLY = AssistantMessage(
+    [Thinking("hm", "signature"), Text("looking"), CALL],
+    "anthropic",
+    "claude",
+    Usage(1, 2, 3, 4, 10, {"reasoning": 5}),
+    Cost(0.5, total=0.5, extra={"search": 0.1}),
+    StopReason.TOOL_USE,
+    timestamp=2,
+)
+RESULT = ToolResultMessage("call_1", [Text("seen"), PICTURE], True, {"exit_code": 1}, "look", timestamp=3)
+
+VALUES: list[msgspec.Struct] = [
+    AgentContext("Be brief.", [USER, REPLY, RESULT], [look]),
+    AgentEnd((USER, REPLY, Notice("a")), PolicyStop("budget", "spent")),
+    AgentLoopConfig(model=SPEC, stream_fn=silent),
+    AgentLoopConfig(
+        model=SPEC, stream_fn=silent, stream_options=StreamOptions(temperature=0.5), fallbacks=[(SPEC, silent)]
+    ),
+    AgentResult((USER, REPLY), StopReason.STOP, Usage(1), Cost(0.5), "spent", None, PolicyStop("budget", "spent")),
+    AgentStart(),
+    AgentToolResult([Text("a"), PICTURE], {"x": 1}, True),
+    Approve(),
+    ApproveWith({"where": "there"}),
+    REPLY,
+    Base64Image("image/png", "aGk="),
+    CompactionReport(1, 100, 50, True),
+    ContextCompacted(CompactionReport(1, 100, 50)),
+    Cost(0.1, 0.2, 0.3, 0.4, 1.0, {"search": 0.5}),
+    CustomMessage(),
+    Notice("a"),
+    Extension("x", {"y": [1, None]}),
+    FileImage("/tmp/a.png", "image/png"),
+    PICTURE,
+    Inject([USER, "and this"]),
+    MessageEnd(REPLY),
+    MessageRetry(1, "busy", 1.5),
+    MessagesInjected((USER, Notice("a")), "steering"),
+    MessageStart(),
+    MessageUpdate(TextDelta(0, "a")),
+    ModelFallback(SPEC, ModelSpec("a", "b"), "busy"),
+    SPEC,
+    PolicyContext(
+        turn_index=1,
+        messages=(USER, REPLY),
+        usage=Usage(1),
+        cost=Cost(0.5),
+        state={"x": [1]},
+        message=REPLY,
+        tool_results=(RESULT,),
+    ),
+    PolicyStop("budget", "spent"),
+    Reject("no"),
+    Skip("not now"),
+    Stop("enough"),
+    StreamDone(StopReason.TOOL_USE, Usage(1), Cost(0.5)),
+    StreamFailed("busy", ErrorKind.THROTTLED, StopReason.ERROR, 1.5, Usage(1)),
+    StreamOptions(temperature=0.5, max_tokens=10, api_key="key", headers={"a": "b"}, timeout=5.0, extra={"x": 1}),
+    StreamStart(),
+    Text("a"),
+    TextDelta(0, "a"),
+    TextEnd(0),
+    TextStart(0),
+    Thinking("hm", "signature"),
+    ThinkingBudgets({ThinkingLevel.LOW: 512}),
+    ThinkingDelta(0, "a"),
+    ThinkingEnd(0, "signature"),
+    ThinkingStart(0),
+    ToolApprovalRequest("call_1", "look", {"where": "here"}),
+    ToolApprovalRequested("call_1", "look", {"where": "here"}),
+    ToolApprovalResolved("call_1", "look", True),
+    CALL,
+    ToolCallDelta(0, "{"),
+    ToolCallEnd(0),
+    ToolCallStart(0, "call_1", "look"),
+    ToolExecutionEnd("call_1", "look", AgentToolResult.error("no"), True),
+    ToolExecutionStart("call_1", "look", {"where": "here"}),
+    ToolExecutionUpdate("call_1", "look", AgentToolResult("half")),
+    RESULT,
+    TurnEnd(0, REPLY, (RESULT,), TurnEndReason.TOOLS_EXECUTED),
+    TurnStart(0),
+    UrlImage("https://example.org/a.png", "image/png"),
+    Usage(1, 2, 3, 4, 10, {"reasoning": 5}),
+    USER,
+]
+
+ERRORS: list[Exception] = [
+    Aborted(),
+    AgentError("anything"),
+    AlreadyRunning(),
+    AuthError("no key"),
+    ContentFiltered("refused"),
+    ContextWindowOverflow("claude"),
+    InvalidContinue(),
+    ModelThrottled("busy", model="claude", retry_after=1.5),
+    NetworkError("gone"),
+    NoMessages(),
+    StreamError("broken", kind=ErrorKind.INVALID_REQUEST),
+    StructuredOutputFailed(3, "x: not an integer"),
+    ToolError("the file is locked"),
+]
+
+PUBLIC = {name: getattr(swink_agent, name) for name in swink_agent.__all__}
+ENUMS: list[Any] = [value for value in PUBLIC.values() if inspect.isclass(value) and issubclass(value, Enum)]
+
+
+def without_a_sample(namespace: Mapping[str, object]) -> list[str]:
+    """The names of public structs and exceptions that the tables above do not know."""
+    known = {type(sample) for sample in (*VALUES, *ERRORS)}
+    return [
+        name
+        for name, value in namespace.items()
+        if inspect.isclass(value) and issubclass(value, (msgspec.Struct, BaseException)) and value not in known
+    ]
+
+
+# -- the tables ------------------------------------------------------------------------------------------------
+
+
+def test_every_public_struct_and_exception_has_a_sample() -> None:
+    assert without_a_sample(PUBLIC) == []
+
+
+def test_a_new_public_value_without_a_sample_would_be_noticed() -> None:
+    class Newcomer(msgspec.Struct, frozen=True):
+        name: str
+
+    class NewError(Exception):
+        pass
+
+    assert without_a_sample({"Text": Text, "Newcomer": Newcomer, "NewError": NewError}) == ["Newcomer", "NewError"]
+
+
+def test_the_samples_fill_every_field_that_can_be_left_out() -> None:
+    """A sample with nothing in it would prove nothing about the field."""
+    filled: dict[type, set[str]] = {}
+    for sample in VALUES:
+        names = filled.setdefault(type(sample), set())
+        names |= {name for name in sample.__struct_fields__ if getattr(sample, name) not in (None, (), {}, "")}
+    empty = {kind.__name__: set(kind.__struct_fields__) - names for kind, names in filled.items()}
+    for kind in ("AgentLoopConfig", "AgentResult", "StreamOptions", "ToolCall", "AssistantMessage"):
+        empty.pop(kind)  # hooks and failures, which have tests of their own
+    assert {kind: names for kind, names in empty.items() if names} == {}
+
+
+# -- structs ---------------------------------------------------------------------------------------------------
+
+
+def copies_of(value: Any) -> list[Any]:
+    pickled = [pickle.loads(pickle.dumps(value, protocol)) for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1)]
+    return [*pickled, copy.copy(value), copy.deepcopy(value)]
+
+
+def test_every_value_equals_its_copies() -> None:
+    unequal: list[str] = []
+    for value in VALUES:
+        for other in (*copies_of(value), msgspec.structs.replace(value)):
+            assert type(other) is type(value)
+            if other != value:
+                unequal.append(f"{other!r} is not {value!r}")
+    assert unequal == []
+
+
+def test_no_value_can_be_changed() -> None:
+    for value in VALUES:
+        assert type(value).__struct_config__.frozen, value
+        for name in (*value.__struct_fields__, "something_new"):
+            with pytest.raises(AttributeError):
+                setattr(value, name, None)
+            with pytest.raises(AttributeError):
+                delattr(value, name)
+
+
+def test_every_value_shows_its_name_and_little_more() -> None:
+    for value in VALUES:
+        shown = repr(value)
+        assert shown.startswith(type(value).__name__)
+        assert len(shown) <= SHORT, shown
+        assert "\n" not in shown, shown
+
+
+def test_values_can_be_shared_between_threads() -> None:
+    expected = [repr(value) for value in VALUES]
+    barrier = threading.Barrier(4)
+    seen: list[bool] = []
+
+    def read() -> None:
+        barrier.wait(5.0)
+        for _ in range(5):
+            seen.append([repr(value) for value in VALUES] == expected)
+            seen.extend(copy.copy(value) == value for value in VALUES)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30.0)
+    assert len(seen) == 4 * 5 * (1 + len(VALUES))
+    assert all(seen)
+
+
+# -- exceptions ------------------------------------------------------------------------------------------------
+
+
+def test_every_error_equals_its_copies_in_everything_that_shows() -> None:
+    for error in ERRORS:
+        for other in copies_of(error):
+            assert type(other) is type(error)
+            assert (str(other), repr(other), other.args) == (str(error), repr(error), error.args)
+            assert vars(other) == vars(error)
+
+
+def test_every_error_is_one_short_line() -> None:
+    for error in ERRORS:
+        assert 0 < len(str(error)) <= SHORT, error
+        assert "\n" not in str(error), error
+        assert type(error).__name__ in repr(error)
+
+
+def test_a_result_with_an_error_in_it_can_be_pickled() -> None:
+    result = AgentResult((USER,), StopReason.ERROR, error="busy", exception=ModelThrottled("busy", retry_after=1.5))
+    other = pickle.loads(pickle.dumps(result))
+    assert msgspec.structs.replace(other, exception=None) == msgspec.structs.replace(result, exception=None)
+    with pytest.raises(ModelThrottled, match="busy") as caught:
+        other.raise_for_error()
+    assert caught.value.retry_after == 1.5
+
+
+# -- enums -----------------------------------------------------------------------------------------------------
+
+
+def test_there_are_public_enums_at_all() -> None:
+    assert {kind.__name__ for kind in ENUMS} >= {"StopReason", "ErrorKind", "ThinkingLevel", "TurnEndReason"}
+
+
+@pytest.mark.parametrize("kind", ENUMS, ids=lambda kind: kind.__name__)
+def test_the_members_of_an_enum_are_one_of_a_kind_and_plain_strings_in_json(kind: Any) -> None:
+    for member in kind:
+        assert pickle.loads(pickle.dumps(member)) is member
+        assert copy.deepcopy(member) is member
+        assert member == member.value
+        assert member.value == member.name.lower()
+        assert msgspec.json.decode(msgspec.json.encode(member), type=kind) is member
+        assert len(repr(member)) <= SHORT
+        with pytest.raises(AttributeError):
+            member.value = "changed"

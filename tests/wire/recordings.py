@@ -1,0 +1,234 @@
+"""What a recording says, and what the message read from it must therefore be.
+
+Knows the layout of the recordings and the digests' own spelling of providers' words, and nothing of the adapters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from swink_agent import AssistantMessage, ErrorKind, StopReason, Thinking, Usage
+
+__all__ = ["Recording", "all_recordings"]
+
+STOP = {
+    "stop": StopReason.STOP,
+    "end_turn": StopReason.STOP,
+    "stop_sequence": StopReason.STOP,
+    "pause_turn": StopReason.STOP,
+    "completed": StopReason.STOP,
+    "eos": StopReason.STOP,
+    "STOP": StopReason.STOP,
+    "length": StopReason.LENGTH,
+    "max_tokens": StopReason.LENGTH,
+    "MAX_TOKENS": StopReason.LENGTH,
+    "model_length": StopReason.LENGTH,
+    "model_context_window_exceeded": StopReason.LENGTH,
+    "tool_calls": StopReason.TOOL_USE,
+    "tool_use": StopReason.TOOL_USE,
+    "function_call": StopReason.TOOL_USE,
+}
+
+
+def all_recordings() -> list[Recording]:
+    root = Path(os.environ["SWINK_WIRE_DIR"])
+    return [Recording(meta.parent) for meta in sorted(root.glob("*/*/meta.json"))]
+
+
+class Recording:
+    """One folder of recordings."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = f"{folder.parent.name}/{folder.name}"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @cached_property
+    def meta(self) -> dict[str, Any]:
+        return json.loads((self.folder / "meta.json").read_text())
+
+    @cached_property
+    def expected(self) -> dict[str, Any]:
+        return json.loads((self.folder / "expected.json").read_text())
+
+    @cached_property
+    def body(self) -> bytes:
+        return (self.folder / "body.bin").read_bytes()
+
+    @property
+    def api(self) -> str:
+        return self.meta["api"]
+
+    @property
+    def provider(self) -> str:
+        return self.meta["provider"]
+
+    @property
+    def status(self) -> int:
+        return self.meta["response"]["status"]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        headers = {name.lower(): value for name, value in (self.meta["response"].get("headers") or {}).items()}
+        for name in ("content-length", "content-encoding", "transfer-encoding", "connection"):
+            headers.pop(name, None)
+        return headers
+
+    @property
+    def is_error(self) -> bool:
+        return self.expected["kind"] == "error"
+
+    @property
+    def has_bad_arguments(self) -> bool:
+        return any(call["arguments"] is None for call in self.expected["tool_calls"])
+
+    # -- what must come out ------------------------------------------------------------------------------------
+
+    def check_failure(self, message: AssistantMessage) -> None:
+        """An HTTP error became the right kind of failure."""
+        scenario = self.meta["scenario"]
+        assert message.stop_reason == StopReason.ERROR
+        kind = message.error_kind
+        if self.status == 429:
+            assert kind == ErrorKind.THROTTLED
+        elif self.status in (401, 403) or "auth-error" in scenario:
+            assert kind == ErrorKind.AUTH
+        elif self.status in (408, 529) or self.status >= 500:
+            assert kind == ErrorKind.NETWORK
+        elif "context-overflow" in scenario:
+            assert kind == ErrorKind.CONTEXT_OVERFLOW
+        else:
+            assert kind == ErrorKind.INVALID_REQUEST
+
+    def check_message(self, message: AssistantMessage) -> None:
+        """A stream became the message that the digest describes."""
+        expected = self.expected
+        assert message.text == expected["text"]
+        thinking = [block for block in message.content if isinstance(block, Thinking)]
+        assert "".join(block.thinking for block in thinking) == expected["thinking"]
+        if self._must_fail():
+            assert message.is_failed
+            self._check_stream_failure(message)
+            return
+        assert not message.is_failed, message.error_message
+        calls = [(call.name, call.arguments) for call in message.tool_calls if not call.is_incomplete]
+        wanted = [(call["name"], call["arguments"]) for call in expected["tool_calls"] if call["arguments"] is not None]
+        assert calls == wanted
+        for call, digest in zip(message.tool_calls, expected["tool_calls"], strict=True):
+            assert call.id == digest["id"] if digest["id"] else call.id
+        self._check_stop(message)
+        self._check_usage(message.usage)
+        self._check_signatures(thinking)
+
+    def _must_fail(self) -> bool:
+        """Whether the reply has an error, a refusal or a filter in it, no end, or arguments that cannot be read."""
+        expected = self.expected
+        filtered = expected["stop"] in (
+            "content_filter",
+            "content_filtered",
+            "guardrail_intervened",
+            "refusal",
+            "SAFETY",
+            "RECITATION",
+            "PROHIBITED_CONTENT",
+            "BLOCKLIST",
+            "SPII",
+            "MALFORMED_FUNCTION_CALL",
+            "IMAGE_SAFETY",
+            "failed",
+        )
+        incomplete = self.expected["stop"] == "incomplete" and "content_filter" in json.dumps(
+            expected.get("stop_detail")
+        )
+        is_cut = self.stop_reason() == StopReason.LENGTH
+        if filtered or incomplete or expected.get("refusal"):
+            return True
+        if expected["stop"] is None:
+            return True
+        return self.has_bad_arguments and not is_cut
+
+    def _check_stream_failure(self, message: AssistantMessage) -> None:
+        expected = self.expected
+        if expected.get("refusal") or "content-filter" in self.meta["scenario"]:
+            assert message.error_kind == ErrorKind.CONTENT_FILTERED
+        elif "overloaded" in json.dumps(expected.get("error") or ""):
+            assert message.error_kind == ErrorKind.NETWORK
+        elif "rottling" in json.dumps(expected.get("error") or "") or "rate_limit" in json.dumps(expected.get("error")):
+            assert message.error_kind == ErrorKind.THROTTLED
+
+    def stop_reason(self) -> StopReason | None:
+        stop = self.expected["stop"]
+        if stop == "incomplete":
+            return StopReason.LENGTH
+        return STOP.get(stop)
+
+    def _check_stop(self, message: AssistantMessage) -> None:
+        reason = self.stop_reason()
+        assert reason is not None, f"the stop {self.expected['stop']!r} is not in the table"
+        has_calls = bool(self.expected["tool_calls"])
+        if self.api in ("gemini", "openai-responses", "ollama-chat") and has_calls and reason == StopReason.STOP:
+            reason = StopReason.TOOL_USE
+        assert message.stop_reason == reason
+
+    def _check_signatures(self, thinking: list[Thinking]) -> None:
+        if self.api not in ("anthropic-messages", "bedrock-invoke-anthropic"):
+            return  # other providers' signatures are carried in forms of the adapters' own
+        digests = [(item["length"], item["sha256"]) for item in self.expected.get("signatures") or []]
+        signed = [block.signature for block in thinking if block.signature]
+        found = [(len(text), hashlib.sha256(text.encode()).hexdigest()) for text in signed]
+        plain = [pair for pair in found if pair in digests]
+        assert len(plain) + self.meta["scenario"].count("redacted-thinking") >= len(digests)
+
+    def _check_usage(self, usage: Usage) -> None:
+        wanted = self.usage()
+        if wanted is not None:
+            assert (usage.input, usage.output, usage.cache_read, usage.cache_write) == wanted
+            assert usage.total == sum(wanted)
+
+    def usage(self) -> tuple[int, int, int, int] | None:
+        """Input, output, cache read and cache write, as the digest's own counts say."""
+        counts = self.expected.get("usage")
+        if not counts:
+            return None
+        if self.api in ("openai-chat",):
+            prompt, output = counts.get("prompt_tokens") or 0, counts.get("completion_tokens") or 0
+            details = counts.get("prompt_tokens_details") or {}
+            cached = details.get("cached_tokens") or counts.get("prompt_cache_hit_tokens") or 0
+            written = details.get("cache_write_tokens") or 0
+            reasoning = (counts.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
+            if reasoning and counts.get("total_tokens") == prompt + output + reasoning:
+                output += reasoning
+            return max(0, prompt - cached - written), output, cached, written
+        if self.api == "openai-responses":
+            prompt, output = counts.get("input_tokens") or 0, counts.get("output_tokens") or 0
+            cached = (counts.get("input_tokens_details") or {}).get("cached_tokens") or 0
+            return max(0, prompt - cached), output, cached, 0
+        if self.api in ("anthropic-messages", "bedrock-invoke-anthropic"):
+            return (
+                counts.get("input_tokens") or 0,
+                counts.get("output_tokens") or 0,
+                counts.get("cache_read_input_tokens") or 0,
+                counts.get("cache_creation_input_tokens") or 0,
+            )
+        if self.api == "bedrock-converse":
+            return (
+                counts.get("inputTokens") or 0,
+                counts.get("outputTokens") or 0,
+                counts.get("cacheReadInputTokens") or counts.get("cacheReadInputTokenCount") or 0,
+                counts.get("cacheWriteInputTokens") or counts.get("cacheWriteInputTokenCount") or 0,
+            )
+        if self.api == "ollama-chat":
+            return counts.get("prompt_eval_count") or 0, counts.get("eval_count") or 0, 0, 0
+        if self.api == "gemini":
+            cached = counts.get("cachedContentTokenCount") or 0
+            prompt = (counts.get("promptTokenCount") or 0) + (counts.get("toolUsePromptTokenCount") or 0)
+            output = (counts.get("candidatesTokenCount") or 0) + (counts.get("thoughtsTokenCount") or 0)
+            return max(0, prompt - cached), output, cached, 0
+        return None
