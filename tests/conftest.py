@@ -13,6 +13,12 @@ from typing import Any
 import pytest
 
 
+def pytest_collection_finish() -> None:
+    """What collecting made stays: without it, the collection of garbage after each test has less to look at."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Runs `async def` tests in an event loop of their own, and fails those that leave a task running."""

@@ -112,7 +112,6 @@ def test_an_input_that_is_too_long_is_known_by_each_providers_wording(name: str)
     assert classify_error(document[0] if isinstance(document, list) else document)[1] == ErrorKind.CONTEXT_OVERFLOW
 
 
-@pytest.mark.xfail(strict=True, reason="wordings that are not in the list yet")
 @pytest.mark.parametrize(
     "words",
     [
@@ -163,7 +162,6 @@ def test_a_filter_is_known_by_each_providers_wording(name: str) -> None:
     assert classify_error(FILTERED[name])[1] == ErrorKind.CONTENT_FILTERED
 
 
-@pytest.mark.xfail(strict=True, reason="wordings that are not in the list yet")
 @pytest.mark.parametrize(
     "error",
     [
@@ -286,7 +284,6 @@ def test_long_messages_are_cut() -> None:
     assert len(classify_error({"message": "x" * 50_000})[0]) == 2_000
 
 
-@pytest.mark.xfail(strict=True, reason="taking tags out is quadratic in the size of the page")
 @pytest.mark.parametrize("tag", [b"<", b"<script"])
 def test_a_page_of_unfinished_tags_costs_no_more_than_any_other(tag: bytes) -> None:
     body = tag * (32 * 1024 // len(tag))
@@ -353,14 +350,12 @@ def test_a_date_is_counted_from_now(zone: str) -> None:
     assert retry_after({"retry-after": value}) == pytest.approx(90, abs=3)
 
 
-@pytest.mark.xfail(strict=True, reason="the wait is not bounded, and a date can overflow")
 @pytest.mark.parametrize("value", ["inf", "1e999", "Mon, 01 Jan 2024 00:00:00 +99999999999999999"])
 def test_no_value_means_to_wait_for_ever(value: str) -> None:
     seconds = retry_after({"retry-after": value})
     assert seconds is None or math.isfinite(seconds)
 
 
-@pytest.mark.xfail(strict=True, reason="a value that cannot be read hides the header in milliseconds")
 def test_a_value_that_cannot_be_read_leaves_the_other_header() -> None:
     assert retry_after({"retry-after": "soon", "retry-after-ms": "500"}) == 0.5
 
@@ -407,7 +402,6 @@ def test_any_body_is_a_message_and_a_kind(body: bytes, status: int) -> None:
     assert kind in KINDS
 
 
-@pytest.mark.xfail(strict=True, raises=RecursionError, reason="documents that are too deep are not caught")
 @pytest.mark.parametrize("status", [200, 400])
 def test_a_document_that_is_too_deep_is_an_error_like_any_other(status: int) -> None:
     message, kind = classify(status, b'{"error":' + b"[" * 30_000 + b"]" * 30_000 + b"}")

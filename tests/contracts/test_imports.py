@@ -31,5 +31,7 @@ def test_only_the_core_is_loaded() -> None:
 
 def test_nothing_is_printed_or_started_at_import() -> None:
     code = "import swink_agent, swink_agent.testing, threading; assert threading.active_count() == 1"
-    output = subprocess.run([sys.executable, "-I", "-W", "error", "-c", code], check=True, capture_output=True, text=True)
+    output = subprocess.run(
+        [sys.executable, "-I", "-W", "error", "-c", code], check=True, capture_output=True, text=True
+    )
     assert output.stdout == output.stderr == ""

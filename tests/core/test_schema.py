@@ -148,6 +148,35 @@ class Stock:
     pot: Kitchen.Item
 
 
+class Forest:
+    @dataclass
+    class Node:
+        height: int
+        nodes: list[Forest.Node] = field(default_factory=list)
+
+
+class Network:
+    @dataclass
+    class Node:
+        address: str
+        nodes: list[Network.Node] = field(default_factory=list)
+
+
+class Outline:
+    class Node(pydantic.BaseModel):
+        heading: bool
+        nodes: list[Outline.Node] = []
+
+
+Outline.Node.model_rebuild()
+
+
+@dataclass
+class Mixture:
+    tree: Forest.Node
+    section: Outline.Node
+
+
 class Circle(msgspec.Struct, tag="circle"):
     radius: float
 
@@ -597,6 +626,25 @@ async def test_two_parameters_may_have_types_that_contain_themselves() -> None:
 
     assert await called(take, tree=DEEP_TREE, link={"value": 1}) == (Tree(1, [Tree(2, [Tree(3)])]), Link(1), None)
     assert "tree" in problems(take, tree=BAD_TREE, link={"value": 1})
+
+
+TREE = {"height": 3, "nodes": [{"height": 2}]}
+HOST = {"address": "::1", "nodes": [{"address": "::2"}]}
+SECTION = {"heading": True, "nodes": [{"heading": False}]}
+
+
+def test_types_of_one_name_that_contain_themselves_are_kept_apart_in_several_parameters() -> None:
+    def take(tree: Forest.Node, host: Network.Node, section: Outline.Node) -> None: ...
+
+    assert problems(take, tree=TREE, host=HOST, section=SECTION) == ""
+    assert "tree" in problems(take, tree=HOST, host=HOST, section=SECTION)
+
+
+def test_types_of_one_name_that_contain_themselves_are_kept_apart_in_one_parameter() -> None:
+    def take(mixture: Mixture) -> None: ...
+
+    assert problems(take, mixture={"tree": TREE, "section": SECTION}) == ""
+    assert "mixture.tree" in problems(take, mixture={"tree": HOST, "section": SECTION})
 
 
 def test_the_schema_of_a_type_that_contains_itself_is_complete() -> None:

@@ -563,6 +563,17 @@ async def test_however_many_fields_are_wrong_each_is_named() -> None:
     assert handmade.calls == []
 
 
+async def test_a_list_with_thousands_of_wrong_items_does_not_make_an_endless_message() -> None:
+    @tool
+    def add_up(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    text = text_of(await result_of(add_up, numbers=["x"] * 20_000))
+    assert len(text) < 20_000
+    assert "numbers" in text
+    assert "integer" in text
+
+
 async def test_a_problem_with_a_huge_value_is_short_and_still_says_what_is_wrong() -> None:
     text = text_of(await result_of(double, number="x" * 100_000))
     assert len(text) < 2_000

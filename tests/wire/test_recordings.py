@@ -87,7 +87,8 @@ def test_the_bytes_may_be_split_cut_or_spoiled_anywhere(recording: Recording) ->
     for _ in range(25):
         cut = parsed(recording, [body[: chance.randrange(len(body))]])
         assert cut.is_finished
-        assert not cut.is_broken or recording.has_bad_arguments or "JSON" in str(cut.failure)
+        # A finish reason that a server sends before the arguments are complete leaves arguments that are no JSON.
+        assert not cut.is_broken or "not a JSON object" in cut.message().error_message
         spoiled = bytearray(body)
         for _ in range(chance.randrange(1, 6)):
             position = chance.randrange(len(spoiled))

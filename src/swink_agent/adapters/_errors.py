@@ -135,10 +135,21 @@ def _without_json(status: int, body: bytes) -> tuple[str, ErrorKind]:
         start = text[:60] or "nothing"
         return f"the answer is no stream but {start!r}: is the URL the provider's?", ErrorKind.NETWORK
     if text.startswith("<"):
-        # The words of a page, from its beginning: what is between tags, in time linear in its length.
-        words = [piece.rpartition(">")[2].strip() for piece in text[:20_000].split("<")]
-        text = " ".join(" ".join(words).split())
+        text = _words_of_page(text[:20_000])
     return _shown(text[:300], status), _kind_of_status(status, text[:2_000])
+
+
+def _words_of_page(page: str) -> str:
+    """What stands between the tags, but for scripts and styles, in time linear in the page's length."""
+    words: list[str] = []
+    is_hidden = False
+    for piece in page.split("<"):
+        tag, _, content = piece.partition(">")
+        if tag.lstrip("/").lower().startswith(("script", "style")):
+            is_hidden = not tag.startswith("/")
+        if not is_hidden:
+            words.extend(content.split())
+    return " ".join(words)
 
 
 def _words_in(document: Any) -> tuple[str, str]:

@@ -229,12 +229,12 @@ def _aws_headers(data: bytes) -> dict[str, str]:
                 (length,) = struct.unpack_from(">H", data, position)
                 value = data[position + 2 : position + 2 + length]
                 position += 2 + length
-                if len(value) < length:
-                    raise IndexError("a value longer than its room")
                 if kind == 7:
                     headers[name] = value.decode()
             else:
                 position += _AWS_SIZES[kind]
+            if position > len(data):
+                raise IndexError("a value longer than its room")
     except (IndexError, KeyError, struct.error, UnicodeDecodeError) as error:
         raise FrameError(f"event-stream headers that cannot be read: {error}") from error
     return headers

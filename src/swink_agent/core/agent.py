@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 import msgspec.structs
 
@@ -153,7 +153,7 @@ class Agent:
         self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
         self._toolbox = Toolbox(tuple(tools))
         self._converts_by_default = convert_to_llm is None
-        self._transcript = self._new_transcript(as_messages(list(messages)))
+        self._transcript = self._new_transcript(_messages(messages))
         self.system_prompt = system_prompt
         """The instructions, as a string or as a function that is called once per turn."""
         self.state: MutableMapping[str, Any] = {} if state is None else state
@@ -161,10 +161,10 @@ class Agent:
         by_provider = ProviderStreamFn()
         self._config = AgentLoopConfig(
             model=_spec(model),
-            stream_fn=stream_fn or by_provider,
+            stream_fn=by_provider if stream_fn is None else stream_fn,
             stream_options=stream_options or StreamOptions(),
             retry_strategy=retry_strategy or DefaultRetryStrategy(),
-            fallbacks=tuple([(_spec(spec), fallback_fn or by_provider) for spec, fallback_fn in fallbacks]),
+            fallbacks=tuple([(_spec(spec), by_provider if other is None else other) for spec, other in fallbacks]),
             convert_to_llm=convert_to_llm or default_convert_to_llm,
             async_transform_context=async_transform_context,
             transform_context=transform_context,
@@ -231,7 +231,7 @@ class Agent:
 
     @messages.setter
     def messages(self, messages: Iterable[str | AgentMessage]) -> None:
-        self._replace_messages(as_messages(list(messages)))
+        self._replace_messages(_messages(messages))
 
     def _replace_messages(self, messages: Sequence[AgentMessage]) -> None:
         with self._changing_history():
@@ -456,7 +456,7 @@ class Agent:
 
     def subscribe(self, callback: Callable[[AgentEvent], object]) -> Subscription:
         """Calls `callback` with every event from now on, before the run goes on. One that raises is removed."""
-        if inspect.iscoroutinefunction(callback):
+        if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None)):  # noqa: B004
             raise TypeError("a subscriber is a plain function; read prompt_stream() to handle events in async code")
         subscription = Subscription(callback, self._unsubscribe)
         with self._lock:
@@ -485,7 +485,15 @@ class Agent:
 
 
 def _spec(model: str | ModelSpec) -> ModelSpec:
-    return ModelSpec.parse(model) if isinstance(model, str) else model
+    if isinstance(model, str):
+        return ModelSpec.parse(model)
+    if not isinstance(cast("object", model), ModelSpec):
+        raise TypeError(f"a {type(model).__name__} names no model; give provider:model or a ModelSpec")
+    return model
+
+
+def _messages(given: Iterable[str | AgentMessage]) -> tuple[AgentMessage, ...]:
+    return as_messages(given if isinstance(given, str) else list(given))
 
 
 def _policies(slot: str, chosen: Sequence[Any], policies: Sequence[object]) -> tuple[Any, ...]:
@@ -494,7 +502,10 @@ def _policies(slot: str, chosen: Sequence[Any], policies: Sequence[object]) -> t
 
 def _prompts(prompt: Prompt, images: Sequence[Image | ImageSource]) -> tuple[AgentMessage, ...]:
     if not images:
-        return as_messages(prompt)
+        prompts = as_messages(prompt)
+        if not prompts:
+            raise ValueError("there is no message in the prompt; continue_loop() goes on without one")
+        return prompts
     if not isinstance(prompt, str):
         raise TypeError("images go with a prompt that is a string; put them into the messages' content instead")
     pictures = [image if isinstance(image, Image) else Image(image) for image in images]

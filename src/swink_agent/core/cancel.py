@@ -7,6 +7,7 @@ Owns the one-shot `Signal` and the `CancellationToken` built on it. What a run d
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 
@@ -43,7 +44,10 @@ class Signal:
             callbacks, self._callbacks = self._callbacks, {}
             self._leave_parent()
         for callback in callbacks.values():
-            callback()
+            try:
+                callback()
+            except Exception:  # the others must hear of it all the same
+                logging.getLogger("swink_agent").exception("a callback of a signal failed")
 
     def add_callback(self, callback: Callable[[], None]) -> object | None:
         """Calls `callback` when the signal is set, at once if it is. Returns a key for `remove_callback`."""

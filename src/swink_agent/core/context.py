@@ -158,7 +158,7 @@ def is_empty(message: AssistantMessage) -> bool:
         if type(block) is Text:
             if block.text.strip():
                 return False
-        elif type(block) is not Thinking or block.signature is not None:
+        elif type(block) is ToolCall or (type(block) is Thinking and block.signature is not None):
             return False
     return True
 

@@ -115,6 +115,7 @@ class _Batch:
         """Gives the call its one result."""
         call.result = result
         del self._unresolved[call]
+        self.run.executing.discard(call.id)
         self.run.emit(ToolExecutionEnd(call.id, call.name, result, result.is_error))
 
     async def leave(self) -> None:
@@ -261,13 +262,13 @@ class _Batch:
             return
         relay = Relay(call.id, call.name, run, self.backlog)
         context = ToolContext(call.id, run.cancel, run.state, run.config.execution_root, relay.post, run.threads)
+        run.executing.add(call.id)
         run.emit(ToolExecutionStart(call.id, call.name, call.arguments))
         if self.supervisor.is_interrupted:
             return  # whoever saw the start called it off
         execution = _Execution(call, tool, context, relay)
         execution.task = self.supervisor.loop.create_task(self._invoke(execution, tool))
         self._running[execution] = None
-        run.executing.add(call.id)
 
     async def _invoke(self, execution: _Execution, tool: AgentTool) -> AgentToolResult:
         """The tool's result; whatever it raises is an error result, an attempt to end the program included."""
@@ -325,7 +326,6 @@ class _Batch:
         if execution not in self._running:
             return  # it was stopped, and came to its end after all
         del self._running[execution]
-        self.run.executing.discard(execution.call.id)
         execution.relay.close()
         if forced is None:
             cancelled = execution.task.cancelled()

@@ -6,6 +6,7 @@ Owns what happens between `MessageStart` and `MessageEnd`. Everything that can g
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any, cast
@@ -50,6 +51,8 @@ from .types import AgentContext, AgentMessage, AssistantMessage, LlmMessage, Mod
 __all__ = ["as_agent_error", "ask_model", "convert_context", "transform_context"]
 
 log = logging.getLogger("swink_agent")
+_LINGERING = 1.0
+"""Seconds that a stream has to end after its terminal event."""
 _DELTAS = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})
 
 
@@ -138,7 +141,16 @@ async def _read(run: Run, stream: AsyncIterator[AssistantMessageEvent], assemble
                     await channel.room()
             if supervisor.is_interrupted:
                 return
+            if assembler.is_finished:
+                async with asyncio.timeout(_LINGERING):
+                    async for event in stream:  # there must be none
+                        feed(event)
+                        return
         is_open = False
+    except TimeoutError:
+        if not assembler.is_finished:
+            raise
+        log.warning("the stream function did not end with its terminal event, and was closed")
     finally:
         if is_open and (close := getattr(stream, "aclose", None)) is not None:
             await close()

@@ -57,6 +57,14 @@ class DefaultRetryStrategy:
     def __repr__(self) -> str:
         return f"DefaultRetryStrategy(max_attempts={self.max_attempts}, max_delay={self.max_delay})"
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DefaultRetryStrategy):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __hash__(self) -> int:
+        return hash(tuple(getattr(self, name) for name in self.__slots__))
+
     def should_retry(self, error: AgentError, attempt: int, /) -> bool:
         return attempt < self.max_attempts and isinstance(error, (ModelThrottled, NetworkError))
 

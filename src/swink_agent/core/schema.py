@@ -10,7 +10,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 from typing import Annotated, Any, Union, cast, get_args, get_origin
 
@@ -20,21 +20,28 @@ from msgspec.structs import asdict
 
 from .value import copy_json
 
-__all__ = ["FunctionSchema", "convert_value", "type_schema"]
+__all__ = ["FunctionSchema", "convert_value", "type_schema", "type_schemas"]
 
 JsonSchema = dict[str, Any]
 
 
 def type_schema(kind: Any) -> JsonSchema:
     """The JSON Schema of a type, with references resolved where they do not recur. Raises `TypeError`."""
+    (schema,), definitions = type_schemas([kind])
+    return schema | {"$defs": definitions} if definitions else schema
+
+
+def type_schemas(kinds: Sequence[Any]) -> tuple[list[JsonSchema], JsonSchema]:
+    """The schemas of types, and the definitions that those of them that contain themselves refer to."""
     descriptions: dict[type, dict[str, str]] = {}
-    prepared = _prepare(kind, descriptions, set())
+    prepared = [_prepare(kind, descriptions, set()) for kind in kinds]
     try:
-        (schema,), components = msgspec.json.schema_components(
-            [prepared], schema_hook=_schema_of_foreign, ref_template="#/$defs/{name}"
+        schemas, components = msgspec.json.schema_components(
+            prepared, schema_hook=_schema_of_foreign, ref_template="#/$defs/{name}"
         )
     except TypeError as error:
-        raise TypeError(f"{_type_name(kind)} has no JSON Schema: {str(error).splitlines()[-1]}") from error
+        names = ", ".join(_type_name(kind) for kind in kinds)
+        raise TypeError(f"{names} has no JSON Schema: {str(error).splitlines()[-1]}") from error
     for owner, fields in descriptions.items():
         # A class is listed by its name, or by its full one where two share the short one.
         full = re.sub(r"[^a-zA-Z0-9.\-_]", "_", f"{owner.__module__}.{owner.__qualname__}")
@@ -43,7 +50,11 @@ def type_schema(kind: Any) -> JsonSchema:
         for field_name, text in fields.items():
             if field_name in properties:
                 properties[field_name].setdefault("description", text)
-    return _inline(schema, components)
+    inlined = [_inline(schema, components) for schema in schemas]
+    definitions: JsonSchema = {}
+    for schema in inlined:
+        definitions |= schema.pop("$defs", {})
+    return inlined, definitions
 
 
 def convert_value(value: Any, kind: Any) -> Any:
@@ -97,13 +108,14 @@ class FunctionSchema:
         self, owner: str, fields: list[tuple[str, Any, Any]], defaults: dict[str, Any], notes: dict[str, str]
     ) -> JsonSchema:
         properties: JsonSchema = {}
-        definitions: JsonSchema = {}
         for name, kind, _ in fields:
             try:
-                schema = type_schema(kind)
-                definitions |= schema.pop("$defs", {})
+                type_schema(kind)
             except TypeError as error:
                 raise TypeError(f"{owner}: parameter {name}: {error}") from error
+        # All at once, so that types of one name in several parameters are told apart.
+        schemas, definitions = type_schemas([kind for _, kind, _ in fields])
+        for (name, _, _), schema in zip(fields, schemas, strict=True):
             if name in notes:
                 schema = {"description": notes[name]} | schema
             if name in defaults:
@@ -207,8 +219,11 @@ def _is_pydantic(kind: Any) -> bool:
 
 def _schema_of_foreign(kind: type) -> JsonSchema:
     if _is_pydantic(kind):
-        schema = cast("Any", kind).model_json_schema()
-        return _inline(schema, schema.pop("$defs", {}))
+        # Its definitions get names that no other type's have.
+        prefix = re.sub(r"\W", "_", f"{kind.__module__}_{kind.__qualname__}_")
+        schema = cast("Any", kind).model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
+        components = {prefix + name: component for name, component in schema.pop("$defs", {}).items()}
+        return _inline(schema, components)
     if issubclass(kind, PurePath):
         return {"type": "string", "format": "path"}
     raise NotImplementedError(f"{kind.__qualname__} is not a type that JSON can carry")

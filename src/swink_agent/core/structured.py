@@ -31,7 +31,7 @@ class StructuredOutput:
         schema = cast("dict[str, Any]", target) if isinstance(target, dict) else type_schema(target)
         self._type = None if isinstance(target, dict) else target
         # Tools take objects; any other shape travels inside one.
-        self._is_wrapped = schema.get("type") != "object"
+        self._is_wrapped = schema.get("type", "object" if "properties" in schema else None) != "object"
         if self._is_wrapped:
             schema = {"type": "object", "properties": {"value": _moved(schema)}, "required": ["value"]}
         try:

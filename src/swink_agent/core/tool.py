@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache, partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, overload
 
 import msgspec
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["AgentTool", "AgentToolResult", "FunctionTool", "ToolContext", "Toolbox", "tool"]
 
 OnSteer = Literal["cancel", "finish"]
+_MOST_PROBLEMS = 100
 _RESULT_BLOCKS = frozenset({Text, Image, Extension})
 
 
@@ -160,18 +162,22 @@ class FunctionTool:
             positional, named = self.signature.bind(arguments, ctx)
         except ValueError as error:
             return AgentToolResult.error(f"invalid arguments for {self.name}: {error}")
+        try:
+            return as_result(await self._call(positional, named, ctx), self.name)
+        except Exception as error:
+            return error_result(error)
+
+    async def _call(self, positional: list[Any], named: dict[str, Any], ctx: ToolContext) -> Any:
         if self._is_async:
-            value = await self.function(*positional, **named)
-        else:
-            threads = ctx.threads or WorkerThreads()
-            try:
-                value = await threads.run(lambda: self.function(*positional, **named))
-            finally:
-                if ctx.threads is None:
-                    threads.close()
-            if inspect.isawaitable(value):  # a plain function may return a coroutine, as functools.partial does
-                value = await value
-        return as_result(value, self.name)
+            return await self.function(*positional, **named)
+        threads = ctx.threads or WorkerThreads()
+        try:
+            value = await threads.run(lambda: self.function(*positional, **named))
+        finally:
+            if ctx.threads is None:
+                threads.close()
+        # A plain function may return a coroutine, as one that was wrapped does.
+        return await value if inspect.isawaitable(value) else value
 
 
 @overload
@@ -201,7 +207,7 @@ def as_result(value: Any, name: str) -> AgentToolResult:
     if isinstance(value, AgentToolResult):
         return value
     if isinstance(value, str):
-        return AgentToolResult((Text(value),))
+        return AgentToolResult((Text(_encodable(value)),))
     match value:
         case Text() | Image() | Extension():
             return AgentToolResult((value,))
@@ -215,6 +221,15 @@ def as_result(value: Any, name: str) -> AgentToolResult:
                     f"{name} returned a {type(value).__name__} that is not JSON ({error}): return a string, blocks, "
                     "an AgentToolResult, or plain data"
                 ) from error
+
+
+def _encodable(text: str) -> str:
+    """The text as UTF-8 can carry it: names of files may hold what it cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text
 
 
 def _to_json(value: Any) -> Any:
@@ -305,7 +320,9 @@ def _no_remote_schemas(uri: str) -> Any:
 
 def describe_problems(validator: Any, value: Any) -> str:
     """All problems in one line, each with the path of its field."""
-    return "; ".join(sorted(set(_problems(validator.iter_errors(value), ()))))
+    problems = list(islice(_problems(validator.iter_errors(value), ()), _MOST_PROBLEMS + 1))
+    shown = sorted(set(problems[:_MOST_PROBLEMS]))
+    return "; ".join([*shown, "… and more"] if len(problems) > _MOST_PROBLEMS else shown)
 
 
 def _problems(errors: Iterable[Any], above: tuple[object, ...]) -> Iterator[str]:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from .errors import AgentError, ErrorKind
+from .errors import AgentError, ErrorKind, StreamError
 from .value import Value
 
 if TYPE_CHECKING:
@@ -459,6 +459,8 @@ class AgentResult(Value, frozen=True):
         """Raises the error that ended the run, `Aborted` included; else returns the result itself."""
         if self.exception is not None:
             raise self.exception
+        if self.error is not None:
+            raise StreamError(self.error)
         return self
 
 

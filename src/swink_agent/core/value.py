@@ -111,6 +111,9 @@ def _is_default(content: Any, default: Any) -> bool:
     # A default that is made anew for each value is an empty container here.
     if content is default:
         return True
+    if isinstance(content, Value):
+        factory = getattr(default, "factory", None)
+        return content == (default if factory is None else factory())
     if isinstance(content, (tuple, list, dict)):
         return not content and default is not None
-    return type(content) is type(default) and isinstance(content, (str, int, float, bool, Value)) and content == default
+    return type(content) is type(default) and isinstance(content, (str, int, float, bool)) and content == default

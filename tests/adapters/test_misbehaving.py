@@ -1,0 +1,151 @@
+"""Every adapter survives every misbehaviour of a server: one typed end, in time, and what was open is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from swink_agent import (
+    AgentContext,
+    CancellationToken,
+    ErrorKind,
+    MessageAssembler,
+    ModelSpec,
+    StreamFailed,
+    StreamOptions,
+    UserMessage,
+)
+from swink_agent.adapters import (
+    AnthropicStreamFn,
+    AzureStreamFn,
+    BedrockStreamFn,
+    GeminiStreamFn,
+    Limits,
+    MistralStreamFn,
+    OllamaStreamFn,
+    OpenAiResponsesStreamFn,
+    OpenAiStreamFn,
+    ProxyStreamFn,
+    XAiStreamFn,
+)
+from swink_agent.testing.servers import Answer, LoopbackServer, answer, drips, floods_a_line, gzip_bomb, hangs, resets
+
+SSE, NDJSON, AWS = "text/event-stream", "application/x-ndjson", "application/vnd.amazon.eventstream"
+MODEL = ModelSpec("test", "some-model")
+CONTEXT = AgentContext("Be brief.", [UserMessage("hi")])
+
+ADAPTERS: dict[str, tuple[Callable[..., Any], str]] = {
+    "anthropic": (AnthropicStreamFn, SSE),
+    "openai": (OpenAiStreamFn, SSE),
+    "openai-responses": (OpenAiResponsesStreamFn, SSE),
+    "azure": (AzureStreamFn, SSE),
+    "xai": (XAiStreamFn, SSE),
+    "mistral": (MistralStreamFn, SSE),
+    "gemini": (GeminiStreamFn, SSE),
+    "ollama": (OllamaStreamFn, NDJSON),
+    "bedrock": (lambda url, key, **options: BedrockStreamFn("us-east-1", url, **options), AWS),
+    "proxy": (ProxyStreamFn, SSE),
+}
+
+BEHAVIOURS: dict[str, tuple[Callable[[str], Answer], set[ErrorKind]]] = {
+    "resets before the headers": (lambda kind: resets(before_headers=True), {ErrorKind.NETWORK}),
+    "resets in the body": (lambda kind: resets(b"\n", content_type=kind), {ErrorKind.NETWORK}),
+    "hangs before the headers": (lambda kind: hangs(before_headers=True), {ErrorKind.NETWORK}),
+    "hangs in the body": (lambda kind: hangs(content_type=kind), {ErrorKind.NETWORK}),
+    "drips": (lambda kind: drips(b": drip" * 200, pause=0.02, content_type=kind), {ErrorKind.NETWORK}),
+    "sends a line without end": (
+        lambda kind: floods_a_line(1024 * 1024 * 1024, content_type=kind),
+        {ErrorKind.NETWORK},
+    ),
+    "sends a gzip bomb": (lambda kind: gzip_bomb(50_000_000, content_type=kind), {ErrorKind.NETWORK}),
+    "ends without a terminal": (lambda kind: answer(b"", content_type=kind), {ErrorKind.NETWORK}),
+    "sends a page": (lambda kind: answer("<html>Hello</html>", content_type="text/html"), {ErrorKind.NETWORK}),
+    "sends garbage": (lambda kind: answer(bytes(range(256)) * 40, content_type=kind), {ErrorKind.NETWORK}),
+    "throttles": (
+        lambda kind: answer('{"error":{"message":"slow"}}', status=429, headers={"retry-after": "3"}),
+        {ErrorKind.THROTTLED},
+    ),
+    "throttles until a date": (
+        lambda kind: answer("{}", status=429, headers={"retry-after": "Fri, 01 Jan 2100 00:00:00 GMT"}),
+        {ErrorKind.THROTTLED},
+    ),
+    "is overloaded": (lambda kind: answer('{"error":{"message":"busy"}}', status=529), {ErrorKind.NETWORK}),
+    "refuses the key": (lambda kind: answer('{"error":{"message":"who?"}}', status=401), {ErrorKind.AUTH}),
+    "says nothing about a wrong request": (lambda kind: answer("", status=400), {ErrorKind.INVALID_REQUEST}),
+}
+
+
+@pytest.fixture(autouse=True)
+def aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "aws-secret")
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+async def test_a_misbehaving_server_gives_one_typed_failure_in_time(adapter: str, behaviour: str) -> None:
+    make, content_type = ADAPTERS[adapter]
+    answer_with, kinds = BEHAVIOURS[behaviour]
+    assembler = MessageAssembler(MODEL)
+    start = time.monotonic()
+    async with LoopbackServer(answer_with(content_type)) as server, asyncio.timeout(20):
+        stream = make(server.url, "the-secret-key", limits=Limits(progress=0.3))(
+            MODEL, CONTEXT, StreamOptions(), CancellationToken()
+        )
+        events = [event async for event in stream]
+    for event in events:
+        assembler.feed(event)
+    assert not assembler.is_broken, assembler.failure
+    failed = events[-1]
+    assert isinstance(failed, StreamFailed)
+    assert failed.kind in kinds, failed
+    assert time.monotonic() - start < 15
+    assert "secret" not in repr(events) + failed.message
+    if "throttles" in behaviour:
+        assert failed.retry_after is not None
+        assert failed.retry_after >= 3
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+async def test_a_cancelled_call_closes_its_connection_at_once(adapter: str) -> None:
+    make, content_type = ADAPTERS[adapter]
+    async with LoopbackServer(hangs(content_type=content_type)) as server:
+        cancel = CancellationToken()
+        asyncio.get_running_loop().call_later(0.05, cancel.cancel)
+        stream = make(server.url, "key")(MODEL, CONTEXT, StreamOptions(), cancel)
+        events = [event async for event in stream]
+        assert isinstance(events[-1], StreamFailed)
+        assert events[-1].kind == ErrorKind.ABORTED
+        async with asyncio.timeout(1):
+            await server.closed.wait()
+
+
+@pytest.mark.parametrize(
+    ("adapter", "variable"),
+    [
+        (AnthropicStreamFn, "ANTHROPIC_API_KEY"),
+        (OpenAiStreamFn, "OPENAI_API_KEY"),
+        (OpenAiResponsesStreamFn, "OPENAI_API_KEY"),
+        (AzureStreamFn, "AZURE_OPENAI_ENDPOINT"),
+        (XAiStreamFn, "XAI_API_KEY"),
+        (MistralStreamFn, "MISTRAL_API_KEY"),
+        (GeminiStreamFn, "GEMINI_API_KEY"),
+        (BedrockStreamFn, "AWS_ACCESS_KEY_ID"),
+        (ProxyStreamFn, "SWINK_PROXY_URL"),
+    ],
+)
+async def test_a_missing_key_names_its_variable_before_any_request(
+    adapter: Any, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_BASE_URL", "_TOKEN", "_ENDPOINT")) or name.startswith(("AWS_", "SWINK_PROXY")):
+            monkeypatch.delenv(name)
+    (failed,) = [event async for event in adapter()(MODEL, CONTEXT, StreamOptions(), CancellationToken())]
+    assert isinstance(failed, StreamFailed)
+    assert variable in failed.message

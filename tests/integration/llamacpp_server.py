@@ -1,0 +1,49 @@
+"""A llama.cpp server on a free loopback port: `python llamacpp_server.py WEIGHTS`.
+
+Runs in a process of its own. It writes its address as its only line of output once the model is loaded, and ends when
+its standard input does, so that it does not outlive the tests, however those end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+
+def serve(weights: str) -> None:
+    server = _started(weights)
+    sys.stdout.write(f"{server.listening_address}\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+    # At once: a reply that is still being written is of no use to anybody, and the server would wait for it.
+    os._exit(0)
+
+
+def _started(weights: str) -> Any:
+    # Threads without work would spin, on the cores that the tests run on. Read when the library is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = weights
+    params.model_alias = {"smollm2"}
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.use_jinja = True  # tools need it
+    params.n_ctx = 2048
+    params.n_batch = params.n_ubatch = 256
+    params.n_parallel = 1
+    params.n_gpu_layers = 0
+    params.n_threads_http = 4
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 2
+    params.cpuparams.poll = params.cpuparams_batch.poll = 0
+    params.cache_ram_mib = 0
+    params.warmup = False
+    params.ui = False
+    params.offline = True
+    return xllamacpp.Server(params)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
