@@ -98,13 +98,18 @@ async def good(result: Any, fake: FakeProvider) -> AgentResult:
 
 async def aborted_after(agent: Agent, prompt: str, kind: type, delay: float = 0.0) -> AgentResult:
     """A run that is aborted when the first delta of the kind has come, or a while later."""
+    has_come = asyncio.Event()
 
-    def abort(event: AgentEvent) -> None:
+    def look(event: AgentEvent) -> None:
         if isinstance(event, MessageUpdate) and isinstance(event.delta, kind):
-            asyncio.get_running_loop().call_later(delay, agent.abort)
+            has_come.set()
 
-    with agent.subscribe(abort):
-        result = await agent.prompt(prompt)
+    with agent.subscribe(look):
+        running = asyncio.create_task(agent.prompt(prompt))
+        await has_come.wait()
+        await asyncio.sleep(delay)
+        agent.abort()
+        result = await running
     assert result.stop_reason == StopReason.ABORTED
     return result
 

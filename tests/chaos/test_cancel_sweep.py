@@ -33,6 +33,10 @@ PROMPTLY = 0.1
 """Seconds from the cancellation to the end of the run."""
 
 
+class TooSlowError(AssertionError):
+    """The run ended too late."""
+
+
 class Points:
     """Counts the suspension points of a run and does something at the n-th."""
 
@@ -272,12 +276,20 @@ def test_a_run_cancelled_at_its_nth_suspension_point_ends_in_order(scenario: str
 
 def run_once(scenario: Scenario, way: Callable[[Agent, Points], Awaitable[Any]], target: int) -> bool:
     """One run, cancelled at the target; says whether it was over before that."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        points = Points(target, lambda: None)
-        completed = asyncio.run(checked_run(scenario(points), way, points))
-        gc.collect()
-    return completed
+    for tries_left in (2, 1, 0):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            points = Points(target, lambda: None)
+            try:
+                completed = asyncio.run(checked_run(scenario(points), way, points))
+            except TooSlowError:
+                if not tries_left:
+                    raise
+                continue  # a busy machine may take its time once, a run that hangs takes it every time
+            finally:
+                gc.collect()
+        return completed
+    raise AssertionError("unreachable")
 
 
 async def checked_run(agent: Agent, way: Callable[[Agent, Points], Awaitable[Any]], points: Points) -> bool:
@@ -306,7 +318,8 @@ async def checked_run(agent: Agent, way: Callable[[Agent, Points], Awaitable[Any
         assert result is not None
         assert result.stop_reason == StopReason.STOP, result
         return True
-    assert ended - points.cancelled_at < PROMPTLY, f"it took {ended - points.cancelled_at:.3f} s to end"
+    if ended - points.cancelled_at >= PROMPTLY:
+        raise TooSlowError(f"it took {ended - points.cancelled_at:.3f} s to end")
     assert result is None or result.stop_reason == StopReason.ABORTED
     check_can_go_on(agent)
     return False

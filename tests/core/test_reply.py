@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -21,8 +22,13 @@ from swink_agent import (
     NetworkError,
     SlidingWindow,
     StopReason,
+    StreamDone,
     StreamError,
     StreamOptions,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
     TurnEndReason,
     Usage,
     tool,
@@ -314,3 +320,26 @@ async def test_a_dynamic_system_prompt_is_the_same_in_the_repeated_call() -> Non
     )
     await agent.prompt("2")
     assert [request.context.system_prompt for request in model.requests] == ["first", "first"]
+
+
+# -- streams that do not end ---------------------------------------------------------------------------------
+
+
+async def test_a_stream_that_lingers_after_its_end_is_closed_and_the_reply_is_kept() -> None:
+    closed = asyncio.Event()
+
+    async def lingering(*_: Any) -> Any:
+        try:
+            yield StreamStart()
+            yield TextStart(0)
+            yield TextDelta(0, "done")
+            yield TextEnd(0)
+            yield StreamDone()
+            await asyncio.get_running_loop().create_future()
+        finally:
+            closed.set()
+
+    async with asyncio.timeout(5):
+        result = await Agent(MODEL, stream_fn=lingering).prompt("go")
+    assert (result.text, result.error) == ("done", None)
+    assert closed.is_set()

@@ -10,6 +10,40 @@ import os
 import sys
 from typing import Any
 
+# The weights' own template knows no tools, and llama.cpp derives from the template how a call is written, and from
+# that the grammar which forces one.
+TEMPLATE = """\
+{%- if tools %}<|im_start|>system
+{% if messages[0].role == 'system' %}{{ messages[0].content }}
+
+{% endif %}# Tools
+
+<tools>
+{% for tool in tools %}{{ tool | tojson }}
+{% endfor %}</tools>
+
+To call a tool, write a JSON object with its name and arguments:
+<tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call><|im_end|>
+{% elif messages[0].role == 'system' %}<|im_start|>system
+{{ messages[0].content }}<|im_end|>
+{% endif %}
+{%- for message in messages %}
+{%- if message.role == 'user' or message.role == 'assistant' %}<|im_start|>{{ message.role }}
+{{ message.content or '' }}
+{%- for call in message.tool_calls or [] %}
+<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>
+{%- endfor %}<|im_end|>
+{% elif message.role == 'tool' %}<|im_start|>tool
+{{ message.content }}<|im_end|>
+{% endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
 
 def serve(weights: str) -> None:
     server = _started(weights)
@@ -22,15 +56,16 @@ def serve(weights: str) -> None:
 
 def _started(weights: str) -> Any:
     # Threads without work would spin, on the cores that the tests run on. Read when the library is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ["OMP_WAIT_POLICY"] = "passive"
     import xllamacpp
 
     params = xllamacpp.CommonParams()
     params.model.path = weights
     params.model_alias = {"smollm2"}
+    params.chat_template = TEMPLATE
+    params.use_jinja = True
     params.hostnames = ["127.0.0.1"]
     params.port = 0
-    params.use_jinja = True  # tools need it
     params.n_ctx = 2048
     params.n_batch = params.n_ubatch = 256
     params.n_parallel = 1

@@ -129,6 +129,7 @@ async def _read(run: Run, stream: AsyncIterator[AssistantMessageEvent], assemble
         stream = await cast("Awaitable[AsyncIterator[AssistantMessageEvent]]", stream)
     feed, emit, channel, supervisor = assembler.feed, run.emit, run.channel, run.supervisor
     is_open = True
+    timer: asyncio.TimerHandle | None = None
     try:
         async for event in stream:
             feed(event)
@@ -141,19 +142,24 @@ async def _read(run: Run, stream: AsyncIterator[AssistantMessageEvent], assemble
                     await channel.room()
             if supervisor.is_interrupted:
                 return
-            if assembler.is_finished:
-                async with asyncio.timeout(_LINGERING):
-                    async for event in stream:  # there must be none
-                        feed(event)
-                        return
+            if timer is None and assembler.is_finished:
+                timer = supervisor.loop.call_later(_LINGERING, _stop_lingering, asyncio.current_task())
         is_open = False
-    except TimeoutError:
-        if not assembler.is_finished:
+    except asyncio.CancelledError:
+        # A stream that lingers after its terminal event is closed; any other cancellation is the run's own.
+        if timer is None or supervisor.is_interrupted or supervisor.loop.time() < timer.when():
             raise
         log.warning("the stream function did not end with its terminal event, and was closed")
     finally:
+        if timer is not None:
+            timer.cancel()
         if is_open and (close := getattr(stream, "aclose", None)) is not None:
             await close()
+
+
+def _stop_lingering(task: asyncio.Task[Any] | None) -> None:
+    if task is not None:
+        task.cancel()
 
 
 # -- the hooks around a call ---------------------------------------------------------------------------------

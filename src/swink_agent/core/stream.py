@@ -221,6 +221,7 @@ class MessageAssembler:
         "_terminal",
         "failure",
         "is_broken",
+        "is_finished",
         "model",
     )
 
@@ -228,6 +229,8 @@ class MessageAssembler:
         self.model = model
         self.failure: StreamFailed | None = None
         """What went wrong, in the provider's words or in ours; `None` so far, or for a good reply."""
+        self.is_finished = False
+        """Whether the terminal event has come, or none can come any more."""
         self.is_broken = False
         """Whether the event sequence was wrong, which no retry mends."""
         self._blocks: list[_OpenBlock] = []
@@ -238,10 +241,6 @@ class MessageAssembler:
         self._delta_type: type | None = None
         self._delta_index = -1
         self._append = _reject
-
-    @property
-    def is_finished(self) -> bool:
-        return self._terminal is not None or self.failure is not None
 
     def feed(self, event: AssistantMessageEvent) -> None:
         """Takes the next event."""
@@ -263,6 +262,7 @@ class MessageAssembler:
         if failure.kind not in _KINDS or usage is not failure.usage or type(failure.message) is not str:
             failure = StreamFailed(str(failure.message), ErrorKind.STREAM, StopReason.ERROR, usage=usage)
         self.failure = failure
+        self.is_finished = True
         self._delta_type = None
 
     def _break(self, problem: str) -> None:
@@ -271,7 +271,7 @@ class MessageAssembler:
 
     def _take(self, kind: type, event: Any) -> str | None:
         """Takes any event; returns what is wrong with it, if something is."""
-        if self._terminal is not None or self.failure is not None:
+        if self.is_finished:
             return None if self.is_broken else f"{kind.__name__} after the terminal event"
         action = self._actions.get(kind)
         if action is None:
@@ -349,6 +349,7 @@ class MessageAssembler:
             if block.call is not None and not is_cut and block.arguments is None:
                 return f"the arguments of {block.call.name!r} are not a JSON object"
         self._terminal = done
+        self.is_finished = True
         return None
 
     _actions: ClassVar[dict[type, tuple[Callable[[MessageAssembler, type, Any], str | None], type]]] = {

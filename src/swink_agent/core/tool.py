@@ -62,7 +62,7 @@ class AgentToolResult(Value, frozen=True):
 class ToolContext:
     """What a tool is given besides its arguments. Every field has a default, so tests can make one."""
 
-    __slots__ = ("_on_update", "call_id", "cancel", "execution_root", "state", "threads")
+    __slots__ = ("_cancel", "_on_update", "_run_cancel", "call_id", "execution_root", "state", "threads")
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class ToolContext:
         threads: WorkerThreads | None = None,
     ) -> None:
         self.call_id = call_id
-        self.cancel = CancellationToken(cancel)
-        """Cancelled when the call is no longer wanted; a tool that looks at it can still give a partial result."""
+        self._run_cancel = cancel
+        self._cancel: dict[str, CancellationToken] = {}
         self.state: MutableMapping[str, Any] = {} if state is None else state
         """The agent's own key-value store, live."""
         self.execution_root = execution_root
@@ -84,6 +84,13 @@ class ToolContext:
 
     def __repr__(self) -> str:
         return f"ToolContext(call_id={self.call_id!r})"
+
+    @property
+    def cancel(self) -> CancellationToken:
+        """Cancelled when the call is no longer wanted; a tool that looks at it can still give a partial result."""
+        token = self._cancel.get("token")
+        # Most tools never look. Of two threads that look at once, `setdefault` gives both the same token.
+        return token or self._cancel.setdefault("token", CancellationToken(self._run_cancel))
 
     def update(self, partial: str | AgentToolResult) -> None:
         """Reports a partial result while the tool runs. Safe from any thread."""
@@ -163,13 +170,13 @@ class FunctionTool:
         except ValueError as error:
             return AgentToolResult.error(f"invalid arguments for {self.name}: {error}")
         try:
-            return as_result(await self._call(positional, named, ctx), self.name)
+            if self._is_async:
+                return as_result(await self.function(*positional, **named), self.name)
+            return as_result(await self._call_in_thread(positional, named, ctx), self.name)
         except Exception as error:
             return error_result(error)
 
-    async def _call(self, positional: list[Any], named: dict[str, Any], ctx: ToolContext) -> Any:
-        if self._is_async:
-            return await self.function(*positional, **named)
+    async def _call_in_thread(self, positional: list[Any], named: dict[str, Any], ctx: ToolContext) -> Any:
         threads = ctx.threads or WorkerThreads()
         try:
             value = await threads.run(lambda: self.function(*positional, **named))
@@ -225,6 +232,8 @@ def as_result(value: Any, name: str) -> AgentToolResult:
 
 def _encodable(text: str) -> str:
     """The text as UTF-8 can carry it: names of files may hold what it cannot."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
