@@ -1,8 +1,8 @@
 """Prints the table: CPU time, the minimum of several repeats, as a ratio against the bare loop in the same run.
 
-    python -m bench                 everything that is installed
-    python -m bench --quick         fewer repeats
-    python -m bench --check         exit 1 if one of ours is over its limit
+python -m bench                 everything that is installed
+python -m bench --quick         fewer repeats
+python -m bench --check         exit 1 if one of ours is over its limit
 """
 
 from __future__ import annotations

@@ -33,9 +33,7 @@ async def nap(seconds: float) -> str:
 
 def _message(text: str) -> ResponseOutputMessage:
     content = ResponseOutputText(annotations=[], text=text, type="output_text")
-    return ResponseOutputMessage(
-        id="msg", content=[content], role="assistant", status="completed", type="message"
-    )
+    return ResponseOutputMessage(id="msg", content=[content], role="assistant", status="completed", type="message")
 
 
 def _call(tool: str, arguments: str, index: int) -> ResponseFunctionToolCall:
@@ -53,9 +51,7 @@ class _Scripted(Model):
         self.script = script or iter(())
 
     async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
-        return ModelResponse(
-            output=next(self.script, None) or [_message("done")], usage=Usage(), response_id=None
-        )
+        return ModelResponse(output=next(self.script, None) or [_message("done")], usage=Usage(), response_id=None)
 
     async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         for number in range(self.deltas):
@@ -79,9 +75,7 @@ class _Scripted(Model):
             tools=[],
             parallel_tool_calls=False,
         )
-        yield ResponseCompletedEvent(
-            response=response, sequence_number=self.deltas, type="response.completed"
-        )
+        yield ResponseCompletedEvent(response=response, sequence_number=self.deltas, type="response.completed")
 
 
 def _adds(turns: int) -> Iterator[list[ResponseFunctionToolCall]]:

@@ -69,9 +69,7 @@ class _Scripted(Model):
         super().__init__()
         self.script = script or iter(())
 
-    async def request(
-        self, messages: Any, model_settings: Any, model_request_parameters: Any
-    ) -> ModelResponse:
+    async def request(self, messages: Any, model_settings: Any, model_request_parameters: Any) -> ModelResponse:
         self.prepare_request(model_settings, model_request_parameters)
         return ModelResponse(parts=next(self.script, None) or [TextPart("done")], model_name="scripted")
 
@@ -90,9 +88,7 @@ def _adds(turns: int) -> Iterator[list[ToolCallPart]]:
 @lru_cache(maxsize=4)
 def _history(count: int) -> tuple[ModelMessage, ...]:
     return tuple(
-        ModelResponse(parts=[TextPart(f"answer {i}")])
-        if i % 2
-        else ModelRequest(parts=[UserPromptPart(f"ask {i}")])
+        ModelResponse(parts=[TextPart(f"answer {i}")]) if i % 2 else ModelRequest(parts=[UserPromptPart(f"ask {i}")])
         for i in range(count)
     )
 

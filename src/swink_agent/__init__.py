@@ -4,7 +4,8 @@ This module is the public namespace: every public name of the core is importable
 core is loaded by it. The rooms behind it:
 
     core      the loop, its types and its agent     core/loop.py is where to start reading
-    testing   scripted models, checkers and a fake clock, for your own tests; import it by name
+    adapters  the providers, over plain HTTP         loaded when a model of theirs is first used
+    testing   scripted models, checkers, servers and fakes, for your own tests; import it by name
 """
 
 from .core.agent import Agent, Subscription

@@ -106,6 +106,7 @@ async def aborted_after(agent: Agent, prompt: str, kind: type, delay: float = 0.
 
     with agent.subscribe(look):
         running = asyncio.create_task(agent.prompt(prompt))
+        running.add_done_callback(lambda _: has_come.set())
         await has_come.wait()
         await asyncio.sleep(delay)
         agent.abort()
@@ -177,7 +178,8 @@ async def test_a_reply_comes_through_whole(api: str) -> None:
     async with FakeProvider(
         api, [FakeReply(thinking="Hm.", text="Yes.", calls=ONE_CALL, usage=usage), "Done."]
     ) as fake:
-        result = await good(agent_at(fake).prompt("Is it?"), fake)
+        agent = agent_at(fake)
+        result = await good(agent.prompt("Is it?"), fake)
     reply = result.messages[1]
     assert isinstance(reply, AssistantMessage)
     assert [block.thinking for block in reply.content if isinstance(block, Thinking) and block.thinking] == ["Hm."]
@@ -185,6 +187,29 @@ async def test_a_reply_comes_through_whole(api: str) -> None:
     assert [(call.name, call.arguments) for call in reply.tool_calls] == ONE_CALL
     assert reply.stop_reason == StopReason.TOOL_USE
     assert reply.usage == usage
+
+
+OTHER_MODELS = [
+    ("anthropic", "claude-opus-4-7"),
+    ("anthropic", "claude-3-5-sonnet-latest"),
+    ("bedrock", "amazon.nova-pro-v1:0"),
+    ("bedrock", "openai.gpt-oss-120b-1:0"),
+    ("gemini", "gemini-2.5-flash"),
+    ("openai-responses", "gpt-4o"),
+    ("ollama", "gpt-oss:20b"),
+]
+
+
+@pytest.mark.parametrize("first", ["anthropic", "openai-responses", "gemini"])
+@pytest.mark.parametrize(("second", "model_id"), OTHER_MODELS)
+async def test_models_of_other_kinds_take_the_history_too(first: str, second: str, model_id: str) -> None:
+    replies = [FakeReply(thinking="Hm.", text="Let me see.", calls=BOTH_CALLS), FakeReply(thinking="So.", text="Two.")]
+    async with FakeProvider(first) as maker, FakeProvider(second, [*replies, "Three."]) as taker:
+        history = (await make_history(maker)).messages
+        agent = agent_at(taker, history)
+        agent.model = ModelSpec(second, model_id, ThinkingLevel.MEDIUM)
+        assert (await good(agent.prompt("How many cats is that?"), taker)).text == "Two."
+        assert (await good(agent.prompt("And now?"), taker)).text == "Three."
 
 
 # -- in the middle of a turn ---------------------------------------------------------------------------------
@@ -206,7 +231,8 @@ async def test_another_provider_answers_the_tool_results_that_one_asked_for(firs
 async def test_a_history_with_tools_goes_on_without_them(second: str) -> None:
     async with FakeProvider("openai") as maker, FakeProvider(second, ["No more tools."]) as taker:
         history = (await make_history(maker)).messages
-        result = await good(agent_at(taker, history, tools=[]).prompt("Just talk."), taker)
+        agent = agent_at(taker, history, tools=[])
+        result = await good(agent.prompt("Just talk."), taker)
         assert result.text == "No more tools."
 
 
@@ -220,5 +246,6 @@ async def test_ids_that_a_compatible_server_makes_up_are_accepted_everywhere(sec
     ):
         agent = agent_at(maker)
         await good(agent.prompt("What of the cat?"), maker)
-        result = await good(agent_at(taker, agent.messages).prompt("Really?"), taker)
+        other = agent_at(taker, agent.messages)
+        result = await good(other.prompt("Really?"), taker)
         assert result.text == "Yes."

@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 
 LIST = Path(__file__).with_name("exports.txt")
-MODULES = ("swink_agent", "swink_agent.testing")
+MODULES = ("swink_agent", "swink_agent.adapters", "swink_agent.testing")
 
 
 def exported() -> list[str]:

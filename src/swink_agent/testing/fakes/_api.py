@@ -30,6 +30,8 @@ class FakeApi:
     """The body of an error, by status and message."""
     stream: Callable[[FakeReply, str], Iterator[bytes]]
     """The frames of a reply of a model."""
+    refusal_status: int = 401
+    """What such a request is answered with."""
     streams_by_default: bool = False
     """Whether a request need not ask for a stream to get one."""
 

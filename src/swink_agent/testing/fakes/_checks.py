@@ -99,7 +99,7 @@ class Shape:
 def _fits(value: object, types: Types) -> bool:
     allowed = types if isinstance(types, tuple) else (types,)
     if isinstance(value, bool):
-        return bool in allowed
+        return bool in allowed or object in allowed
     return isinstance(value, allowed) or (isinstance(value, int) and float in allowed)
 
 

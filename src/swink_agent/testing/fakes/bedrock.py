@@ -320,5 +320,6 @@ API = FakeApi(
     refusal=_refusal,
     error=lambda _, message: {"message": message},
     stream=_stream,
+    refusal_status=403,
     streams_by_default=True,
 )

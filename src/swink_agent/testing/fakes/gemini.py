@@ -367,5 +367,6 @@ API = FakeApi(
     refusal=_refusal,
     error=_error,
     stream=_stream,
+    refusal_status=400,
     streams_by_default=True,
 )

@@ -104,7 +104,7 @@ class FakeProvider:
             return self._reject(404, f"nothing is at {request.method} {request.path}")
         refusal = self._api.refusal(request, self.key)
         if refusal is not None:
-            return self._reject(401, refusal)
+            return self._reject(self._api.refusal_status, refusal)
         try:
             body: object = msgspec.json.decode(request.body)
         except msgspec.DecodeError as error:

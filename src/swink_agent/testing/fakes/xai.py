@@ -73,6 +73,7 @@ API = FakeApi(
     content_type="text/event-stream",
     problems=lambda body, _: problems(body),
     refusal=needs_bearer,
+    refusal_status=400,
     error=_error,
     stream=_XaiChunks().stream,
 )
