@@ -46,11 +46,16 @@ def no_threads_left() -> Iterator[None]:
     """Fails a test whose threads are still there a moment after its end, and collects what would warn later."""
     before = set(threading.enumerate())
     yield
-    gc.collect()
+    gc.collect(1)  # what a test made is young; all of it is looked at once more at the very end
     deadline = time.monotonic() + 2.0
     while (left := _ours(set(threading.enumerate()) - before)) and time.monotonic() < deadline:
         time.sleep(0.005)
     assert not left, f"the test left threads running: {left}"
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
+    gc.collect()
 
 
 def _ours(threads: set[threading.Thread]) -> list[threading.Thread]:

@@ -819,7 +819,7 @@ def test_a_refusal_is_content_that_was_filtered(in_deltas: bool) -> None:
         (response_end("failed", error={"code": "server_error", "message": "Sorry"}), ErrorKind.NETWORK),
         (response_end("failed", error={"code": "rate_limit_exceeded", "message": "Slowly"}), ErrorKind.THROTTLED),
         (response_end("failed", error={"code": "context_length_exceeded", "message": "-"}), ErrorKind.CONTEXT_OVERFLOW),
-        (response_end("failed", error={"code": "invalid_prompt", "message": "No"}), ErrorKind.INVALID_REQUEST),
+        (response_end("failed", error={"code": "invalid_prompt", "message": "No"}), ErrorKind.CONTENT_FILTERED),
         (response_end("cancelled"), ErrorKind.NETWORK),
         (event("error", error={"code": "rate_limit_exceeded", "message": "Slowly"}), ErrorKind.THROTTLED),
         (event("error", code="server_error", message="Sorry", param=None), ErrorKind.NETWORK),

@@ -442,6 +442,13 @@ BUDGET = {"thinking": THINKING}
         "none of png, jpeg, gif, webp",
         converse(turn("user", {"image": {"format": "png", "source": {"bytes": PIXEL}}})),
     ),
+    Rule(
+        "redacted thinking is issued here",
+        converse(
+            turn("user", "a"), turn("assistant", {"reasoningContent": {"redactedContent": "x"}}), turn("user", "b")
+        ),
+        "not issued",
+    ),
     Rule("options", changed(CONVERSE, inferenceConfig={"max_tokens": 5}), "max_tokens: extra fields"),
     Rule(
         "at most four cache points",
@@ -1003,6 +1010,12 @@ GEMINI_TURN = generate(content("user", "a"), content("model", function(**SIGNED)
         changed(GEMINI, generationConfig={"thinkingConfig": {"thinkingLevel": "LOW"}}),
     ),
     Rule(
+        "constants and defaults",
+        parameters(properties={"now": {"type": "boolean", "const": True}}),
+        "const', cannot find field",
+        parameters(properties={"now": {"type": "boolean", "default": True}}),
+    ),
+    Rule(
         "levels of thinking",
         changed(GEMINI, generationConfig={"thinkingConfig": {"thinkingLevel": "EXTRA_HIGH"}}),
         "invalid value",
@@ -1373,9 +1386,8 @@ async def test_a_request_that_comes_to_the_wrong_door_is_rejected(api: str) -> N
         assert "/v0/talk" in await refused(fake, 404, path="/v0/talk")
         await refused(fake, 400, body=b"{")
         if api != "ollama":
-            await refused(
-                fake, 401, headers={"authorization": "Bearer other", "x-api-key": "other", "api-key": "other"}
-            )
+            headers = {"authorization": "Bearer other", "x-api-key": "other", "api-key": "other"}
+            await refused(fake, {"gemini": 400, "xai": 400, "bedrock": 403}.get(api, 401), headers=headers)
         assert len(fake.rejections) == (2 if api == "ollama" else 3)
 
 

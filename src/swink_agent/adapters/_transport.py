@@ -11,7 +11,7 @@ import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Protocol
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 from swink_agent.core.cancel import CancellationToken, call_in
 from swink_agent.core.errors import ErrorKind
@@ -84,7 +84,7 @@ class Transport(Protocol):
 class AiohttpTransport:
     """The transport that adapters use. It keeps connections alive, per event loop, for as long as it lives."""
 
-    __slots__ = ("_sessions",)
+    __slots__ = ("__weakref__", "_sessions")
 
     def __init__(self) -> None:
         self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncGenerator[Any]] = WeakKeyDictionary()
@@ -94,7 +94,10 @@ class AiohttpTransport:
         keeper = self._sessions.get(loop)
         if keeper is None:
             keeper = self._sessions[loop] = _keep_session()
-            return await anext(keeper)
+            session = await anext(keeper)
+            # Held here as well, so that collecting the transport closes the session instead of complaining about it.
+            finalize(self, _let_go, session).atexit = False
+            return session
         return await keeper.asend(None)
 
     @asynccontextmanager
@@ -122,6 +125,10 @@ class AiohttpTransport:
             watch.close()
             if response is not None:
                 response.release()  # for the next call if the body was read to its end, else closed
+
+
+def _let_go(session: Any) -> None:
+    """The transport is gone; its session is closed by the generator that keeps it."""
 
 
 async def _keep_session() -> AsyncGenerator[Any]:

@@ -15,7 +15,7 @@ import msgspec
 
 from swink_agent.core.types import AgentContext, Image, ModelSpec, Text, ToolResultMessage, UserMessage
 
-from .openai import OpenAiStreamFn
+from .openai import OpenAiStreamFn, is_silent
 
 __all__ = ["MistralStreamFn"]
 
@@ -48,10 +48,12 @@ class MistralStreamFn(OpenAiStreamFn):
         for message in context.messages:
             if type(message) is ToolResultMessage:
                 encoded.append(self._encoded.encode(message, self.tool_result))
-            else:
+            elif not is_silent(message):
                 if last is ToolResultMessage and type(message) is UserMessage:
                     encoded.append(_BRIDGE)
                 encoded.append(self._encoded.encode(message, self.message))
+            else:
+                continue
             last = type(message)
         return encoded
 
@@ -66,7 +68,9 @@ class MistralStreamFn(OpenAiStreamFn):
         return "".join(letters)
 
     def tool_result(self, message: ToolResultMessage) -> dict[str, Any]:
-        fields = super().tool_result(message) | {"name": message.tool_name}
+        fields = super().tool_result(message)
+        if message.tool_name:
+            fields["name"] = message.tool_name
         blocks: Sequence[Any] = message.content
         if any(type(block) is Image for block in blocks):
             fields["content"] = self.user_content([block for block in blocks if type(block) in (Text, Image)])

@@ -6,7 +6,9 @@ provider's own file, as a subclass.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -40,8 +42,10 @@ from ._http import HttpStreamFn, Parser
 from ._json import count, items, mapping, text
 from ._transport import HttpRequest, Limits, Transport
 
-__all__ = ["ChatParser", "OpenAiStreamFn"]
+__all__ = ["ChatParser", "OpenAiStreamFn", "is_silent", "with_version"]
 
+_LONGEST_ID = 40
+_WITHOUT_REASONING = re.compile(r"gpt-[34]|chatgpt|gpt-5-chat")
 _EFFORT = {
     ThinkingLevel.MINIMAL: "minimal",
     ThinkingLevel.LOW: "low",
@@ -122,7 +126,7 @@ class OpenAiStreamFn(HttpStreamFn):
 
     def thinking(self, model: ModelSpec) -> dict[str, Any]:
         effort = _EFFORT.get(model.thinking_level)
-        return {} if effort is None else {"reasoning_effort": effort}
+        return {} if effort is None or _WITHOUT_REASONING.match(model.model_id) else {"reasoning_effort": effort}
 
     def tool(self, tool: AgentTool) -> dict[str, Any]:
         function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters_schema}
@@ -149,7 +153,8 @@ class OpenAiStreamFn(HttpStreamFn):
                     pictures.append(message)
                 continue
             self._add_pictures(encoded, pictures)
-            encoded.append(self._encoded.encode(message, self.message))
+            if not is_silent(message):
+                encoded.append(self._encoded.encode(message, self.message))
         self._add_pictures(encoded, pictures)
         return encoded
 
@@ -194,7 +199,9 @@ class OpenAiStreamFn(HttpStreamFn):
 
     def call_id(self, call_id: str) -> str:
         """The id in the form that the provider takes; whatever made it, a call and its result get the same."""
-        return call_id
+        if len(call_id) <= _LONGEST_ID:
+            return call_id
+        return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
 
     def tool_result(self, message: ToolResultMessage) -> dict[str, Any]:
         text = extract_text(message.content)
@@ -210,6 +217,11 @@ class OpenAiStreamFn(HttpStreamFn):
 
     def parser(self, model: ModelSpec, headers: dict[str, str]) -> Parser:
         return ChatParser()
+
+
+def is_silent(message: AgentMessage) -> bool:
+    """Whether a reply holds nothing that this API can carry, such as one that was aborted while it still thought."""
+    return type(message) is AssistantMessage and not message.text and not message.tool_calls
 
 
 def with_version(url: str, version: str) -> str:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import re
+from typing import Any, ClassVar
+
+from swink_agent.core.types import ModelSpec, ThinkingLevel
 
 from .openai import OpenAiStreamFn
 
 __all__ = ["XAiStreamFn"]
+
+_FIXED_EFFORT = re.compile(r"grok-2|grok-3(?!-mini)|grok-4(?![.\d])|grok-code")
+"""Models that think as they please, and refuse to be told how hard."""
 
 
 class XAiStreamFn(OpenAiStreamFn):
@@ -16,3 +22,9 @@ class XAiStreamFn(OpenAiStreamFn):
     default_url: ClassVar[str] = "https://api.x.ai/v1"
     key_variable: ClassVar[str] = "XAI_API_KEY"
     url_variable: ClassVar[str] = "XAI_BASE_URL"
+
+    def thinking(self, model: ModelSpec) -> dict[str, Any]:
+        if model.thinking_level == ThinkingLevel.OFF or _FIXED_EFFORT.match(model.model_id):
+            return {}
+        is_low = model.thinking_level in (ThinkingLevel.MINIMAL, ThinkingLevel.LOW)
+        return {"reasoning_effort": "low" if is_low else "high"}

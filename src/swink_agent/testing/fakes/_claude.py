@@ -12,7 +12,15 @@ from typing import Any
 from ._checks import mapping
 from ._reply import is_signed, sign
 
-__all__ = ["check_thinking", "check_thinking_first", "is_claude", "signature_of", "signature_problem", "version_of"]
+__all__ = [
+    "check_thinking",
+    "check_thinking_first",
+    "is_claude",
+    "is_redacted_thinking",
+    "signature_of",
+    "signature_problem",
+    "version_of",
+]
 
 _ISSUER = "claude"
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d)(?:-(\d{1,2}))?(?!\d)")
@@ -40,6 +48,11 @@ def signature_problem(thinking: object, signature: object) -> str | None:
     if not is_signed(_ISSUER, str(thinking), signature):
         return "invalid signature: it is not the one that was issued for this thinking"
     return None
+
+
+def is_redacted_thinking(data: object) -> bool:
+    """Whether the data of a redacted block is what is issued for one."""
+    return is_signed(_ISSUER, "redacted", data)
 
 
 def check_thinking(

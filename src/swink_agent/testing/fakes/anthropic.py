@@ -14,8 +14,15 @@ from swink_agent.testing.servers import ReceivedRequest
 
 from ._api import FakeApi
 from ._checks import Shape, Turn, check_json_schema, check_names, check_pairs, items, mapping, objects, string
-from ._claude import check_thinking, check_thinking_first, signature_of, signature_problem, version_of
-from ._reply import Block, FakeReply, blocks, is_signed, new_id, pieces
+from ._claude import (
+    check_thinking,
+    check_thinking_first,
+    is_redacted_thinking,
+    signature_of,
+    signature_problem,
+    version_of,
+)
+from ._reply import Block, FakeReply, blocks, new_id, pieces
 from ._wire import sse
 
 __all__ = ["API", "problems"]
@@ -204,7 +211,7 @@ def _check_block(block: dict[str, Any], kind: str, role: str, where: str, found:
             if problem is not None:
                 found.append(f"{where}.signature: {problem}")
         case "redacted_thinking":
-            if not is_signed("claude", "redacted", block.get("data")):
+            if not is_redacted_thinking(block.get("data")):
                 found.append(f"{where}.data: it was not issued for redacted thinking")
         case _:
             pass

@@ -27,7 +27,14 @@ from ._checks import (
     objects,
     string,
 )
-from ._claude import check_thinking, check_thinking_first, is_claude, signature_of, signature_problem
+from ._claude import (
+    check_thinking,
+    check_thinking_first,
+    is_claude,
+    is_redacted_thinking,
+    signature_of,
+    signature_problem,
+)
 from ._reply import Block, FakeReply, blocks, new_id, pieces
 from ._sigv4 import signature_problem as request_signature_problem
 from ._wire import aws_event
@@ -212,6 +219,8 @@ def _check_id(block: dict[str, Any], where: str, found: list[str]) -> None:
 
 def _check_reasoning(block: dict[str, Any], model: str, where: str, found: list[str]) -> None:
     if "redactedContent" in block:
+        if not is_redacted_thinking(block["redactedContent"]):
+            found.append(f"{where}.redactedContent: it was not issued for redacted thinking")
         return
     reasoning = mapping(block.get("reasoningText"))
     if not is_claude(model):
