@@ -8,7 +8,7 @@ core is loaded by it. The rooms behind it:
     testing   scripted models, checkers, servers and fakes, for your own tests; import it by name
 """
 
-from .core.agent import Agent, Subscription
+from .core.agent import Agent
 from .core.approval import ApprovalMode, Approve, ApproveWith, Reject, ToolApprovalRequest
 from .core.cancel import CancellationToken
 from .core.config import AgentLoopConfig, MessageProvider, ToolExecutionStrategy
@@ -85,6 +85,7 @@ from .core.stream import (
     ToolCallEnd,
     ToolCallStart,
 )
+from .core.subscriptions import Subscription
 from .core.tool import AgentTool, AgentToolResult, FunctionTool, ToolContext, tool
 from .core.types import (
     AgentContext,

@@ -64,3 +64,11 @@ async def test_an_agent_finds_its_adapter_by_itself(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("OPENAI_API_KEY", "key")
         result = await Agent(ModelSpec("openai", "gpt-test")).prompt("hello")
     assert result.text == "hi"
+
+
+async def test_a_model_that_nobody_knows_is_told_the_nearest_names() -> None:
+    refused = answer('{"error":{"message":"The model `gpt-5-mimi` does not exist"}}', status=404)
+    async with LoopbackServer(refused) as server:
+        stream_fn = OpenAiStreamFn(server.url, "key")
+        result = await Agent("openai:gpt-5-mimi", stream_fn=stream_fn).prompt("hello")
+    assert "gpt-5-mini" in str(result.error)

@@ -103,7 +103,8 @@ class HttpStreamFn:
         try:
             async with self.transport.post(request, cancel) as response:
                 if response.status != 200 or not self._is_stream(response):
-                    yield await _refusal(response)
+                    failed = await _refusal(response)
+                    yield _with_near_names(failed, model, self.provider) if response.status in (400, 404) else failed
                     return
                 parser = self.parser(model, dict(response.headers))
                 while data := await response.read():
@@ -137,6 +138,19 @@ class HttpStreamFn:
         """Whether the body may be one: some servers call a stream plain text, but none calls it JSON or a page."""
         content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         return content_type in self.content_types or content_type not in ("application/json", "text/html")
+
+
+def _with_near_names(failed: StreamFailed, model: ModelSpec, provider: str) -> StreamFailed:
+    """The failure of a model that nobody knows, with the names of those that are called almost the same."""
+    if failed.kind != ErrorKind.INVALID_REQUEST or "model" not in failed.message.lower():
+        return failed
+    from .catalog import ModelCatalog
+
+    catalog = ModelCatalog.load()
+    near = () if catalog.find(model) is not None else catalog.nearest(model.model_id, provider)
+    if not near:
+        return failed
+    return msgspec.structs.replace(failed, message=f"{failed.message} (is it {' or '.join(near)}?)")
 
 
 def _finish(parser: Parser) -> None:

@@ -6,12 +6,9 @@ Owns the state between runs and the rule of one run at a time. What happens in a
 from __future__ import annotations
 
 import asyncio
-import inspect
-import logging
 import threading
 from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 import msgspec.structs
@@ -39,6 +36,7 @@ from .queues import MessageQueues, QueueMode
 from .retry import DefaultRetryStrategy, RetryStrategy
 from .run import Run, SystemPrompt
 from .stream import StreamFn, StreamOptions
+from .subscriptions import Subscription, Subscriptions
 from .sync import run_sync
 from .tool import AgentTool, Toolbox
 from .transcript import Transcript
@@ -61,33 +59,10 @@ if TYPE_CHECKING:
 
     from .structured import StructuredOutput
 
-__all__ = ["Agent", "Subscription"]
+__all__ = ["Agent"]
 
 Prompt: TypeAlias = str | AgentMessage | Sequence[str | AgentMessage]
 T = TypeVar("T")
-log = logging.getLogger("swink_agent")
-
-
-class Subscription:
-    """A callback's registration. Ends with `unsubscribe()`, or with a `with` block."""
-
-    __slots__ = ("_end", "callback")
-
-    def __init__(self, callback: Callable[[AgentEvent], object], end: Callable[[Subscription], None]) -> None:
-        self.callback = callback
-        self._end = end
-
-    def unsubscribe(self) -> None:
-        """Ends it, after the event that is being delivered. Safe from any thread, and more than once."""
-        self._end(self)
-
-    def __enter__(self) -> Subscription:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.unsubscribe()
 
 
 class Agent:
@@ -148,7 +123,7 @@ class Agent:
         self._token: CancellationToken | None = None
         self._idle: Signal | None = None
         self._run: Run | None = None
-        self._subscriptions: tuple[Subscription, ...] = ()
+        self._subscriptions = Subscriptions()
         self._last_error: str | None = None
         self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
         self._toolbox = Toolbox(tuple(tools))
@@ -390,7 +365,7 @@ class Agent:
                 toolbox,
                 self.system_prompt,
                 token,
-                self._notify if channel is None else self._notify_and(channel),
+                self._subscriptions.notify if channel is None else self._notify_and(channel),
                 channel,
                 frozenset() if request is None else frozenset({request.name}),
             )
@@ -456,29 +431,14 @@ class Agent:
 
     def subscribe(self, callback: Callable[[AgentEvent], object]) -> Subscription:
         """Calls `callback` with every event from now on, before the run goes on. One that raises is removed."""
-        if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None)):  # noqa: B004
-            raise TypeError("a subscriber is a plain function; read prompt_stream() to handle events in async code")
-        subscription = Subscription(callback, self._unsubscribe)
-        with self._lock:
-            self._subscriptions = (*self._subscriptions, subscription)
-        return subscription
-
-    def _unsubscribe(self, subscription: Subscription) -> None:
-        with self._lock:
-            self._subscriptions = tuple([item for item in self._subscriptions if item is not subscription])
-
-    def _notify(self, event: AgentEvent) -> None:
-        for subscription in self._subscriptions:  # a tuple: who comes or goes meanwhile makes another one
-            try:
-                subscription.callback(event)
-            except Exception:
-                log.exception("a subscriber failed on %s and is removed", type(event).__name__)
-                subscription.unsubscribe()
+        return self._subscriptions.add(callback)
 
     def _notify_and(self, channel: Channel) -> Callable[[AgentEvent], None]:
+        subscriptions = self._subscriptions
+
         def emit(event: AgentEvent) -> None:
-            if self._subscriptions:
-                self._notify(event)
+            if subscriptions.all:
+                subscriptions.notify(event)
             channel.push(event)
 
         return emit

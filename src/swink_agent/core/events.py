@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 import msgspec.structs
 
+from .codec import decode_json
 from .stream import AssistantMessageDelta
 from .tool import AgentToolResult
 from .types import (
@@ -32,7 +33,6 @@ from .types import (
     ModelSpec,
     PolicyStop,
     ToolResultMessage,
-    decode_json,
     decode_message,
 )
 from .value import Value

@@ -1,0 +1,61 @@
+"""Reading our own JSON, also what a newer version wrote.
+
+Owns the wrapping of content blocks whose type this version does not know. Which values there are is in `types` and
+`events`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+__all__ = ["decode_json"]
+
+
+def decode_json(data: bytes | str, kind: Any, noun: str) -> Any:
+    """`data` as a value of `kind`; blocks of unknown type become `Extension`s. Raises `ValueError`."""
+    try:
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.ValidationError:
+            document = msgspec.json.decode(data)
+            if not _wrap_unknown_blocks(document):
+                raise
+            return msgspec.json.decode(msgspec.json.encode(document), type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"not a valid {noun}: {error}") from error
+
+
+_BLOCK_TAGS = frozenset({"text", "thinking", "tool_call", "image", "extension"})
+_OPAQUE_KEYS = frozenset({"arguments", "details", "data", "state"})
+
+
+def _wrap_unknown_blocks(document: Any) -> bool:
+    """Rewrites blocks of unknown type in place, wherever content stands; says whether there was one."""
+    found = False
+    if isinstance(document, list):
+        for item in cast("list[Any]", document):
+            found = _wrap_unknown_blocks(item) or found
+    elif isinstance(document, dict):
+        for key, value in cast("dict[str, Any]", document).items():
+            if key in _OPAQUE_KEYS:
+                continue
+            if key == "content" and isinstance(value, list):
+                found = _wrap_in_content(cast("list[Any]", value)) or found
+            found = _wrap_unknown_blocks(value) or found
+    return found
+
+
+def _wrap_in_content(content: list[Any]) -> bool:
+    found = False
+    for position, block in enumerate(content):
+        if not isinstance(block, dict):
+            continue
+        fields = cast("dict[str, Any]", block)
+        type_name = fields.get("type")
+        if isinstance(type_name, str) and type_name not in _BLOCK_TAGS:
+            data = {key: value for key, value in fields.items() if key != "type"}
+            content[position] = {"type": "extension", "type_name": type_name, "data": data}
+            found = True
+    return found
