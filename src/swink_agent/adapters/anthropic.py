@@ -5,14 +5,13 @@ Owns the request and the events of `/v1/messages`. What is particular to the mod
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct
 
-from swink_agent.core.errors import AuthError, ErrorKind
+from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -32,7 +31,7 @@ from swink_agent.core.types import (
 )
 
 from ._blocks import ReplyWriter
-from ._bodies import EncodedMessages, image_data, json_object
+from ._bodies import image_data, json_object
 from ._claude import (
     REDACTED,
     arguments_of,
@@ -47,10 +46,9 @@ from ._claude import (
 )
 from ._errors import classify_error
 from ._frames import FrameError, SseFrames
-from ._http import HttpStreamFn
 from ._json import count, mapping, text
-from ._transport import HttpRequest, Limits, Transport
-from .openai import with_version
+from ._keyed import JSON_HEADERS, KeyedStreamFn
+from ._transport import HttpRequest
 
 __all__ = ["AnthropicParser", "AnthropicStreamFn"]
 
@@ -58,7 +56,7 @@ _MARK = {"cache_control": {"type": "ephemeral"}}
 _FILLER = b'{"type":"text","text":"Continue."}'
 
 
-class AnthropicStreamFn(HttpStreamFn):
+class AnthropicStreamFn(KeyedStreamFn):
     """Messages at Anthropic, or at any server that speaks them, by `base_url`.
 
     The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. A server other than
@@ -69,21 +67,6 @@ class AnthropicStreamFn(HttpStreamFn):
     default_url: ClassVar[str] = "https://api.anthropic.com/v1"
     key_variable: ClassVar[str] = "ANTHROPIC_API_KEY"
     url_variable: ClassVar[str] = "ANTHROPIC_BASE_URL"
-
-    def __init__(
-        self,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        *,
-        transport: Transport | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        super().__init__(transport=transport, limits=limits)
-        given = base_url or os.environ.get(self.url_variable)
-        self.base_url = with_version(given or self.default_url, "/v1")
-        self._needs_key = given is None
-        self._api_key = api_key or os.environ.get(self.key_variable)
-        self._encoded = EncodedMessages()
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         return HttpRequest(
@@ -97,15 +80,8 @@ class AnthropicStreamFn(HttpStreamFn):
         return AnthropicParser()
 
     def _headers(self, options: StreamOptions) -> dict[str, str]:
-        key = options.api_key or self._api_key
-        if key is None and self._needs_key:
-            raise AuthError(f"no key for {self.provider}: set {self.key_variable}, or pass api_key")
-        headers = {
-            "content-type": "application/json",
-            "accept": "text/event-stream",
-            "accept-encoding": "identity",
-            "anthropic-version": "2023-06-01",
-        }
+        key = self.key(options)
+        headers = {**JSON_HEADERS, "anthropic-version": "2023-06-01"}
         return headers if key is None else {**headers, "x-api-key": key}
 
     def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:

@@ -10,14 +10,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import mimetypes
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
-from swink_agent.core.errors import AuthError
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -37,10 +35,10 @@ from swink_agent.core.types import (
     extract_text,
 )
 
-from ._bodies import EncodedMessages, image_data, json_array, json_object
+from ._bodies import image_data, json_array, json_object
 from ._gemini_frames import GeminiParser
-from ._http import HttpStreamFn
-from ._transport import HttpRequest, Limits, Transport
+from ._keyed import JSON_HEADERS, KeyedStreamFn
+from ._transport import HttpRequest
 
 __all__ = ["GeminiParser", "GeminiStreamFn"]
 
@@ -52,7 +50,7 @@ _SIGNATURE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _SERVER_TOOL = re.compile(rb"\x12[\x80-\xff]*[\x00-\x7f]\x0a[\x80-\xff]*[\x00-\x7f]\x08", re.DOTALL)
 
 
-class GeminiStreamFn(HttpStreamFn):
+class GeminiStreamFn(KeyedStreamFn):
     """Gemini models at Google, or at any server that speaks their API, by `base_url`.
 
     The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. A server other than
@@ -60,32 +58,22 @@ class GeminiStreamFn(HttpStreamFn):
     """
 
     provider: ClassVar[str] = "gemini"
+    default_url: ClassVar[str] = "https://generativelanguage.googleapis.com"
+    key_variable: ClassVar[str] = "GEMINI_API_KEY"
+    other_key_variable: ClassVar[str] = "GOOGLE_API_KEY"
+    url_variable: ClassVar[str] = "GEMINI_BASE_URL"
     content_types: ClassVar[tuple[str, ...]] = ("text/event-stream", "application/json")
 
-    def __init__(
-        self,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        *,
-        transport: Transport | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        super().__init__(transport=transport, limits=limits)
-        given = base_url or os.environ.get("GEMINI_BASE_URL")
-        self.base_url = _with_version(given or "https://generativelanguage.googleapis.com")
-        self._needs_key = not given
-        self._api_key = api_key or os.environ.get("GEMINI_API_KEY") or os.environ.get("GOOGLE_API_KEY")
-        self._encoded = EncodedMessages()
+    def with_version(self, url: str) -> str:
+        """The address with the version part that it may or may not have: Google has several."""
+        url = url.rstrip("/")
+        return url if re.search(r"[^/]/v\d+(alpha|beta)?\d*(/|$)", url) else f"{url}/v1beta"
 
     # -- the request -------------------------------------------------------------------------------------------
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
-        headers = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
-        key = options.api_key or self._api_key
-        if key:
-            headers["x-goog-api-key"] = key
-        elif self._needs_key:
-            raise AuthError("no key for gemini: set GEMINI_API_KEY, or pass api_key")
+        key = self.key(options)
+        headers = JSON_HEADERS if key is None else {**JSON_HEADERS, "x-goog-api-key": key}
         return HttpRequest(
             url=self._url(model.model_id),
             headers={**headers, **options.headers},
@@ -155,12 +143,6 @@ class GeminiStreamFn(HttpStreamFn):
 
     def parser(self, model: ModelSpec, headers: dict[str, str]) -> GeminiParser:
         return GeminiParser()
-
-
-def _with_version(url: str) -> str:
-    """The base URL with no slash at its end, and with the version part that it may or may not have."""
-    url = url.rstrip("/")
-    return url if re.search(r"[^/]/v\d+(alpha|beta)?\d*(/|$)", url) else f"{url}/v1beta"
 
 
 def _merged(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:

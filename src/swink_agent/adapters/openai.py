@@ -7,7 +7,6 @@ provider's own file, as a subclass.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -16,7 +15,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
-from swink_agent.core.errors import AuthError, ErrorKind
+from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -35,14 +34,15 @@ from swink_agent.core.types import (
 )
 
 from ._blocks import ReplyWriter
-from ._bodies import EncodedMessages, image_url, json_array, json_object
+from ._bodies import image_url, json_array, json_object
 from ._errors import classify_error
 from ._frames import FrameError, SseFrames
-from ._http import HttpStreamFn, Parser
+from ._http import Parser
 from ._json import count, items, mapping, text
-from ._transport import HttpRequest, Limits, Transport
+from ._keyed import JSON_HEADERS, KeyedStreamFn
+from ._transport import HttpRequest
 
-__all__ = ["ChatParser", "OpenAiStreamFn", "is_silent", "with_version"]
+__all__ = ["ChatParser", "OpenAiStreamFn", "is_silent"]
 
 _LONGEST_ID = 40
 _WITHOUT_REASONING = re.compile(r"gpt-[34]|chatgpt|gpt-5-chat")
@@ -55,7 +55,7 @@ _EFFORT = {
 }
 
 
-class OpenAiStreamFn(HttpStreamFn):
+class OpenAiStreamFn(KeyedStreamFn):
     """Chat completions at OpenAI, or at any server that speaks them, by `base_url`.
 
     The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. A server other than
@@ -68,21 +68,6 @@ class OpenAiStreamFn(HttpStreamFn):
     url_variable: ClassVar[str] = "OPENAI_BASE_URL"
     max_tokens_field: ClassVar[str] = "max_completion_tokens"
 
-    def __init__(
-        self,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        *,
-        transport: Transport | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        super().__init__(transport=transport, limits=limits)
-        given = base_url or os.environ.get(self.url_variable) or None
-        self.base_url = with_version(given or self.default_url, "/v1")
-        self._needs_key = given is None
-        self._api_key = api_key or os.environ.get(self.key_variable) or None
-        self._encoded = EncodedMessages()
-
     # -- the request -------------------------------------------------------------------------------------------
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
@@ -93,20 +78,11 @@ class OpenAiStreamFn(HttpStreamFn):
             limits=self.limits_for(options),
         )
 
-    def key(self, options: StreamOptions) -> str | None:
-        key = options.api_key or self._api_key
-        if key is None and self._needs_key:
-            raise AuthError(f"no key for {self.provider}: set {self.key_variable}, or pass api_key")
-        return key
-
     def url(self, model: ModelSpec) -> str:
         return f"{self.base_url}/chat/completions"
 
     def headers(self, key: str | None) -> dict[str, str]:
-        headers = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
-        if key is not None:
-            headers["authorization"] = f"Bearer {key}"
-        return headers
+        return JSON_HEADERS if key is None else {**JSON_HEADERS, "authorization": f"Bearer {key}"}
 
     def fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
         """The body's fields, stable ones first: from turn to turn only the end of the messages changes."""
@@ -222,12 +198,6 @@ class OpenAiStreamFn(HttpStreamFn):
 def is_silent(message: AgentMessage) -> bool:
     """Whether a reply holds nothing that this API can carry, such as one that was aborted while it still thought."""
     return type(message) is AssistantMessage and not message.text and not message.tool_calls
-
-
-def with_version(url: str, version: str) -> str:
-    """The base URL, with the version part that it may or may not have, and no slash at its end."""
-    url = url.rstrip("/")
-    return url if url.endswith(version) else url + version
 
 
 # -- frames --------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ reasoning goes back and forth as items that only the provider can read. Chat com
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -18,7 +17,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
-from swink_agent.core.errors import AuthError, ErrorKind
+from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -39,13 +38,12 @@ from swink_agent.core.types import (
 )
 
 from ._blocks import ReplyWriter
-from ._bodies import EncodedMessages, image_url, json_array, json_object
+from ._bodies import image_url, json_array, json_object
 from ._errors import classify_error
 from ._frames import FrameError, SseFrames
-from ._http import HttpStreamFn
 from ._json import count, items, mapping, text
-from ._transport import HttpRequest, Limits, Transport
-from .openai import with_version
+from ._keyed import JSON_HEADERS, KeyedStreamFn
+from ._transport import HttpRequest
 
 __all__ = ["OpenAiResponsesStreamFn", "ResponsesParser"]
 
@@ -60,7 +58,7 @@ _WITHOUT_REASONING = re.compile(r"(?:^|[/.])(?:gpt-[34]|chatgpt|gpt-5-chat)")
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class OpenAiResponsesStreamFn(HttpStreamFn):
+class OpenAiResponsesStreamFn(KeyedStreamFn):
     """Responses at OpenAI, or at any server that speaks them, by `base_url`.
 
     The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. A server other than
@@ -73,21 +71,6 @@ class OpenAiResponsesStreamFn(HttpStreamFn):
     key_variable: ClassVar[str] = "OPENAI_API_KEY"
     url_variable: ClassVar[str] = "OPENAI_BASE_URL"
 
-    def __init__(
-        self,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        *,
-        transport: Transport | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        super().__init__(transport=transport, limits=limits)
-        given = base_url or os.environ.get(self.url_variable)
-        self.base_url = with_version(given or self.default_url, "/v1")
-        self._needs_key = not given
-        self._api_key = api_key or os.environ.get(self.key_variable)
-        self._encoded = EncodedMessages()
-
     # -- the request -------------------------------------------------------------------------------------------
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
@@ -99,13 +82,8 @@ class OpenAiResponsesStreamFn(HttpStreamFn):
         )
 
     def headers(self, options: StreamOptions) -> dict[str, str]:
-        key = options.api_key or self._api_key
-        if not key and self._needs_key:
-            raise AuthError(f"no key for {self.provider}: set {self.key_variable}, or pass api_key")
-        headers = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
-        if key:
-            headers["authorization"] = f"Bearer {key}"
-        return headers
+        key = self.key(options)
+        return JSON_HEADERS if key is None else {**JSON_HEADERS, "authorization": f"Bearer {key}"}
 
     def fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
         """The body's fields, stable ones first: from turn to turn only the end of the input changes."""

@@ -1,0 +1,61 @@
+"""Adapters that need an address and a key, which is most of them.
+
+Owns where the two come from: the constructor, the environment, or the provider's own address, at which a key is a must.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import ClassVar
+
+from swink_agent.core.errors import AuthError
+from swink_agent.core.stream import StreamOptions
+
+from ._bodies import EncodedMessages
+from ._http import HttpStreamFn
+from ._transport import Limits, Transport
+
+__all__ = ["JSON_HEADERS", "KeyedStreamFn"]
+
+JSON_HEADERS = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
+
+
+class KeyedStreamFn(HttpStreamFn):
+    """The base of adapters with an address and a key.
+
+    The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. A server other than
+    the provider's own may need none.
+    """
+
+    default_url: ClassVar[str] = ""
+    url_variable: ClassVar[str] = ""
+    key_variable: ClassVar[str] = ""
+    other_key_variable: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        transport: Transport | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__(transport=transport, limits=limits)
+        given = base_url or os.environ.get(self.url_variable) or None
+        self.base_url = self.with_version(given or self.default_url)
+        self._needs_key = given is None
+        environment = os.environ.get(self.key_variable) or os.environ.get(self.other_key_variable or self.key_variable)
+        self._api_key = api_key or environment or None
+        self._encoded = EncodedMessages()
+
+    def with_version(self, url: str) -> str:
+        """The address with the version part that it may or may not have, and no slash at its end."""
+        url = url.rstrip("/")
+        return url if url.endswith("/v1") else f"{url}/v1"
+
+    def key(self, options: StreamOptions) -> str | None:
+        """The key for one call. Raises `AuthError` if there must be one and is none."""
+        key = options.api_key or self._api_key
+        if key is None and self._needs_key:
+            raise AuthError(f"no key for {self.provider}: set {self.key_variable}, or pass api_key")
+        return key
