@@ -1,4 +1,4 @@
-"""For tests of agents: scripted models, checkers, and a fake clock. Public, and used by this project's own tests.
+"""For tests of agents: scripted models, checkers, servers, fakes and a clock. Public, and what this project tests with.
 
 agent = Agent("any:model", stream_fn=scripted(call("add", a=2, b=3), text("5")), tools=[add])
 events = await collect(agent.prompt_stream("2+3?"))
@@ -10,10 +10,16 @@ from .check_events import check_events
 from .check_stream_fn import check_stream_fn
 from .clock import FakeClock
 from .collect import collect, names
+from .fakes import FakeFailure, FakeProvider, FakeReply
 from .script import Request, ScriptedStream, call, fail, reply, scripted, stall, text, think, truncated
+from .servers import LoopbackServer
 
 __all__ = [
     "FakeClock",
+    "FakeFailure",
+    "FakeProvider",
+    "FakeReply",
+    "LoopbackServer",
     "Request",
     "ScriptedStream",
     "call",
