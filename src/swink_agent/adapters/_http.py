@@ -8,6 +8,7 @@ and its own wording of errors.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from typing import ClassVar, Protocol
 
@@ -47,7 +48,7 @@ class Parser(Protocol):
         ...
 
 
-class HttpStreamFn:
+class HttpStreamFn(ABC):
     """The base of the adapters."""
 
     provider: ClassVar[str] = ""
@@ -61,17 +62,17 @@ class HttpStreamFn:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
+    @abstractmethod
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         """The request. Raises `AgentError` or `RequestError` for what can be told before it is sent."""
-        raise NotImplementedError
 
     async def authorize(self, request: HttpRequest) -> HttpRequest:
         """The request with what can only be known when it is sent, such as a token that expires."""
         return request
 
+    @abstractmethod
     def parser(self, model: ModelSpec, headers: dict[str, str]) -> Parser:
         """A fresh parser for one reply."""
-        raise NotImplementedError
 
     def cost(self, model: ModelSpec, usage: Usage) -> Cost:
         """What the reply cost."""
