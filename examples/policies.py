@@ -40,10 +40,9 @@ class AskForSources:
     """Sends the model back to work once, if its answer names no source."""
 
     async def post_turn(self, ctx: PolicyContext) -> Inject | None:
-        is_answer = ctx.message is not None and not ctx.message.tool_calls
-        if is_answer and ctx.turn_index < 3 and "source" not in ctx.message.text:  # type: ignore[union-attr]
-            return Inject("Name your source.")
-        return None
+        if ctx.message is None or ctx.message.tool_calls or ctx.turn_index >= 3:
+            return None
+        return None if "source" in ctx.message.text else Inject("Name your source.")
 
 
 MODEL = scripted(

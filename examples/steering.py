@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-from swink_agent import Agent, AgentEvent, MessagesInjected, ToolExecutionEnd, ToolExecutionStart, extract_text, tool
+from swink_agent import (
+    Agent,
+    AgentEvent,
+    MessagesInjected,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    UserMessage,
+    extract_text,
+    tool,
+)
 from swink_agent.testing import call, scripted, text
 
 
@@ -44,8 +53,8 @@ async def main() -> None:
                 agent.steer("Wait! Green, not red.")  # from any thread, at any time
             case ToolExecutionEnd():
                 print(f"{event.name}: {extract_text(event.result.content)}")
-            case MessagesInjected():
-                print(f"[{event.source}] {extract_text(event.messages[0].content)}")  # type: ignore[union-attr]
+            case MessagesInjected(messages=(UserMessage(content=content),)):
+                print(f"[{event.source}] {extract_text(content)}")
             case _:
                 pass
 
