@@ -1,15 +1,22 @@
 """Swink Agent: a provider-agnostic loop for LLM agents.
 
-This module is the public namespace: every public name of the core is importable from here, and nothing outside the
-core is loaded by it. The rooms behind it:
+This module is the public namespace: every public name of the core is importable from here, and so are the main names
+of the other rooms, which are loaded when one of theirs is first asked for. The rooms behind it:
 
-    core      the loop, its types and its agent     core/loop.py is where to start reading
-    adapters  the providers, over plain HTTP         loaded when a model of theirs is first used
+    core      the loop, its types and its agent      core/loop.py is where to start reading
+    adapters  the providers, over plain HTTP          loaded when a model of theirs is first used
+    local     the model on this machine               likewise
+    tools     bash, files and search                  beneath a root that they cannot leave
+    sandbox   how a child process is confined         chosen by trial
+    policies  limits, guards, approvals and records   one to a file
+    app, cli  settings, keys and the `swink` command
     testing   scripted models, checkers, servers and fakes, for your own tests; import it by name
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .core.agent import Agent
-from .core.approval import ApprovalMode, Approve, ApproveWith, Reject, ToolApprovalRequest
+from .core.approval import ApprovalMode, Approve, ApproveWith, Grant, Reject, ToolApprovalRequest
 from .core.cancel import CancellationToken
 from .core.config import AgentLoopConfig, MessageProvider, ToolExecutionStrategy
 from .core.context import SlidingWindow, default_convert_to_llm, estimate_tokens
@@ -118,6 +125,28 @@ from .core.types import (
     extract_text,
 )
 
+if TYPE_CHECKING:
+    from .core.redaction import Redactor
+    from .local import LocalStreamFn
+    from .policies import (
+        AllowList,
+        AuditLog,
+        Budget,
+        Checkpoint,
+        CommandRules,
+        ContentFilter,
+        DenyList,
+        LoopDetection,
+        MaxDuration,
+        MaxTurns,
+        PiiRedactor,
+        PromptGuard,
+        WorkspaceOnly,
+        recommended,
+    )
+    from .sandbox import SandboxProfile, open_sandbox
+    from .tools import BashTool, EditFileTool, ListDirTool, ReadFileTool, SearchTool, WriteFileTool, standard_tools
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -133,6 +162,7 @@ __all__ = [
     "AgentStart",
     "AgentTool",
     "AgentToolResult",
+    "AllowList",
     "AlreadyRunning",
     "ApprovalMode",
     "Approve",
@@ -140,27 +170,41 @@ __all__ = [
     "AssistantMessage",
     "AssistantMessageDelta",
     "AssistantMessageEvent",
+    "AuditLog",
     "AuthError",
     "Base64Image",
+    "BashTool",
+    "Budget",
     "CancellationToken",
+    "Checkpoint",
+    "CommandRules",
     "CompactionReport",
     "ContentBlock",
+    "ContentFilter",
     "ContentFiltered",
     "ContextCompacted",
     "ContextWindowOverflow",
     "Cost",
     "CustomMessage",
     "DefaultRetryStrategy",
+    "DenyList",
+    "EditFileTool",
     "ErrorKind",
     "EventStream",
     "Extension",
     "FileImage",
     "FunctionTool",
+    "Grant",
     "Image",
     "ImageSource",
     "Inject",
     "InvalidContinue",
+    "ListDirTool",
     "LlmMessage",
+    "LocalStreamFn",
+    "LoopDetection",
+    "MaxDuration",
+    "MaxTurns",
     "MessageAssembler",
     "MessageEnd",
     "MessageProvider",
@@ -173,6 +217,7 @@ __all__ = [
     "ModelThrottled",
     "NetworkError",
     "NoMessages",
+    "PiiRedactor",
     "PolicyContext",
     "PolicyStop",
     "PostLoopPolicy",
@@ -180,8 +225,13 @@ __all__ = [
     "PreDispatchContext",
     "PreDispatchPolicy",
     "PreTurnPolicy",
+    "PromptGuard",
+    "ReadFileTool",
+    "Redactor",
     "Reject",
     "RetryStrategy",
+    "SandboxProfile",
+    "SearchTool",
     "Skip",
     "SlidingWindow",
     "Stop",
@@ -224,6 +274,8 @@ __all__ = [
     "UrlImage",
     "Usage",
     "UserMessage",
+    "WorkspaceOnly",
+    "WriteFileTool",
     "agent_loop",
     "agent_loop_continue",
     "decode_event",
@@ -233,5 +285,50 @@ __all__ = [
     "encode_message",
     "estimate_tokens",
     "extract_text",
+    "open_sandbox",
+    "recommended",
+    "standard_tools",
     "tool",
 ]
+
+_ROOMS = {
+    "Redactor": "core.redaction",
+    "BashTool": "tools",
+    "EditFileTool": "tools",
+    "ListDirTool": "tools",
+    "ReadFileTool": "tools",
+    "SearchTool": "tools",
+    "WriteFileTool": "tools",
+    "standard_tools": "tools",
+    "AllowList": "policies",
+    "AuditLog": "policies",
+    "Budget": "policies",
+    "Checkpoint": "policies",
+    "CommandRules": "policies",
+    "ContentFilter": "policies",
+    "DenyList": "policies",
+    "LoopDetection": "policies",
+    "MaxDuration": "policies",
+    "MaxTurns": "policies",
+    "PiiRedactor": "policies",
+    "PromptGuard": "policies",
+    "WorkspaceOnly": "policies",
+    "recommended": "policies",
+    "SandboxProfile": "sandbox",
+    "open_sandbox": "sandbox",
+    "LocalStreamFn": "local",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the room of a name when it is first asked for."""
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'swink_agent' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(f".{_ROOMS[name]}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -9,14 +9,17 @@ import pytest
 from swink_agent import (
     Agent,
     AgentEvent,
+    AgentToolResult,
     Approve,
     ApproveWith,
+    Grant,
     ModelSpec,
     PreDispatchContext,
     Reject,
     Skip,
     Stop,
     ToolApprovalRequest,
+    ToolContext,
     TurnEnd,
     extract_text,
     tool,
@@ -208,3 +211,108 @@ def test_the_request_shows_no_values() -> None:
     request = ToolApprovalRequest("id", "bash", {"command": "curl -H 'Authorization: Bearer sk-1'", "timeout": 3})
     assert repr(request) == "ToolApprovalRequest(call_id='id', name='bash', arguments={command: …, timeout: …})"
     assert "sk-1" not in str(request)
+
+
+class Press:
+    """A tool that acts somewhere, and checks that it may right before it does."""
+
+    name, label, description, requires_approval = "press", "Press", "Presses a button.", True
+    parameters_schema = {"type": "object", "properties": {"button": {"type": "string"}}}
+
+    def __init__(self) -> None:
+        self.folder = "/here"
+        self.pressed: list[str] = []
+        self.grants: list[Grant | None] = []
+
+    def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"folder": self.folder}
+
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+        self.grants.append(ctx.grant)
+        if ctx.grant is not None and not ctx.grant.covers(self.name, arguments, self.approval_scope(arguments)):
+            return AgentToolResult.error("not what was approved")
+        self.pressed.append(arguments["button"])
+        return AgentToolResult.text("pressed")
+
+
+async def test_the_question_says_where_the_tool_would_act_and_the_tool_gets_what_was_approved() -> None:
+    press, asked = Press(), list[ToolApprovalRequest]()
+
+    def approve(request: ToolApprovalRequest) -> bool:
+        asked.append(request)
+        return True
+
+    agent = Agent(MODEL, stream_fn=scripted(call("press", button="red"), text("ok")), tools=[press], approve=approve)
+    await agent.prompt("go")
+    assert asked[0].scope == {"folder": "/here"}
+    assert press.grants == [Grant("press", {"button": "red"}, {"folder": "/here"})]
+    assert press.pressed == ["red"]
+
+
+async def test_a_scope_that_changed_after_the_yes_is_not_what_was_approved() -> None:
+    press = Press()
+
+    def approve(request: ToolApprovalRequest) -> bool:
+        press.folder = "/elsewhere"
+        return True
+
+    agent = Agent(MODEL, stream_fn=scripted(call("press", button="red"), text("ok")), tools=[press], approve=approve)
+    await agent.prompt("go")
+    assert press.pressed == []
+
+
+async def test_approval_with_other_arguments_is_a_grant_of_those() -> None:
+    press = Press()
+    agent = Agent(
+        MODEL,
+        stream_fn=scripted(call("press", button="red"), text("ok")),
+        tools=[press],
+        approve=lambda request: ApproveWith({"button": "green"}),
+    )
+    await agent.prompt("go")
+    assert press.grants == [Grant("press", {"button": "green"}, {"folder": "/here"})]
+    assert press.pressed == ["green"]
+
+
+async def test_a_call_that_nobody_was_asked_about_has_no_grant() -> None:
+    press = Press()
+    agent = Agent(
+        MODEL, stream_fn=scripted(call("press", button="red"), text("ok")), tools=[press], approval_mode="bypassed"
+    )
+    await agent.prompt("go")
+    assert press.grants == [None]
+
+
+async def test_a_tool_that_cannot_say_where_it_would_act_is_granted_nothing_that_it_does() -> None:
+    class Lost(Press):
+        def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
+            if not self.grants:
+                raise OSError("no folder")
+            return super().approval_scope(arguments)
+
+    lost = Lost()
+    agent = Agent(
+        MODEL, stream_fn=scripted(call("press", button="red"), text("ok")), tools=[lost], approve=lambda request: True
+    )
+    await agent.prompt("go")
+    assert lost.pressed == []
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "scope"),
+    [
+        ("Press", {"n": 1}, {"f": "/"}),
+        ("press", {"n": 1.0}, {"f": "/"}),
+        ("press", {"n": True}, {"f": "/"}),
+        ("press", {"n": "1"}, {"f": "/"}),
+        ("press", {"n": 1, "m": None}, {"f": "/"}),
+        ("press", {"n": 1}, {"f": "/x"}),
+        ("press", {"n": 1}, {}),
+    ],
+)
+def test_a_grant_covers_nothing_but_what_was_approved(
+    name: str, arguments: dict[str, Any], scope: dict[str, Any]
+) -> None:
+    grant = Grant("press", {"n": 1, "a": [1, {"b": 2}]}, {"f": "/", "s": "x"})
+    assert grant.covers("press", {"a": [1, {"b": 2}], "n": 1}, {"s": "x", "f": "/"})
+    assert not grant.covers(name, {"a": [1, {"b": 2}], **arguments}, {"s": "x", **scope} if scope else {})

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from swink_agent import (
     Agent,
@@ -13,6 +14,7 @@ from swink_agent import (
     AgentEvent,
     AgentLoopConfig,
     AssistantMessage,
+    DefaultRetryStrategy,
     Inject,
     MessagesInjected,
     ModelSpec,
@@ -22,8 +24,10 @@ from swink_agent import (
     Skip,
     Stop,
     StopReason,
+    StreamOptions,
     Text,
     ToolContext,
+    ToolResultMessage,
     TurnEnd,
     TurnEndReason,
     Usage,
@@ -35,6 +39,10 @@ from swink_agent import (
 from swink_agent.testing import call, check_events, collect, fail, names, scripted, text
 
 MODEL = ModelSpec("test", "model")
+
+
+async def no_sleep(seconds: float) -> None:
+    pass
 
 
 @tool
@@ -287,6 +295,122 @@ async def test_a_replacement_with_other_calls_is_not_taken() -> None:
     policy = PostTurn(Inject([AssistantMessage("no calls at all")]))
     agent, _ = await run([policy], [text("adding"), call("add", a=1, b=2)], text("3"))
     assert agent.messages[1].text == "adding"  # type: ignore[union-attr]
+
+
+class MaskResults:
+    """Replaces a word in each tool result."""
+
+    def __init__(self, word: str, mask: str) -> None:
+        self.word, self.mask = word, mask
+
+    def post_turn(self, ctx: PolicyContext) -> Any:
+        return Inject(
+            [
+                structs.replace(result, content=(Text(extract_text(result.content).replace(self.word, self.mask)),))
+                for result in ctx.tool_results
+            ]
+        )
+
+
+@tool
+def lookup(name: str) -> str:
+    """Looks a name up."""
+    return f"{name}: alpha beta"
+
+
+async def test_a_post_turn_policy_can_replace_results_before_the_model_sees_them() -> None:
+    model = scripted([call("lookup", name="one"), call("lookup", name="two")], text("ok"))
+    agent = Agent(
+        MODEL, stream_fn=model, tools=[lookup], policies=[MaskResults("alpha", "A"), MaskResults("beta", "B")]
+    )
+    events = await collect(agent.prompt_stream("go"))
+    check_events(events, replaces_results=True)
+    sent = [extract_text(message.content) for message in model.requests[1].messages[2:]]  # type: ignore[union-attr]
+    assert sent == ["one: A B", "two: A B"]
+    assert [extract_text(result.content) for result in turn_ends(events)[0].tool_results] == sent
+    assert [extract_text(message.content) for message in agent.messages[2:4]] == sent  # type: ignore[union-attr]
+    assert events[-1].messages == tuple(agent.messages)  # type: ignore[union-attr]
+    assert not [event for event in events if isinstance(event, MessagesInjected)]
+
+
+async def test_a_replacement_stands_even_if_a_later_policy_stops_the_run() -> None:
+    agent = Agent(
+        MODEL,
+        stream_fn=scripted(call("add", a=1, b=2), text("not reached")),
+        tools=[add],
+        policies=[MaskResults("3", "?"), PostTurn(Stop("enough"))],
+    )
+    events = await collect(agent.prompt_stream("go"))
+    check_events(events, replaces_results=True)
+    assert [extract_text(message.content) for message in agent.messages[2:]] == ["?"]  # type: ignore[union-attr]
+    assert events[-1].stopped_by == PolicyStop("before", "enough")  # type: ignore[union-attr]
+
+
+async def test_a_result_for_a_call_that_the_turn_did_not_make_is_not_taken(caplog: pytest.LogCaptureFixture) -> None:
+    policy = PostTurn(Inject([ToolResultMessage("another", "planted")]))
+    with caplog.at_level(logging.ERROR, "swink_agent"):
+        agent, _ = await run([policy], call("add", a=1, b=2), text("3"))
+    assert "planted" not in repr(agent.messages)
+    assert "replaces nothing of the turn" in caplog.text
+
+
+class Reserving(Before):
+    """A pre-turn policy that sees every call."""
+
+    every_call = True
+
+    def pre_turn(self, ctx: PolicyContext) -> Any:
+        return self._next(ctx)
+
+
+async def test_a_policy_that_wants_every_call_is_asked_before_each_repetition_of_a_request() -> None:
+    policy, once = Reserving(), PreTurn()
+    model = scripted(fail("network"), fail("network"), text("hello"))
+    agent = Agent(MODEL, stream_fn=model, policies=[policy, once], sleep=no_sleep)
+    result = await agent.prompt("go")
+    assert result.text == "hello"
+    assert len(policy.seen) == 3
+    assert len(once.seen) == 1
+    assert {ctx.run_id for ctx in policy.seen} == {once.seen[0].run_id}
+    assert once.seen[0].run_id != 0
+
+
+async def test_its_stop_leaves_the_failure_that_was_to_be_repaired() -> None:
+    model = scripted(fail("network"), text("not reached"))
+    agent = Agent(MODEL, stream_fn=model, policies=[Reserving(None, Stop("too dear"))], sleep=no_sleep)
+    events = await collect(agent.prompt_stream("go"))
+    check_events(events)
+    assert len(model.requests) == 1
+    assert "MessageRetry" not in names(events)
+    assert turn_ends(events)[0].reason == TurnEndReason.ERROR
+    assert events[-1].stopped_by == PolicyStop("before", "too dear")  # type: ignore[union-attr]
+
+
+async def test_a_fallback_is_asked_about_with_its_own_model() -> None:
+    policy = Reserving()
+    other = ModelSpec("test", "other")
+    agent = Agent(
+        MODEL,
+        stream_fn=scripted(fail("throttled")),
+        fallbacks=[(other, scripted(text("from the other")))],
+        retry_strategy=DefaultRetryStrategy(max_attempts=1),
+        stream_options=StreamOptions(max_tokens=77),
+        policies=[policy],
+        sleep=no_sleep,
+    )
+    assert (await agent.prompt("go")).text == "from the other"
+    assert [ctx.model for ctx in policy.seen] == [MODEL, other]
+    assert [ctx.max_tokens for ctx in policy.seen] == [77, 77]
+
+
+async def test_the_size_of_a_request_is_at_least_a_token_for_each_new_byte_and_what_was_counted_before() -> None:
+    policy = Reserving()
+    model = scripted(call("add", a=1, b=2), text("3"), usage=Usage(input=900, output=100, total=1000))
+    agent = Agent(MODEL, stream_fn=model, tools=[add], system_prompt="s" * 500, policies=[policy])
+    await agent.prompt("ü" * 300)
+    first, second = (ctx.request_tokens for ctx in policy.seen)
+    assert first >= 500 + 600
+    assert 1000 < second < 1200
 
 
 async def test_post_turn_policies_see_a_failed_turn() -> None:

@@ -475,7 +475,6 @@ TAMPERINGS: dict[str, Callable[[], Events]] = {
     "an end with its messages in another order": lambda: altered(
         a_run(), AgentEnd, 0, messages=found(a_run(), AgentEnd).messages[::-1]
     ),
-    "a run that failed and was stopped": lambda: altered(a_failed_run(), AgentEnd, 0, stopped_by=PolicyStop("p", "r")),
     "a run that was stopped by nobody": lambda: altered(a_stopped_run(), AgentEnd, 0, stopped_by=None),
     "something that is no event": lambda: inserted(a_run(), 2, TextDelta(0, "x")),  # type: ignore[arg-type]
 }

@@ -57,6 +57,7 @@ from .value import copy_json
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from .redaction import Redactor
     from .structured import StructuredOutput
 
 __all__ = ["Agent"]
@@ -117,6 +118,7 @@ class Agent:
         follow_up_mode: QueueMode = "one_at_a_time",
         state: MutableMapping[str, Any] | None = None,
         execution_root: Path | None = None,
+        redactor: Redactor | None = None,
         sleep: SleepFn | None = None,
     ) -> None:
         self._lock = threading.RLock()  # a stream that is collected while it is held releases the agent
@@ -154,6 +156,7 @@ class Agent:
             tool_execution=tool_execution,
             state=self.state,
             execution_root=execution_root,
+            redactor=redactor,
             sleep=sleep or asyncio.sleep,
         )
         for policy in policies:

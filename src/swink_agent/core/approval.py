@@ -9,9 +9,11 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+import msgspec
+
 from .value import Value, show, show_arguments
 
-__all__ = ["Approval", "ApprovalMode", "Approve", "ApproveFn", "ApproveWith", "Reject", "ToolApprovalRequest"]
+__all__ = ["Approval", "ApprovalMode", "Approve", "ApproveFn", "ApproveWith", "Grant", "Reject", "ToolApprovalRequest"]
 
 
 class ApprovalMode(StrEnum):
@@ -31,10 +33,35 @@ class ToolApprovalRequest(Value, frozen=True):
     call_id: str
     name: str
     arguments: dict[str, Any]
+    scope: dict[str, Any] = {}
+    """Where and how the tool says that it would run: the folder and the sandbox of a command, say."""
 
     def __repr__(self) -> str:
         shown = show_arguments(self.arguments)
         return f"ToolApprovalRequest(call_id={show(self.call_id)}, name={show(self.name)}, arguments={shown})"
+
+
+class Grant(Value, frozen=True):
+    """What was approved: this tool, with these arguments, in this scope, and nothing else.
+
+    A tool that needs approval asks `covers` at the very moment of acting, so that nothing that changed between the
+    question and the act goes through.
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    scope: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"Grant(name={show(self.name)}, arguments={show_arguments(self.arguments)})"
+
+    def covers(self, name: str, arguments: dict[str, Any], scope: dict[str, Any]) -> bool:
+        """Whether that is exactly what was approved: as JSON, in which `1`, `1.0` and `true` are three things."""
+        return _canonical(name, arguments, scope) == _canonical(self.name, self.arguments, self.scope)
+
+
+def _canonical(name: str, arguments: dict[str, Any], scope: dict[str, Any]) -> bytes:
+    return msgspec.json.encode((name, arguments, scope), order="sorted")
 
 
 class Approve(Value, frozen=True):

@@ -20,6 +20,8 @@ from .value import Value
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from .redaction import Redactor
+
 __all__ = [
     "AgentLoopConfig",
     "ConvertToLlmFn",
@@ -95,6 +97,8 @@ class AgentLoopConfig(Value, frozen=True, kw_only=True):
     """The key-value store that tools write and policies read; a new one for each run if there is none."""
     execution_root: Path | None = None
     """The folder that tools work in, if they care."""
+    redactor: Redactor | None = None
+    """Masks secrets in tool results, updates and errors; if there is none, one that knows the environment's."""
     sleep: SleepFn = asyncio.sleep
     """How to wait before a retry; tests give a fake clock's."""
 

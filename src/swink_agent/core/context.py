@@ -170,6 +170,7 @@ _ATTACHED = (ToolResultMessage, CustomMessage)
 
 _IMAGE_TOKENS = 1_200
 _MESSAGE_TOKENS = 4
+_MOST_IMAGE_TOKENS = 6000
 
 
 def estimate_tokens(messages: AgentMessage | Iterable[AgentMessage]) -> int:
@@ -197,6 +198,15 @@ def _estimate(message: AgentMessage) -> int:
             case _:
                 pass
     return tokens + (characters + 3) // 4
+
+
+def most_tokens(message: AgentMessage) -> int:
+    """The most tokens that a message can be: a token of text is at least a byte."""
+    if isinstance(message, CustomMessage):
+        return len(msgspec.json.encode(message))  # it may be converted, to about what it holds
+    images = sum(isinstance(block, Image) for block in message.content)
+    others = [block for block in message.content if not isinstance(block, Image)]
+    return len(msgspec.json.encode(others)) + images * _MOST_IMAGE_TOKENS + 4 * _MESSAGE_TOKENS
 
 
 class SlidingWindow:

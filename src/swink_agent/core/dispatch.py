@@ -14,12 +14,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
-from .approval import ApprovalMode, Approve, ApproveWith, Reject, ToolApprovalRequest
+from .approval import ApprovalMode, Approve, ApproveWith, Grant, Reject, ToolApprovalRequest
 from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEnd, ToolExecutionStart
 from .policy import PolicyContext, PreDispatchContext, Skip, consult_before_dispatch
-from .relay import Relay
+from .relay import Relay, masked_result
 from .run import Run
 from .supervisor import Interrupted
 from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
@@ -56,13 +56,14 @@ async def dispatch(run: Run, calls: Sequence[ToolCall]) -> tuple[tuple[ToolResul
 class _Call:
     """One call on its way to a result."""
 
-    __slots__ = ("arguments", "id", "name", "result", "tool")
+    __slots__ = ("arguments", "grant", "id", "name", "result", "tool")
 
     def __init__(self, call: ToolCall, tool: AgentTool | None) -> None:
         self.id = call.id
         self.name = call.name
         self.arguments = call.arguments
         self.tool = tool
+        self.grant: Grant | None = None
         self.result: AgentToolResult | None = None
 
     def message(self) -> ToolResultMessage:
@@ -112,7 +113,8 @@ class _Batch:
                 self._resolve(call, AgentToolResult.error(CUT_OFF))
 
     def _resolve(self, call: _Call, result: AgentToolResult) -> None:
-        """Gives the call its one result."""
+        """Gives the call its one result, in which no secret is left."""
+        result = masked_result(self.run.redactor, result)
         call.result = result
         del self._unresolved[call]
         self.run.executing.discard(call.id)
@@ -173,18 +175,22 @@ class _Batch:
                 continue
             self.run.emit(ToolApprovalRequested(call.id, call.name, call.arguments))
             answer = Reject("the run was aborted")
+            scope = _scope(call)
             try:
-                answer = await self._ask(call)
+                answer = await self._ask(call, scope)
             finally:
                 approved = not isinstance(answer, Reject)
                 self.run.emit(ToolApprovalResolved(call.id, call.name, approved))
             if isinstance(answer, Reject):
                 text = f"tool call rejected: {answer.reason}" if answer.reason else "tool call rejected"
                 self._resolve(call, AgentToolResult.error(text))
-            elif isinstance(answer, ApproveWith):
+                continue
+            if isinstance(answer, ApproveWith):
                 call.arguments = copy_json(answer.arguments)
                 if self.run.config.pre_dispatch_policies:
                     await self._screen_one(call, self.run.policy_context())
+                scope = _scope(call)
+            call.grant = Grant(call.name, copy_json(call.arguments), scope)
 
     def _needs_approval(self, call: _Call) -> bool:
         mode = self.run.config.approval_mode
@@ -192,13 +198,13 @@ class _Batch:
             return False
         return mode == _ENABLED or bool(getattr(call.tool, "requires_approval", False))
 
-    async def _ask(self, call: _Call) -> Approve | ApproveWith | Reject:
+    async def _ask(self, call: _Call, scope: dict[str, Any]) -> Approve | ApproveWith | Reject:
         """The answer, in which anything but a clear yes is a no."""
         if self.supervisor.is_interrupted:
             return Reject("the run was aborted")
         if self.run.config.approve is None:
             return Reject("it needs approval and there is nobody to ask: give the agent an approve callback")
-        request = ToolApprovalRequest(call.id, call.name, copy_json(call.arguments))
+        request = ToolApprovalRequest(call.id, call.name, copy_json(call.arguments), copy_json(scope))
         try:
             answer: object = await self.supervisor.settle(self.run.config.approve(request))
         except Exception as error:
@@ -261,7 +267,9 @@ class _Batch:
             self._resolve(call, AgentToolResult.error(problem))
             return
         relay = Relay(call.id, call.name, run, self.backlog)
-        context = ToolContext(call.id, run.cancel, run.state, run.config.execution_root, relay.post, run.threads)
+        context = ToolContext(
+            call.id, run.cancel, run.state, run.config.execution_root, relay.post, run.threads, call.grant
+        )
         run.executing.add(call.id)
         run.emit(ToolExecutionStart(call.id, call.name, call.arguments))
         if self.supervisor.is_interrupted:
@@ -332,3 +340,15 @@ class _Batch:
             why = STEERED if self.was_steered else "tool call cancelled from within"
             forced = AgentToolResult.error(why) if cancelled else execution.task.result()
         self._resolve(execution.call, forced)
+
+
+def _scope(call: _Call) -> dict[str, Any]:
+    """Where and how the tool says that it would run. One that cannot say is given a scope that no act matches."""
+    scope_of = getattr(call.tool, "approval_scope", None)
+    if scope_of is None:
+        return {}
+    try:
+        return copy_json(scope_of(copy_json(call.arguments)))
+    except Exception as error:
+        log.exception("%s could not say where it would run", call.name)
+        return {"unknown": type(error).__name__}

@@ -20,7 +20,7 @@ from .dispatch import dispatch
 from .errors import Aborted, AgentError, ErrorKind, InvalidContinue, NoMessages
 from .event_stream import Channel, EventStream
 from .events import AgentEnd, AgentStart, MessageEnd, TurnEnd, TurnEndReason, TurnStart
-from .policy import consult
+from .policy import consult, consult_after_turn
 from .reply import as_agent_error, ask_model, convert_context, transform_context
 from .run import Run
 from .supervisor import Interrupted
@@ -152,7 +152,7 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
         results, was_steered = await dispatch(run, calls)
         run.transcript.add(results)
 
-    message = await _after_turn(run, message, results)
+    message, results = await _after_turn(run, message, results)
     _end_turn(run, message, results, _reason(run, bool(results), was_steered))
     await run.let_reader_catch_up()
     return bool(results)
@@ -161,6 +161,7 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
 async def _prepare(run: Run, overflow: bool) -> AgentError | None:
     """Transforms, pre-turn policies, conversion; returns what makes asking the model pointless, if something does."""
     run.has_recovered = False
+    run.model = run.config.model
     culprit = "system_prompt"
     try:
         prompt = run.system_prompt
@@ -180,35 +181,34 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
 
 async def _before_turn(run: Run) -> None:
     """Pre-turn policies: what they inject enters this turn."""
-    stop, messages = await consult(run.config.pre_turn_policies, "pre_turn", run.policy_context(), run.supervisor)
+    policies = run.config.pre_turn_policies
+    reserving = any(getattr(policy, "every_call", False) for policy in policies)
+    context = run.policy_context(request_tokens=run.most_request_tokens() if reserving else 0)
+    stop, messages = await consult(policies, "pre_turn", context, run.supervisor)
     run.stopped_by = stop
     run.queue("policy", messages)
     run.inject()
 
 
-async def _after_turn(run: Run, message: AssistantMessage, results: tuple[ToolResultMessage, ...]) -> AssistantMessage:
-    """Post-turn policies; returns the turn's message, which one of them may have replaced."""
+async def _after_turn(
+    run: Run, message: AssistantMessage, results: tuple[ToolResultMessage, ...]
+) -> tuple[AssistantMessage, tuple[ToolResultMessage, ...]]:
+    """Post-turn policies; returns the turn's message and results, which they may have replaced."""
     if not run.config.post_turn_policies:
-        return message
+        return message, results
     try:
-        stop, messages = await consult(
-            run.config.post_turn_policies,
-            "post_turn",
-            run.policy_context(message, results),
-            run.supervisor,
-            last_words=True,
+        stop, messages, turn = await consult_after_turn(
+            run.config.post_turn_policies, run.policy_context(message, results), run.supervisor
         )
     except Interrupted:
-        return message
+        return message, results
     if run.stopped_by is None and run.error is None and not run.is_interrupted:
         run.stopped_by = stop
-    for injected in messages:
-        if not isinstance(injected, AssistantMessage):
-            run.queue("policy", (injected,))
-        elif injected.tool_calls == message.tool_calls:
-            run.transcript.replace(message, injected)
-            message = injected
-    return message
+    run.queue("policy", messages)
+    for old, new in zip((message, *results), (turn.message or message, *turn.tool_results), strict=True):
+        if new is not old:
+            run.transcript.replace(old, new)
+    return turn.message or message, turn.tool_results
 
 
 def _end_turn(
@@ -274,7 +274,7 @@ def _result_of(run: Run) -> AgentResult:
         stop_reason=stop_reason,
         usage=run.usage,
         cost=run.cost,
-        error=None if run.error is None else str(run.error),
+        error=None if run.error is None else run.redactor.redact(str(run.error)),
         exception=run.error,
         stopped_by=run.stopped_by,
     )

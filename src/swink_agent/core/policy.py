@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from msgspec import structs
 from msgspec.structs import force_setattr
 
 from .supervisor import Supervisor
@@ -18,6 +19,7 @@ from .types import (
     AgentMessage,
     AssistantMessage,
     Cost,
+    ModelSpec,
     PolicyStop,
     ToolResultMessage,
     Usage,
@@ -37,6 +39,7 @@ __all__ = [
     "Stop",
     "Verdict",
     "consult",
+    "consult_after_turn",
     "consult_before_dispatch",
 ]
 
@@ -58,7 +61,9 @@ class Skip(Value, frozen=True):
 class Inject(Value, frozen=True):
     """Add messages: to this turn before the model is asked, else to the next.
 
-    After a turn, an assistant message with the same tool calls as the turn's own replaces that one instead.
+    After a turn, an assistant message with the same tool calls as the turn's own replaces that one instead, and a
+    tool result for one of the turn's calls replaces that result: before the model, or anyone who reads the history,
+    sees it. Policies that follow see the replacement, and it stands even if one of them stops the run.
     """
 
     messages: tuple[AgentMessage, ...]
@@ -78,7 +83,9 @@ class PolicyContext(Value, frozen=True, kw_only=True):
     """What a policy sees: a snapshot, taken when the slot is reached.
 
     `messages` is the committed history; `usage` and `cost` are the run's so far; `state` is a copy of the agent's.
-    `message` and `tool_results` are there after a turn.
+    `message` and `tool_results` are there after a turn. `run_id` is the same in all slots of one run, and no other
+    run has it at the same time. `request_tokens`, before a call and only for policies with `every_call`, is the most
+    that the request can hold: what the provider counted last time, and one token for each byte that is new.
     """
 
     turn_index: int
@@ -88,12 +95,16 @@ class PolicyContext(Value, frozen=True, kw_only=True):
     state: Mapping[str, Any]
     message: AssistantMessage | None = None
     tool_results: tuple[ToolResultMessage, ...] = ()
+    model: ModelSpec = ModelSpec("", "")
+    max_tokens: int | None = None
+    request_tokens: int = 0
+    run_id: int = 0
 
 
 class PreDispatchContext:
     """What a policy sees of one tool call. Assign `arguments` to change what the tool will get."""
 
-    __slots__ = ("arguments", "call_id", "cost", "messages", "name", "state", "turn_index", "usage")
+    __slots__ = ("arguments", "call_id", "cost", "messages", "name", "run_id", "state", "turn_index", "usage")
 
     def __init__(self, snapshot: PolicyContext, call_id: str, name: str, arguments: dict[str, Any]) -> None:
         self.turn_index = snapshot.turn_index
@@ -101,6 +112,7 @@ class PreDispatchContext:
         self.usage = snapshot.usage
         self.cost = snapshot.cost
         self.state = snapshot.state
+        self.run_id = snapshot.run_id
         self.call_id = call_id
         self.name = name
         self.arguments = arguments
@@ -110,7 +122,11 @@ class PreDispatchContext:
 
 
 class PreTurnPolicy(Protocol):
-    """Runs before the model is asked."""
+    """Runs before the model is asked.
+
+    One that has `every_call = True` is asked again before each repetition of the turn's request: a retry, a fallback,
+    the second try after an overflow. Its stop then leaves the turn with the failure that was to be repaired.
+    """
 
     def pre_turn(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...
 
@@ -134,35 +150,74 @@ class PostLoopPolicy(Protocol):
 
 
 async def consult(
-    policies: Sequence[PreTurnPolicy] | Sequence[PostTurnPolicy] | Sequence[PostLoopPolicy],
+    policies: Sequence[PreTurnPolicy] | Sequence[PostLoopPolicy],
+    slot: Literal["pre_turn", "post_loop"],
+    context: PolicyContext,
+    supervisor: Supervisor,
+) -> tuple[PolicyStop | None, list[AgentMessage]]:
+    """The first stop, if any, and the messages to inject if none."""
+    messages: list[AgentMessage] = []
+    for policy in policies:
+        verdict = await _verdict(policy, slot, context, supervisor)
+        if isinstance(verdict, Stop):
+            return PolicyStop(_name(policy), verdict.reason), []
+        if verdict is not None:
+            messages.extend(verdict.messages)
+    return None, messages
+
+
+async def consult_after_turn(
+    policies: Sequence[PostTurnPolicy], context: PolicyContext, supervisor: Supervisor
+) -> tuple[PolicyStop | None, list[AgentMessage], PolicyContext]:
+    """The first stop, if any, the messages to inject if none, and the turn as the policies' replacements left it."""
+    messages: list[AgentMessage] = []
+    for policy in policies:
+        verdict = await _verdict(policy, "post_turn", context, supervisor, last_words=True)
+        if isinstance(verdict, Stop):
+            return PolicyStop(_name(policy), verdict.reason), [], context
+        for message in () if verdict is None else verdict.messages:
+            replaced = _replaced(context, message)
+            if replaced is not None:
+                context = replaced
+            elif not isinstance(message, (AssistantMessage, ToolResultMessage)):
+                messages.append(message)
+            else:
+                log.error("policy %s injected %r, which replaces nothing of the turn", _name(policy), message)
+    return None, messages, context
+
+
+def _replaced(context: PolicyContext, message: AgentMessage) -> PolicyContext | None:
+    """The turn with the message in the place of its own reply or result, if it can take it."""
+    if isinstance(message, AssistantMessage) and context.message is not None:
+        if message.tool_calls == context.message.tool_calls:
+            return structs.replace(context, message=message)
+    elif isinstance(message, ToolResultMessage):
+        results = list(context.tool_results)
+        for position, result in enumerate(results):
+            if result.tool_call_id == message.tool_call_id:
+                results[position] = message
+                return structs.replace(context, tool_results=tuple(results))
+    return None
+
+
+async def _verdict(
+    policy: object,
     slot: Literal["pre_turn", "post_turn", "post_loop"],
     context: PolicyContext,
     supervisor: Supervisor,
     *,
     last_words: bool = False,
-) -> tuple[PolicyStop | None, list[AgentMessage]]:
-    """The first stop, if any, and the messages to inject if none."""
-    messages: list[AgentMessage] = []
-    for policy in policies:
-        try:
-            verdict: object = await supervisor.settle(getattr(policy, slot)(context), last_words=last_words)
-        except Exception:
-            log.exception("policy %s failed and is passed over", _name(policy))
-            continue
-        match verdict:
-            case None:
-                pass
-            case Stop():
-                return PolicyStop(_name(policy), verdict.reason), []
-            case Inject():
-                messages.extend(verdict.messages)
-            case _:
-                log.error(
-                    "policy %s answered %r, which is no verdict here, and is passed over",
-                    _name(policy),
-                    verdict,
-                )
-    return None, messages
+) -> Stop | Inject | None:
+    """What the policy says; one that fails or says something else says nothing."""
+    try:
+        verdict: object = await supervisor.settle(getattr(policy, slot)(context), last_words=last_words)
+    except Exception:
+        log.exception("policy %s failed and is passed over", _name(policy))
+        return None
+    if verdict is None or isinstance(verdict, (Stop, Inject)):
+        return verdict
+    log.error("policy %s answered %r, which is no verdict here, and is passed over", _name(policy), verdict)
+    return None
 
 
 async def consult_before_dispatch(

@@ -17,6 +17,7 @@ from .tool import AgentToolResult
 from .types import Text, UserBlock, extract_text
 
 if TYPE_CHECKING:
+    from .redaction import Redactor, RedactorStream
     from .run import Run
 
 __all__ = ["Relay"]
@@ -28,7 +29,18 @@ _MOST_CHARACTERS = 64 * 1024
 class Relay:
     """The updates of one call, in order; the last ones joined where there are too many."""
 
-    __slots__ = ("_backlog", "_buffer", "_call_id", "_is_closed", "_is_scheduled", "_lock", "_name", "_run")
+    __slots__ = (
+        "_backlog",
+        "_buffer",
+        "_call_id",
+        "_is_closed",
+        "_is_scheduled",
+        "_last_text",
+        "_lock",
+        "_name",
+        "_run",
+        "_text",
+    )
 
     def __init__(self, call_id: str, name: str, run: Run, backlog: set[Relay]) -> None:
         self._call_id = call_id
@@ -37,6 +49,8 @@ class Relay:
         self._backlog = backlog
         self._buffer: deque[AgentToolResult] = deque()
         self._lock = threading.Lock()
+        self._text: RedactorStream | None = None
+        self._last_text = ""
         self._is_scheduled = False
         self._is_closed = False
 
@@ -79,11 +93,45 @@ class Relay:
         while self._buffer:
             self._emit_first()
         self._backlog.discard(self)
+        if self._text is not None and (rest := self._text.finish()):
+            self._emit(AgentToolResult.text(rest))
 
     def _emit_first(self) -> None:
         with self._lock:
             update = self._buffer.popleft()
+        update = self._masked(update)
+        if update.content or update.details is not None:
+            self._emit(update)
+
+    def _emit(self, update: AgentToolResult) -> None:
         self._run.emit(ToolExecutionUpdate(self._call_id, self._name, update))
+
+    def _masked(self, update: AgentToolResult) -> AgentToolResult:
+        """The update without secrets; the end of its text waits for the next if it may be the beginning of one."""
+        text = extract_text(update.content)
+        if self._text is None or (self._last_text and text.startswith(self._last_text)):
+            self._text = self._run.redactor.stream()  # a tool that says all from the start each time holds nothing back
+        shown, self._last_text = self._text.feed(text), text
+        if shown == text and update.details is None:
+            return update
+        others: list[UserBlock] = [block for block in update.content if not isinstance(block, Text)]
+        details = None if update.details is None else self._run.redactor.redact_value(update.details)
+        return AgentToolResult([*([Text(shown)] if shown else []), *others], details, update.is_error)
+
+
+def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
+    """The result without secrets: the same object if it has none."""
+    is_clean = result.details is None
+    content: list[UserBlock] = []
+    for block in result.content:
+        if type(block) is Text and (text := redactor.redact(block.text)) != block.text:
+            is_clean = False
+            block = Text(text)
+        content.append(block)
+    if is_clean:
+        return result
+    details = None if result.details is None else redactor.redact_value(result.details)
+    return AgentToolResult(content, details, result.is_error)
 
 
 def joined(first: AgentToolResult, second: AgentToolResult) -> AgentToolResult:

@@ -34,6 +34,7 @@ from .events import (
     MessageUpdate,
     ModelFallback,
 )
+from .policy import consult
 from .run import Run
 from .stream import (
     AssistantMessageEvent,
@@ -78,6 +79,8 @@ async def _ask_each_model(run: Run) -> AssistantMessage:
     for next_model, next_stream_fn in run.config.fallbacks:
         if not isinstance(run.error, (ModelThrottled, NetworkError)):
             break
+        if not await _may_call_again(run, next_model):
+            break
         run.usage += message.usage
         run.emit(ModelFallback(model, next_model, str(run.error)))
         model = next_model
@@ -91,14 +94,21 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
     while True:
         assembler = run.assembler = MessageAssembler(model)
         await _stream(run, model, stream_fn, assembler)
+        if assembler.failure is not None:
+            assembler.failure = _masked(run, assembler.failure)
         message = assembler.message()
         run.error = error = _error_in(message, assembler.failure)
         if error is None:
             return message
         if isinstance(error, ContextWindowOverflow):
-            if not await _recover_from_overflow(run):
+            if not await _recover_from_overflow(run) or not await _may_call_again(run, model):
                 return message
-        elif assembler.is_broken or isinstance(error, Aborted) or (delay := _delay(run, error, attempt)) is None:
+        elif (
+            assembler.is_broken
+            or isinstance(error, Aborted)
+            or (delay := _delay(run, error, attempt)) is None
+            or not await _may_call_again(run, model)
+        ):
             return message
         else:
             run.assembler = MessageAssembler(model)  # what was streamed is void, also if the wait is aborted
@@ -112,6 +122,8 @@ async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: Me
     options = run.config.stream_options
     if run.config.get_api_key is not None:
         options = await _with_api_key(options, run.config.get_api_key, run, model)
+    if options.api_key is not None:
+        run.redactor.register(options.api_key, "API key")
     context = AgentContext(run.instructions, run.transcript.conversation(), run.toolbox.tools)
     try:
         stream = stream_fn(model, context, options, run.cancel)
@@ -204,6 +216,16 @@ async def _with_api_key(options: StreamOptions, get_api_key: GetApiKeyFn, run: R
     return options if key is None else msgspec.structs.replace(options, api_key=key)
 
 
+async def _may_call_again(run: Run, model: ModelSpec) -> bool:
+    """Asks the policies that want to see every call, before a turn's request is repeated."""
+    run.model = model
+    policies = [policy for policy in run.config.pre_turn_policies if getattr(policy, "every_call", False)]
+    if policies:
+        context = run.policy_context(request_tokens=run.most_request_tokens())
+        run.stopped_by, _ = await consult(policies, "pre_turn", context, run.supervisor)
+    return run.stopped_by is None
+
+
 async def _recover_from_overflow(run: Run) -> bool:
     """Whether the call is worth repeating: once per turn, if the transforms took something out."""
     if run.has_recovered:
@@ -239,14 +261,25 @@ async def _back_off(run: Run, error: AgentError, attempt: int, delay: float) -> 
 def _error_in(message: AssistantMessage, failure: StreamFailed | None) -> AgentError | None:
     if failure is None:
         return None
-    return error_of_kind(message.error_kind, failure.message, model=message.model_id, retry_after=failure.retry_after)
+    return error_of_kind(
+        message.error_kind,
+        failure.message,
+        model=message.model_id,
+        retry_after=failure.retry_after,
+    )
 
 
 def _failed(run: Run, error: AgentError) -> AssistantMessage:
     """The message that a failure outside the stream leaves, with what was streamed before it."""
     run.error = error
     assembler = run.assembler or MessageAssembler(run.config.model)
-    return assembler.failed(StreamFailed(str(error), error.kind or ErrorKind.STREAM))
+    return assembler.failed(_masked(run, StreamFailed(str(error), error.kind or ErrorKind.STREAM)))
+
+
+def _masked(run: Run, failure: StreamFailed) -> StreamFailed:
+    """The failure without secrets: a provider may repeat the key that it refuses."""
+    message = run.redactor.redact(failure.message)
+    return failure if message == failure.message else msgspec.structs.replace(failure, message=message)
 
 
 def as_agent_error(error: Exception, culprit: str) -> AgentError:

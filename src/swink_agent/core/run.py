@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, MutableMapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
 
 from .cancel import CancellationToken
 from .config import AgentLoopConfig
+from .context import most_tokens
 from .errors import AgentError
 from .event_stream import Channel
 from .events import AgentEvent, InjectionSource, MessagesInjected
@@ -24,10 +27,16 @@ from .transcript import Transcript
 from .types import AgentMessage, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage, as_messages
 from .value import copy_json
 
+if TYPE_CHECKING:
+    from .redaction import Redactor
+
 __all__ = ["EmitFn", "Run", "SystemPrompt"]
 
 EmitFn: TypeAlias = Callable[[AgentEvent], None]
 SystemPrompt: TypeAlias = str | Callable[[], Any]
+
+_UNSEEN_TOKENS = 1024
+"""What a provider may add to a request of its own accord, such as its instructions for the use of tools."""
 
 log = logging.getLogger("swink_agent")
 
@@ -36,6 +45,7 @@ class Run:
     """One invocation of the loop, from `AgentStart` to `AgentEnd`."""
 
     __slots__ = (
+        "_redactor",
         "assembler",
         "cancel",
         "channel",
@@ -46,6 +56,7 @@ class Run:
         "executing",
         "has_recovered",
         "instructions",
+        "model",
         "pending",
         "start",
         "state",
@@ -72,6 +83,8 @@ class Run:
         unasked_tools: frozenset[str] = frozenset(),
     ) -> None:
         self.config = config
+        self.model = config.model
+        """The model that is being asked: the primary, or a fallback while it stands in."""
         self.transcript = transcript
         self.toolbox = toolbox
         self.system_prompt = system_prompt
@@ -100,6 +113,7 @@ class Run:
         self.cost = Cost()
         self.stopped_by: PolicyStop | None = None
         self.error: AgentError | None = None
+        self._redactor = config.redactor
 
     @property
     def is_interrupted(self) -> bool:
@@ -166,7 +180,10 @@ class Run:
     # -- what others see ------------------------------------------------------------------------------------------
 
     def policy_context(
-        self, message: AssistantMessage | None = None, tool_results: tuple[ToolResultMessage, ...] = ()
+        self,
+        message: AssistantMessage | None = None,
+        tool_results: tuple[ToolResultMessage, ...] = (),
+        request_tokens: int = 0,
     ) -> PolicyContext:
         return PolicyContext(
             turn_index=self.turn_index,
@@ -176,7 +193,38 @@ class Run:
             state=copy_json(dict(self.state)) if self.state else {},
             message=message,
             tool_results=tool_results,
+            model=self.model,
+            max_tokens=self.config.stream_options.max_tokens,
+            request_tokens=request_tokens,
+            run_id=id(self),
         )
+
+    def most_request_tokens(self) -> int:
+        """The most tokens that the next request can hold, for policies that reserve before they let it go.
+
+        What the same model counted with its last reply is known; of what came since, a token is at least a byte.
+        """
+        tokens = 0
+        for message in reversed(self.transcript.context):
+            if isinstance(message, AssistantMessage) and message.usage.total and not message.is_failed:
+                is_same_model = (message.provider, message.model_id) == (self.model.provider, self.model.model_id)
+                if is_same_model:
+                    return tokens + message.usage.total
+            tokens += most_tokens(message)
+        tools = sum(
+            len(tool.name) + len(tool.description) + len(msgspec.json.encode(tool.parameters_schema))
+            for tool in self.toolbox.tools
+        )
+        return tokens + len(self.instructions.encode()) + tools + _UNSEEN_TOKENS
+
+    @property
+    def redactor(self) -> Redactor:
+        """What masks secrets: the one that was given, else one that knows those of the environment."""
+        if self._redactor is None:
+            from .redaction import Redactor  # on use: many a run has no tools and no errors
+
+            self._redactor = Redactor()
+        return self._redactor
 
     async def let_reader_catch_up(self) -> None:
         """Waits until whoever reads the events has seen them all, so that it can still step in."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, overloa
 import msgspec
 from msgspec.structs import force_setattr
 
+from .approval import Grant
 from .cancel import CancellationToken
 from .errors import ToolError
 from .threads import WorkerThreads
@@ -62,7 +63,7 @@ class AgentToolResult(Value, frozen=True):
 class ToolContext:
     """What a tool is given besides its arguments. Every field has a default, so tests can make one."""
 
-    __slots__ = ("_cancel", "_on_update", "_run_cancel", "call_id", "execution_root", "state", "threads")
+    __slots__ = ("_cancel", "_on_update", "_run_cancel", "call_id", "execution_root", "grant", "state", "threads")
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class ToolContext:
         execution_root: Path | None = None,
         on_update: Callable[[AgentToolResult], None] | None = None,
         threads: WorkerThreads | None = None,
+        grant: Grant | None = None,
     ) -> None:
         self.call_id = call_id
         self._run_cancel = cancel
@@ -80,6 +82,8 @@ class ToolContext:
         """The agent's own key-value store, live."""
         self.execution_root = execution_root
         self.threads = threads
+        self.grant = grant
+        """What a person or a rule approved for this call; `None` if nobody was asked."""
         self._on_update = on_update
 
     def __repr__(self) -> str:
@@ -99,7 +103,11 @@ class ToolContext:
 
 
 class AgentTool(Protocol):
-    """A tool. `on_steer` ("cancel" or "finish") may be left out, and is "cancel" then."""
+    """A tool. `on_steer` ("cancel" or "finish") may be left out, and is "cancel" then.
+
+    One that needs approval may have `approval_scope(arguments)`, a JSON object that says where and how it would act:
+    it is shown with the question, and `ctx.grant` holds it together with what was approved.
+    """
 
     @property
     def name(self) -> str: ...
