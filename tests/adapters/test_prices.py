@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from swink_agent import Cost, ModelSpec, ThinkingBudgets, ThinkingLevel, Usage
 from swink_agent.adapters.catalog import ModelCatalog
-from swink_agent.adapters.prices import cost_of
+from swink_agent.adapters.prices import cost_of, worst_case
 
 OFTEN = settings(max_examples=100, deadline=None)
 MODELS = ModelCatalog.load().models()
@@ -174,3 +174,23 @@ def test_below_a_tier_two_replies_cost_what_they_cost_together(model: ModelSpec,
 @given(known, usages(counts), usages(counts))
 def test_more_tokens_never_cost_less(model: ModelSpec, one: Usage, other: Usage) -> None:
     assert cost_of(model, one + other, now=SUNDAY).total >= cost_of(model, one, now=SUNDAY).total
+
+
+def test_the_worst_case_of_a_call_is_never_below_what_it_costs() -> None:
+    for info in ModelCatalog.load().models():
+        model = ModelSpec(info.provider, info.model_id)
+        for tokens in (100, 250_000):
+            usages = [Usage(input=tokens, output=50), Usage(cache_write=tokens, output=50), Usage(cache_read=tokens)]
+            most, output = worst_case(model, tokens, 50)
+            assert output == 50
+            assert most is not None
+            assert all(cost_of(model, usage).total <= most + 1e-12 for usage in usages), model
+
+
+def test_the_worst_case_says_what_it_does_not_know() -> None:
+    assert worst_case(ModelSpec("openai", "no-such-model"), 100, 50) == (None, 50)
+    assert worst_case(ModelSpec("local", "anything"), 100, None) == (0.0, None)
+    cost, output = worst_case(ModelSpec("anthropic", "claude-sonnet-4-5"), 100, None)
+    assert cost
+    assert output is not None
+    assert output > 1000

@@ -370,6 +370,7 @@ async def test_a_policy_that_wants_every_call_is_asked_before_each_repetition_of
     result = await agent.prompt("go")
     assert result.text == "hello"
     assert len(policy.seen) == 3
+    assert [ctx.message is None for ctx in policy.seen] == [True, False, False]
     assert len(once.seen) == 1
     assert {ctx.run_id for ctx in policy.seen} == {once.seen[0].run_id}
     assert once.seen[0].run_id != 0

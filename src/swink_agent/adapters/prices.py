@@ -14,7 +14,7 @@ from swink_agent.core.types import Cost, ModelSpec, Usage
 
 from .catalog import ModelCatalog, ModelPrices
 
-__all__ = ["cost_of"]
+__all__ = ["cost_of", "worst_case"]
 
 log = logging.getLogger("swink_agent")
 
@@ -50,6 +50,30 @@ def cost_of(model: ModelSpec, usage: Usage, *, now: Callable[[], datetime] = _ut
         usage.cache_write * written / _MILLION,
     )
     return Cost(*parts, sum(parts))
+
+
+def worst_case(model: ModelSpec, input_tokens: int, max_output: int | None) -> tuple[float | None, int | None]:
+    """The most that a call can cost in US dollars, and the tokens of output that this assumes.
+
+    The cost is `None` for a model whose price is not known; so is the output, if neither the caller nor the catalog
+    limits it. Every input token counts as the dearest kind, and every price that may apply to such a call is tried.
+    """
+    if model.provider in _FREE:
+        return 0.0, max_output
+    info = ModelCatalog.load().find(model)
+    if info is None:
+        return None, max_output
+    output = info.output_limit if max_output is None else max_output
+    if output is None:
+        output = info.context_window
+    if output is None:
+        return None, None
+    dearest = 0.0
+    for prices in (info.prices, *info.prices.tiers):
+        inward = max(prices.input, prices.cache_read or 0.0, prices.cache_write or 0.0)
+        outward = max(prices.output, prices.reasoning or 0.0)
+        dearest = max(dearest, (input_tokens * inward + output * outward) / _MILLION)
+    return dearest, output
 
 
 @lru_cache(maxsize=4096)

@@ -125,7 +125,8 @@ class PreTurnPolicy(Protocol):
     """Runs before the model is asked.
 
     One that has `every_call = True` is asked again before each repetition of the turn's request: a retry, a fallback,
-    the second try after an overflow. Its stop then leaves the turn with the failure that was to be repaired.
+    the second try after an overflow. `ctx.message` is then the attempt that
+    failed, and with a stop the turn ends with it.
     """
 
     def pre_turn(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...

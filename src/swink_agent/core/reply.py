@@ -79,7 +79,7 @@ async def _ask_each_model(run: Run) -> AssistantMessage:
     for next_model, next_stream_fn in run.config.fallbacks:
         if not isinstance(run.error, (ModelThrottled, NetworkError)):
             break
-        if not await _may_call_again(run, next_model):
+        if not await _may_call_again(run, next_model, message):
             break
         run.usage += message.usage
         run.emit(ModelFallback(model, next_model, str(run.error)))
@@ -101,13 +101,13 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         if error is None:
             return message
         if isinstance(error, ContextWindowOverflow):
-            if not await _recover_from_overflow(run) or not await _may_call_again(run, model):
+            if not await _recover_from_overflow(run) or not await _may_call_again(run, model, message):
                 return message
         elif (
             assembler.is_broken
             or isinstance(error, Aborted)
             or (delay := _delay(run, error, attempt)) is None
-            or not await _may_call_again(run, model)
+            or not await _may_call_again(run, model, message)
         ):
             return message
         else:
@@ -216,12 +216,12 @@ async def _with_api_key(options: StreamOptions, get_api_key: GetApiKeyFn, run: R
     return options if key is None else msgspec.structs.replace(options, api_key=key)
 
 
-async def _may_call_again(run: Run, model: ModelSpec) -> bool:
+async def _may_call_again(run: Run, model: ModelSpec, failed: AssistantMessage) -> bool:
     """Asks the policies that want to see every call, before a turn's request is repeated."""
     run.model = model
     policies = [policy for policy in run.config.pre_turn_policies if getattr(policy, "every_call", False)]
     if policies:
-        context = run.policy_context(request_tokens=run.most_request_tokens())
+        context = run.policy_context(failed, request_tokens=run.most_request_tokens())
         run.stopped_by, _ = await consult(policies, "pre_turn", context, run.supervisor)
     return run.stopped_by is None
 
