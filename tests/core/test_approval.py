@@ -20,6 +20,8 @@ from swink_agent import (
     Stop,
     ToolApprovalRequest,
     ToolContext,
+    ToolError,
+    ToolExecutionEnd,
     TurnEnd,
     extract_text,
     tool,
@@ -272,6 +274,25 @@ async def test_approval_with_other_arguments_is_a_grant_of_those() -> None:
     await agent.prompt("go")
     assert press.grants == [Grant("press", {"button": "green"}, {"folder": "/here"})]
     assert press.pressed == ["green"]
+
+
+async def test_a_tool_that_would_refuse_anyway_is_not_asked_about() -> None:
+    class Choosy(Press):
+        def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
+            raise ToolError("there is no such button")
+
+    asked = list[ToolApprovalRequest]()
+    agent = Agent(
+        MODEL,
+        stream_fn=scripted(call("press", button="blue"), text("ok")),
+        tools=[Choosy()],
+        approve=lambda request: bool(asked.append(request)),
+    )
+    events = await collect(agent.prompt_stream("go"))
+    check_events(events)
+    assert asked == []
+    (end,) = [event for event in events if isinstance(event, ToolExecutionEnd)]
+    assert end.result == AgentToolResult.error("there is no such button")
 
 
 async def test_a_call_that_nobody_was_asked_about_has_no_grant() -> None:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from .approval import ApprovalMode, Approve, ApproveWith, Grant, Reject, ToolApprovalRequest
+from .errors import ToolError
 from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEnd, ToolExecutionStart
 from .policy import PolicyContext, PreDispatchContext, Skip, consult_before_dispatch
 from .relay import Relay, masked_result
@@ -173,9 +174,11 @@ class _Batch:
                 return
             if not self._needs_approval(call):
                 continue
+            scope = await self._scope(call)
+            if scope is None:
+                continue
             self.run.emit(ToolApprovalRequested(call.id, call.name, call.arguments))
             answer = Reject("the run was aborted")
-            scope = _scope(call)
             try:
                 answer = await self._ask(call, scope)
             finally:
@@ -189,8 +192,28 @@ class _Batch:
                 call.arguments = copy_json(answer.arguments)
                 if self.run.config.pre_dispatch_policies:
                     await self._screen_one(call, self.run.policy_context())
-                scope = _scope(call)
-            call.grant = Grant(call.name, copy_json(call.arguments), scope)
+                scope = None if call.result is not None else await self._scope(call)
+            if scope is not None:
+                call.grant = Grant(call.name, copy_json(call.arguments), scope)
+
+    async def _scope(self, call: _Call) -> dict[str, Any] | None:
+        """Where and how the tool says that it would act; `None` if it says that it would not, and has its result.
+
+        It may look at files or try a sandbox out, so it is asked in a thread. One that fails to say is given a scope
+        that nothing it does will match.
+        """
+        scope_of = getattr(call.tool, "approval_scope", None)
+        if scope_of is None:
+            return {}
+        arguments = copy_json(call.arguments)
+        try:
+            return copy_json(await self.supervisor.wait(self.run.threads.run(lambda: scope_of(arguments))))
+        except ToolError as error:
+            self._resolve(call, error_result(error))
+            return None
+        except Exception as error:
+            log.debug("%s could not say where it would act", call.name, exc_info=True)
+            return {"unknown": type(error).__name__}
 
     def _needs_approval(self, call: _Call) -> bool:
         mode = self.run.config.approval_mode
@@ -340,15 +363,3 @@ class _Batch:
             why = STEERED if self.was_steered else "tool call cancelled from within"
             forced = AgentToolResult.error(why) if cancelled else execution.task.result()
         self._resolve(execution.call, forced)
-
-
-def _scope(call: _Call) -> dict[str, Any]:
-    """Where and how the tool says that it would run. One that cannot say is given a scope that no act matches."""
-    scope_of = getattr(call.tool, "approval_scope", None)
-    if scope_of is None:
-        return {}
-    try:
-        return copy_json(scope_of(copy_json(call.arguments)))
-    except Exception as error:
-        log.exception("%s could not say where it would run", call.name)
-        return {"unknown": type(error).__name__}
