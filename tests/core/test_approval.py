@@ -26,6 +26,7 @@ from swink_agent import (
     extract_text,
     tool,
 )
+from swink_agent.core.value import Value
 from swink_agent.testing import call, check_events, collect, names, scripted, text
 
 MODEL = ModelSpec("test", "model")
@@ -207,6 +208,15 @@ async def test_what_a_callback_does_to_its_request_changes_nothing() -> None:
 
     await run(approve, [call("write", path="a")])
     assert ran == ["a"]
+
+
+def test_a_request_and_a_grant_show_no_values_inside_other_values_either() -> None:
+    class Holder(Value, frozen=True):
+        items: tuple[Any, ...]
+
+    held = Holder((ToolApprovalRequest("1", "login", {"with": "hunter2"}), Grant("login", {"with": "hunter2"})))
+    assert "hunter2" not in repr(held)
+    assert "with: …" in repr(held)
 
 
 def test_the_request_shows_no_values() -> None:

@@ -83,7 +83,9 @@ def _show(value: object, depth: int) -> str:
     if isinstance(value, (Mapping, list, tuple)) and depth > 5:
         return "…"
     if isinstance(value, Value):
-        return _show_value(value, depth)
+        # One that shows itself in its own way, to keep something back, does so inside others too.
+        shows_itself = type(value).__repr__ is not Value.__repr__
+        return repr(value) if shows_itself else _show_value(value, depth)
     if isinstance(value, Mapping):
         return _show_dict(cast("Mapping[Any, Any]", value), depth)
     if isinstance(value, (list, tuple)):
