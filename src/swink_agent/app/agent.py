@@ -1,0 +1,228 @@
+"""The standard agent: the built-in tools in a folder, confined, with approval, policies, keys and limits.
+
+Owns the wiring, so that the command line and the terminal UI run the same agent. Owns no behaviour: each part is in the
+room that it is named after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from swink_agent.core.agent import Agent
+from swink_agent.core.approval import ApprovalMode
+from swink_agent.core.redaction import Redactor
+from swink_agent.core.stream import StreamFn, StreamOptions
+from swink_agent.core.tool import AgentTool
+from swink_agent.core.types import ModelSpec
+from swink_agent.core.value import Value
+
+from .credentials import Credentials
+from .errors import UsageProblem
+from .headless import PrepareFn
+from .models import choose_model, local_fetch, stream_fn_of
+from .paths import config_folder
+from .prompt import project_notes, standard_prompt
+from .settings import Settings
+from .trust import Project
+
+if TYPE_CHECKING:
+    from swink_agent.policies import Approvals
+    from swink_agent.sandbox import Sandbox, SandboxProfile
+
+__all__ = ["AgentOptions", "StandardAgent", "standard_agent"]
+
+_LOCAL_NOTES = 1000
+"""Characters of a project's notes for a model on this machine, which reads slowly."""
+_MOST_OUTPUT, _LEAST_OUTPUT = 16_384, 1_024
+
+
+class AgentOptions(Value, frozen=True, kw_only=True):
+    """What the standard agent is made from. `ask` asks a person; without it there is nobody to ask."""
+
+    settings: Settings
+    credentials: Credentials
+    folder: Path
+    project: Project | None = None
+    ask: Any = None
+    on_local_state: Callable[[Any], None] | None = None
+    stream_fn: StreamFn | None = None
+    """In place of the model's own: for tests."""
+    model: ModelSpec | None = None
+    redactor: Redactor | None = None
+
+
+class StandardAgent:
+    """The agent and what stands behind it. Close it: that ends every process that its tools started."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        model_source: str,
+        redactor: Redactor,
+        approvals: Approvals,
+        prepare: PrepareFn | None = None,
+        sandbox: Sandbox | None = None,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        self.agent = agent
+        self.model_source = model_source
+        self.redactor = redactor
+        self.approvals = approvals
+        self.prepare = prepare
+        """What takes long and comes before the first prompt, such as fetching a model; for a thread."""
+        self.sandbox = sandbox
+        self.warnings = warnings
+        """What a person should hear before the run."""
+
+    def __repr__(self) -> str:
+        return f"<StandardAgent {self.agent.model}>"
+
+    def close(self) -> None:
+        """Ends what was started. Safe to call again, and from a signal handler."""
+        if self.sandbox is not None:
+            self.sandbox.close()
+
+    def __enter__(self) -> StandardAgent:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def standard_agent(options: AgentOptions) -> StandardAgent:
+    """The agent for a folder. Raises `NoModel` or `UsageProblem` before anything has happened."""
+    settings, credentials = options.settings, options.credentials
+    model, source = (options.model, "given") if options.model is not None else choose_model(settings, credentials)
+    stream_fn = options.stream_fn or stream_fn_of(model, settings, credentials, on_local_state=options.on_local_state)
+    redactor = credentials.redactor() if options.redactor is None else options.redactor
+    warnings = list(settings.notes)
+    root = _folder(options.folder)
+    tools, sandbox = _tools(root, settings, warnings)
+    approvals = _approvals(settings, options.ask)
+    agent = Agent(
+        model,
+        system_prompt=_system_prompt(root, model, options),
+        tools=tools,
+        stream_fn=stream_fn,
+        stream_options=StreamOptions(max_tokens=_most_output(model, settings.value("max_cost"))),
+        policies=_policies(root, model, settings),
+        approve=approvals,
+        approval_mode=ApprovalMode.SMART,
+        get_api_key=_key_finder(credentials, redactor),
+        execution_root=root,
+        redactor=redactor,
+    )
+    return StandardAgent(
+        agent,
+        model_source=source,
+        redactor=redactor,
+        approvals=approvals,
+        prepare=None if options.stream_fn else local_fetch(model, settings, options.on_local_state),
+        sandbox=sandbox,
+        warnings=tuple(warnings),
+    )
+
+
+def _folder(folder: Path) -> Path:
+    try:
+        return folder.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise UsageProblem(f"{folder} is no folder to work in: {error}") from error
+
+
+def _system_prompt(root: Path, model: ModelSpec, options: AgentOptions) -> str:
+    notes_path = None if options.project is None else options.project.notes_path
+    notes = project_notes(notes_path, _LOCAL_NOTES) if model.provider == "local" else project_notes(notes_path)
+    return standard_prompt(root, instructions=options.settings.value("system"), notes=notes)
+
+
+def _key_finder(credentials: Credentials, redactor: Redactor) -> Callable[[str], str | None]:
+    def find(provider: str) -> str | None:
+        key = credentials.find(provider)
+        if key is None:
+            return None
+        redactor.register(key.value, f"{provider} key")
+        return key.value
+
+    return find
+
+
+# -- hands ---------------------------------------------------------------------------------------------------
+
+
+def _tools(root: Path, settings: Settings, warnings: list[str]) -> tuple[list[AgentTool], Sandbox | None]:
+    wanted = settings.value("tools")
+    if not wanted:
+        return [], None
+    from swink_agent.tools import standard_tools
+
+    profile = sandbox_profile(root, network=settings.value("network"))
+    opened = _open_sandbox(profile, settings.value("sandbox"), warnings) if {"bash", "search"} & set(wanted) else None
+    try:
+        tools = standard_tools(root, profile if opened is None else opened)
+    except OSError as error:
+        raise UsageProblem(f"{root} cannot be opened: {error.strerror or error}") from error
+    return [tool for tool in tools if tool.name in wanted], opened
+
+
+def sandbox_profile(root: Path, *, network: bool = False) -> SandboxProfile:
+    """The walls for a folder: our own settings and keys are hidden wherever they are."""
+    from msgspec import structs
+
+    from swink_agent.sandbox import SandboxProfile
+
+    try:
+        profile = SandboxProfile(write=(str(root),), network=network)
+        return structs.replace(profile, hidden=(*profile.hidden, str(config_folder())))
+    except ValueError as error:
+        raise UsageProblem(f"{root} is no folder to work in: {error}") from error
+
+
+def _open_sandbox(profile: SandboxProfile, backend: str, warnings: list[str]) -> Sandbox | None:
+    """The sandbox, or `None` if none works: then commands are refused, one by one, and the reason is told now."""
+    from swink_agent.sandbox import SandboxUnavailable, open_sandbox, open_unconfined
+
+    if backend == "off":
+        return open_unconfined(profile)
+    try:
+        return open_sandbox(profile, backend=backend)
+    except SandboxUnavailable as error:
+        warnings.append(f"commands will be refused: {error}")
+        return None
+
+
+def _approvals(settings: Settings, ask: Any) -> Approvals:
+    from swink_agent.policies import Approvals
+
+    return Approvals(ask, mode=settings.value("approve"))
+
+
+# -- limits --------------------------------------------------------------------------------------------------
+
+
+def _policies(root: Path, model: ModelSpec, settings: Settings) -> list[object]:
+    from swink_agent.policies import recommended
+
+    return list(recommended(root, max_turns=settings.value("max_turns"), max_cost=settings.value("max_cost")))
+
+
+def _most_output(model: ModelSpec, max_cost: float | None) -> int | None:
+    """The longest reply to ask for under a limit of cost, whose worst case is reserved before each request.
+
+    A quarter of the money may go into one reply, so that a small limit does not stop the first request of a model
+    that could write a book.
+    """
+    if max_cost is None:
+        return None
+    from swink_agent.adapters.catalog import ModelCatalog
+
+    info = ModelCatalog.load().find(model)
+    if info is None or not info.prices.output:
+        return None
+    affordable = int(max_cost / 4 / info.prices.output * 1_000_000)
+    longest = min(_MOST_OUTPUT, info.output_limit or _MOST_OUTPUT)
+    return max(min(affordable, longest), min(_LEAST_OUTPUT, longest))

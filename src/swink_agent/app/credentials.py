@@ -1,0 +1,252 @@
+"""Keys: found in the environment, in the system's keyring, or in a private file, in this order.
+
+Owns the file `keys.json` in the user's folder, for the user alone. It holds the keys themselves, or, for those that are
+in the keyring, only the note that they are there: so nothing is unlocked to list them, and the keyring is not even
+loaded by those who do not use it. No key shows in a repr, a log or an error.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from swink_agent.core.redaction import Redactor
+from swink_agent.core.value import Value
+
+from .errors import CredentialsError, UsageProblem
+from .paths import config_folder, write_whole
+from .providers import PROVIDERS, Provider, provider_named
+
+__all__ = ["Credentials", "Key", "KeyringLike", "masked", "usable_keyring"]
+
+SERVICE = "swink-agent"
+Store: TypeAlias = Literal["keyring", "file"]
+
+
+class KeyringLike(Protocol):
+    """What is used of the `keyring` package."""
+
+    def get_password(self, service_name: str, username: str, /) -> str | None: ...
+
+    def set_password(self, service_name: str, username: str, password: str, /) -> None: ...
+
+    def delete_password(self, service_name: str, username: str, /) -> None: ...
+
+
+class Key(Value, frozen=True):
+    """A key and where it was found."""
+
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"value"})
+
+    provider: str
+    value: str
+    source: str
+
+    @property
+    def masked(self) -> str:
+        return masked(self.value)
+
+
+class _Entry(Value, frozen=True, omit_defaults=True):
+    """One line of the file: the key, or where it is and how it looks."""
+
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"key"})
+
+    store: Store
+    key: str = ""
+    shown: str = ""
+
+
+class Credentials:
+    """The keys that can be had on this machine.
+
+    `keyring` is the system's store; by default the `keyring` package, when it is installed and has somewhere to keep
+    things. Raises `CredentialsError` for a file that cannot be used, such as one that others can read.
+    """
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        keyring: KeyringLike | None = None,
+    ) -> None:
+        self.path = path or config_folder(environ) / "keys.json"
+        self._environ = environ
+        self._keyring = keyring
+
+    def __repr__(self) -> str:
+        return f"<Credentials, {self.path}>"
+
+    def find(self, provider: str) -> Key | None:
+        """The key for a provider, if there is one."""
+        known = provider_named(provider) or Provider(provider)
+        for variable in known.key_variables:
+            if value := self._environ.get(variable, "").strip():
+                return Key(provider, value, f"environment {variable}")
+        return self._stored(provider, known.account)
+
+    def has_key(self, provider: str) -> bool:
+        """Whether there is a key, without unlocking anything."""
+        known = provider_named(provider) or Provider(provider)
+        others = any(self._environ.get(name) for name in known.credential_variables)
+        return others or self.in_environment(provider) is not None or known.account in self._entries()
+
+    def in_environment(self, provider: str) -> str | None:
+        """The variable that holds a key for the provider."""
+        known = provider_named(provider) or Provider(provider)
+        return next((name for name in known.key_variables if self._environ.get(name, "").strip()), None)
+
+    def listing(self) -> list[tuple[str, str, str]]:
+        """Provider, masked key and source of every key that would be used, and nothing unlocked for it."""
+        rows: list[tuple[str, str, str]] = []
+        entries = self._entries()
+        names = dict.fromkeys([provider.account for provider in PROVIDERS if provider.key_variables] + list(entries))
+        for name in names:
+            if variable := self.in_environment(name):
+                rows.append((name, masked(self._environ[variable].strip()), f"environment {variable}"))
+            elif entry := entries.get(name):
+                shown = entry.shown if entry.store == "keyring" else masked(entry.key)
+                rows.append((name, shown, "keyring" if entry.store == "keyring" else str(self.path)))
+        return rows
+
+    def secrets(self) -> dict[str, str]:
+        """Every key that is at hand without unlocking anything, by a name for it: for a redactor."""
+        found = {
+            variable: value
+            for provider in PROVIDERS
+            for variable in provider.key_variables
+            if (value := self._environ.get(variable, "").strip())
+        }
+        return found | {name: entry.key for name, entry in self._entries().items() if entry.key}
+
+    def redactor(self) -> Redactor:
+        """A redactor that knows these keys, and what the environment holds of other secrets."""
+        redactor = Redactor(environment=self._environ)
+        for name, secret in self.secrets().items():
+            redactor.register(secret, name)
+        return redactor
+
+    # -- changing them -----------------------------------------------------------------------------------------
+
+    def set(self, provider: str, value: str, store: Store | None = None) -> str:
+        """Keeps a key, in the keyring if there is one that works, and says where. Raises `CredentialsError`."""
+        value = value.strip()
+        if not value or any(character.isspace() or not character.isprintable() for character in value):
+            raise UsageProblem("that is no key: it is empty, or has spaces or control characters in it")
+        account = self._account(provider)
+        entries = self._entries()
+        keyring = None if store == "file" else self._open_keyring()
+        if keyring is None and store == "keyring":
+            raise CredentialsError("there is no keyring that works here; --store file keeps the key in a private file")
+        if keyring is not None:
+            try:
+                keyring.set_password(SERVICE, account, value)
+            except Exception as error:  # any back end's own kind of error
+                raise CredentialsError(
+                    f"the keyring did not take the key ({type(error).__name__}); --store file keeps it in a file"
+                ) from None
+        entry = _Entry("keyring", shown=masked(value)) if keyring is not None else _Entry("file", value)
+        self._write({**entries, account: entry})
+        return "the keyring" if keyring is not None else str(self.path)
+
+    def remove(self, provider: str) -> bool:
+        """Forgets a key; says whether there was one. One in the environment is not ours to remove."""
+        account = self._account(provider)
+        entries = self._entries()
+        entry = entries.pop(account, None)
+        if entry is None:
+            return False
+        if entry.store == "keyring" and (keyring := self._open_keyring()) is not None:
+            try:
+                keyring.delete_password(SERVICE, account)
+            except Exception:  # it is gone there already, or locked: the note of it goes in any case
+                pass
+        self._write(entries)
+        return True
+
+    def _account(self, provider: str) -> str:
+        known = provider_named(provider)
+        if known is not None and not known.key_variables:
+            raise UsageProblem(f"{provider} has no key of this kind: it takes its credentials from its own variables")
+        if known is None and not provider.replace("-", "").replace("_", "").isalnum():
+            raise UsageProblem(f"{provider!r} is no provider's name")
+        return known.account if known is not None else provider
+
+    # -- the stores --------------------------------------------------------------------------------------------
+
+    def _stored(self, provider: str, account: str) -> Key | None:
+        entry = self._entries().get(account)
+        if entry is None:
+            return None
+        if entry.store == "file":
+            return Key(provider, entry.key, str(self.path))
+        keyring = self._open_keyring()
+        if keyring is None:
+            raise CredentialsError(
+                f"the key of {provider} is in a keyring that cannot be opened here: "
+                f"pip install 'swink-agent[keyring]', or keep it in a file with: swink keys set {account} --store file"
+            )
+        try:
+            value = keyring.get_password(SERVICE, account)
+        except Exception as error:  # any back end's own kind of error; its text may hold anything
+            raise CredentialsError(f"the keyring did not give the key of {provider}: {type(error).__name__}") from None
+        if not value:
+            raise CredentialsError(f"the keyring has no key of {provider} any more: swink keys set {account}")
+        return Key(provider, value, "keyring")
+
+    def _open_keyring(self) -> KeyringLike | None:
+        if self._keyring is None:
+            self._keyring = usable_keyring()
+        return self._keyring
+
+    def _entries(self) -> dict[str, _Entry]:
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise CredentialsError(f"{self.path} cannot be read: {error.strerror or error}") from error
+        with os.fdopen(descriptor, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if stat.S_IMODE(mode) & 0o077:
+                raise CredentialsError(f"others can read the keys in {self.path}: chmod 600 '{self.path}'")
+            data = file.read()
+        try:
+            return msgspec.json.decode(data, type=dict[str, _Entry])
+        except ValueError:  # its text could quote the file
+            raise CredentialsError(
+                f"{self.path} is not a file of keys any more: remove it, and set the keys again"
+            ) from None
+
+    def _write(self, entries: dict[str, _Entry]) -> None:
+        try:
+            text = msgspec.json.format(msgspec.json.encode(entries), indent=2).decode()
+            write_whole(self.path, text + "\n", mode=0o600)
+        except OSError as error:
+            raise CredentialsError(f"{self.path} cannot be written: {error.strerror or error}") from error
+
+
+def masked(key: str) -> str:
+    """A key as it may be shown: enough to tell it from another, not enough to use or guess it."""
+    if len(key) < 20:
+        return "…"
+    head = key.split("-", 1)[0][:4] + "-" if "-" in key[:5] else key[:2]
+    return f"{head}…{key[-4:]}"
+
+
+def usable_keyring() -> KeyringLike | None:
+    """The system's keyring, if the package is installed and has somewhere to keep things."""
+    try:
+        import keyring
+        from keyring.backends import fail, null
+
+        backend: Any = keyring.get_keyring()
+    except Exception:  # not installed, or a back end that cannot even be loaded
+        return None
+    return None if isinstance(backend, (fail.Keyring, null.Keyring)) or backend.priority <= 0 else backend

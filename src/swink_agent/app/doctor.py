@@ -1,0 +1,191 @@
+"""What works on this machine, and what to do about what does not.
+
+Owns the questions and the advice. Each check looks for itself and never raises: a check that fails is a finding.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from swink_agent.core.value import Value
+
+from .credentials import Credentials, usable_keyring
+from .errors import ApplicationError
+from .models import LOCAL_EXTRA, choose_model, has_local_extra
+from .settings import DEFINITIONS, Settings, load_settings, settings_file
+from .trust import TrustStore, find_project
+
+__all__ = ["Finding", "examine"]
+
+State: TypeAlias = Literal["ok", "note", "problem"]
+_OTHER_VARIABLES = frozenset({"SWINK_CONFIG_DIR", "SWINK_DEBUG", "SWINK_PROXY_TOKEN"})
+_SPARE_BYTES = 500_000_000
+
+
+class Finding(Value, frozen=True):
+    """One thing that was looked at. A problem keeps something from working, a note is worth knowing."""
+
+    area: str
+    state: State
+    text: str
+    remedy: str = ""
+
+
+def examine(folder: Path, *, environ: Mapping[str, str] = os.environ) -> list[Finding]:
+    """Everything that was found, in the order of a report."""
+    findings = [_python()]
+    settings = _settings(findings, folder, environ)
+    credentials = Credentials(environ=environ)
+    checks: list[Callable[[], list[Finding]]] = [
+        lambda: _variables(environ),
+        lambda: _sandbox(folder),
+        lambda: _keys(credentials),
+        lambda: _local(settings),
+        lambda: _model(settings, credentials),
+        lambda: _programs(environ),
+        lambda: _terminal(environ),
+    ]
+    for check in checks:
+        try:
+            findings += check()
+        except ApplicationError as error:
+            findings.append(Finding("check", "problem", str(error)))
+        except Exception as error:  # a check that breaks must not hide the others
+            findings.append(Finding("check", "problem", f"a check failed: {type(error).__name__}: {error}"))
+    return findings
+
+
+def _python() -> Finding:
+    from swink_agent import __version__
+
+    text = f"swink-agent {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    return Finding("python", "ok", text)
+
+
+def _settings(findings: list[Finding], folder: Path, environ: Mapping[str, str]) -> Settings:
+    path = settings_file(environ)
+    try:
+        project = find_project(folder, TrustStore(environ=environ))
+        if project is not None and not project.is_trusted and project.has_settings:
+            findings.append(
+                Finding(
+                    "settings",
+                    "note",
+                    f"{project.folder} has settings of its own that are not used",
+                    f"look at {project.folder}/.swink/config.toml, then: swink config trust '{project.folder}'",
+                )
+            )
+        settings = load_settings(environ=environ, project=None if project is None else project.settings)
+    except ApplicationError as error:
+        findings.append(Finding("settings", "problem", str(error), f"mend it: {path}"))
+        return load_settings(environ={}, path=Path(os.devnull))
+    there = str(path) if path.exists() else f"{path} (not there, which is fine)"
+    findings.append(Finding("settings", "ok", there))
+    findings.extend(Finding("settings", "note", note) for note in settings.notes)
+    return settings
+
+
+def _variables(environ: Mapping[str, str]) -> list[Finding]:
+    from difflib import get_close_matches
+
+    known = {name for item in DEFINITIONS for name in (item.variable, *item.other_variables)} | _OTHER_VARIABLES
+    findings: list[Finding] = []
+    for name in sorted(environ):
+        if name.startswith("SWINK_") and name not in known:
+            near = get_close_matches(name, known, n=1)
+            remedy = f"did you mean {near[0]}?" if near else "unset it"
+            findings.append(Finding("settings", "note", f"the variable {name} means nothing here", remedy))
+    return findings
+
+
+def _sandbox(folder: Path) -> list[Finding]:
+    from swink_agent.sandbox import probe_backends
+
+    from .agent import sandbox_profile
+
+    reports = probe_backends(sandbox_profile(folder.resolve()))
+    works = any(report.works for report in reports)
+    findings = [
+        Finding(
+            "sandbox",
+            "ok" if report.works else "note" if works else "problem",
+            f"{report.name} {'works' if report.works else f'does not work: {report.reason}'}",
+            "" if report.works else report.remedy,
+        )
+        for report in reports
+    ]
+    if not works:
+        remedy = "install bubblewrap, or use a kernel with Landlock (Linux 5.13 or later)"
+        findings.append(Finding("sandbox", "problem", "no back end works, so commands are refused", remedy))
+    return findings
+
+
+def _keys(credentials: Credentials) -> list[Finding]:
+    rows = credentials.listing()
+    findings = [Finding("keys", "ok", f"{name} {shown} ({source})") for name, shown, source in rows]
+    if not rows:
+        findings.append(Finding("keys", "note", "no provider's key is set", "swink keys set anthropic"))
+    store = "the system's keyring" if usable_keyring() is not None else f"a private file, {credentials.path}"
+    return [*findings, Finding("keys", "ok", f"new keys are kept in {store}")]
+
+
+def _local(settings: Settings) -> list[Finding]:
+    if not has_local_extra():
+        return [Finding("local model", "note", "models on this machine need an extra", LOCAL_EXTRA)]
+    from swink_agent.local.presets import DEFAULT_MODEL, PRESETS
+    from swink_agent.local.store import ModelStore
+
+    store = ModelStore(settings.value("models_dir"))
+    there = {stored.name for stored in store.list()}
+    cached = [preset.name for preset in PRESETS if preset.name in there]
+    if cached:
+        return [Finding("local model", "ok", f"{', '.join(cached)} in {store.folder}")]
+    size = next(preset.size for preset in PRESETS if preset.name == DEFAULT_MODEL)
+    free = shutil.disk_usage(_existing(store.folder)).free
+    text = f"{DEFAULT_MODEL} is not fetched yet ({size / 1e9:.1f} GB; {free / 1e9:.1f} GB are free)"
+    if free < size + _SPARE_BYTES:
+        return [Finding("local model", "problem", text, "free some space, or set models_dir to a larger disk")]
+    return [Finding("local model", "note", text, f"swink models pull {DEFAULT_MODEL}")]
+
+
+def _existing(path: Path) -> Path:
+    return next(place for place in (path, *path.parents) if place.exists())
+
+
+def _model(settings: Settings, credentials: Credentials) -> list[Finding]:
+    try:
+        model, source = choose_model(settings, credentials)
+    except ApplicationError as error:
+        return [Finding("model", "problem", str(error))]
+    return [Finding("model", "ok", f"{model} would be asked ({source})")]
+
+
+def _programs(environ: Mapping[str, str]) -> list[Finding]:
+    path = environ.get("PATH")
+    findings: list[Finding] = []
+    for program, use in (
+        ("rg", "search is quicker with it: install ripgrep"),
+        ("git", "ignored files are left out with it"),
+    ):
+        found = shutil.which(program, path=path)
+        findings.append(
+            Finding("programs", "ok" if found else "note", f"{program}: {found or 'not here'}", "" if found else use)
+        )
+    return findings
+
+
+def _terminal(environ: Mapping[str, str]) -> list[Finding]:
+    if sys.stderr is None or not sys.stderr.isatty():  # closed by the caller
+        return [Finding("terminal", "note", "stderr is no terminal: no live lines, and nobody to ask")]
+    columns, lines = shutil.get_terminal_size()
+    colours = "no colours (NO_COLOR)" if environ.get("NO_COLOR") else "colours"
+    text = f"{environ.get('TERM', 'unknown')}, {columns} by {lines}, {sys.stderr.encoding}, {colours}"
+    if "utf" not in (sys.stderr.encoding or "").lower():
+        return [Finding("terminal", "note", text, "a UTF-8 locale shows everything: export LANG=C.UTF-8")]
+    return [Finding("terminal", "ok", text)]

@@ -1,0 +1,209 @@
+"""One prompt, from the question to an exit code.
+
+Owns how a run ends: done, failed, out of a limit, out of time, interrupted. Does not own where the outcome goes: that
+is in `output`; nor signals and terminals: those are the command line's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+from swink_agent.core.agent import Agent
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import Aborted, AgentError, AuthError, ErrorKind, StructuredOutputFailed
+from swink_agent.core.events import AgentEnd, AgentEvent, MessageEnd, ToolExecutionEnd, TurnEnd
+from swink_agent.core.types import AssistantMessage, Cost, ModelSpec, PolicyStop, StopReason, Usage
+from swink_agent.core.value import Value
+
+from .errors import ApplicationError, ExitCode
+
+__all__ = ["HeadlessRun", "Outcome", "PrepareFn", "Reason"]
+
+PrepareFn: TypeAlias = Callable[[CancellationToken], None]
+"""What is done before a run, in a thread. It raises `ApplicationError`, or `Aborted` when cancelled."""
+
+Reason: TypeAlias = Literal["interrupted", "timeout", "output"]
+"""Why a run was cut short from outside: a person, the clock, or nobody left to read."""
+
+
+class Outcome(Value, frozen=True, kw_only=True):
+    """How it ended, with what there is to show for it."""
+
+    exit_code: ExitCode
+    model: ModelSpec
+    text: str = ""
+    """The last reply, whole or as far as it came."""
+    value: Any = None
+    """With a schema: the answer."""
+    has_value: bool = False
+    stop_reason: StopReason = StopReason.STOP
+    stopped_by: PolicyStop | None = None
+    error: str | None = None
+    error_kind: ErrorKind | None = None
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    turns: int = 0
+    tool_calls: int = 0
+    seconds: float = 0.0
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether the text is an answer, and not what was said on the way to one."""
+        was_cut = self.exit_code == ExitCode.LIMIT and self.stop_reason == StopReason.LENGTH
+        return self.exit_code == ExitCode.DONE or was_cut
+
+
+class HeadlessRun:
+    """One prompt given to one agent. `interrupt` may be called from a signal handler, or from any thread."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        schema: dict[str, Any] | None = None,
+        timeout: float | None = None,
+        prepare: PrepareFn | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.agent = agent
+        self._schema = schema
+        self._timeout = timeout
+        self._prepare = prepare
+        self._preparing = CancellationToken()
+        self._clock = clock
+        self._reason: Reason | None = None
+        self._tally = _Tally()
+
+    def interrupt(self, reason: Reason = "interrupted") -> None:
+        """Ends the run soon and cleanly. The first reason is the one that counts."""
+        self._reason = self._reason or reason
+        self._preparing.cancel()
+        self.agent.abort()
+
+    async def run(self, prompt: str) -> Outcome:
+        """Runs to the end, whatever that is. Nothing that the model or the provider does raises."""
+        problem = await self._get_ready()
+        if problem is not None:
+            return problem(0.0)
+        start = self._clock()
+        with self.agent.subscribe(self._tally.add):
+            timer = None
+            if self._timeout is not None:
+                timer = asyncio.get_running_loop().call_later(self._timeout, self.interrupt, "timeout")
+            try:
+                outcome = await self._ask(prompt)
+            finally:
+                if timer is not None:
+                    timer.cancel()
+        return outcome(self._clock() - start)
+
+    async def _get_ready(self) -> Callable[[float], Outcome] | None:
+        """Does what comes before the run, and says how it went wrong if it did. No limit of time holds here."""
+        if self._prepare is None:
+            return None
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._prepare, self._preparing)
+        except ApplicationError as error:
+            return self._made(error.exit_code, error=str(error))
+        except Aborted:
+            return self._cut_short(self._reason or "interrupted")
+        return None
+
+    async def _ask(self, prompt: str) -> Callable[[float], Outcome]:
+        if self._reason is not None:
+            return self._cut_short(self._reason)
+        work = asyncio.ensure_future(self._answer(prompt))
+        await asyncio.sleep(0)
+        if self._reason is not None:  # a signal that came before there was a run to abort
+            self.agent.abort()
+        return await work
+
+    async def _answer(self, prompt: str) -> Callable[[float], Outcome]:
+        try:
+            if self._schema is not None:
+                value = await self.agent.structured_output(prompt, self._schema)
+                return self._made(ExitCode.DONE, value=value, has_value=True)
+            result = await self.agent.prompt(prompt)
+        except AgentError as error:
+            return self._failed(error)
+        return self._ended(result.exception)
+
+    def _ended(self, error: AgentError | None) -> Callable[[float], Outcome]:
+        tally = self._tally
+        if error is not None:
+            return self._failed(error)
+        if tally.stopped_by is not None:
+            return self._made(ExitCode.LIMIT, error=f"{tally.stopped_by.policy} stopped it: {tally.stopped_by.reason}")
+        if tally.stop_reason == StopReason.LENGTH:
+            return self._made(ExitCode.LIMIT, error="the reply was cut off at the model's limit of output")
+        return self._made(ExitCode.DONE)
+
+    def _failed(self, error: AgentError) -> Callable[[float], Outcome]:
+        if self._reason is not None and (self._tally.stop_reason == StopReason.ABORTED or not self._tally.turns):
+            return self._cut_short(self._reason)
+        stop = self._tally.stopped_by
+        if (
+            isinstance(error, StructuredOutputFailed)
+            and stop is not None
+            and not stop.policy.startswith("final_answer")
+        ):
+            return self._made(ExitCode.LIMIT, error=f"{stop.policy} stopped it: {stop.reason}")
+        code = ExitCode.NO_MODEL if isinstance(error, AuthError) else ExitCode.FAILED
+        return self._made(code, error=str(error), error_kind=error.kind)
+
+    def _cut_short(self, reason: Reason) -> Callable[[float], Outcome]:
+        match reason:
+            case "interrupted":
+                return self._made(ExitCode.INTERRUPTED, error="interrupted")
+            case "timeout":
+                return self._made(ExitCode.LIMIT, error=f"stopped after {self._timeout:g} seconds (--timeout)")
+            case "output":
+                return self._made(ExitCode.FAILED, error="stopped: nobody reads the output any more")
+
+    def _made(self, code: ExitCode, **fields: Any) -> Callable[[float], Outcome]:
+        tally = self._tally
+        common: dict[str, Any] = {
+            "model": self.agent.model,
+            "text": tally.text,
+            "stop_reason": tally.stop_reason,
+            "stopped_by": None if fields.get("has_value") else tally.stopped_by,
+            "usage": tally.usage,
+            "cost": tally.cost,
+            "turns": tally.turns,
+            "tool_calls": tally.tool_calls,
+        }
+        return lambda seconds: Outcome(exit_code=code, seconds=seconds, **common, **fields)
+
+
+class _Tally:
+    """What a run's events add up to."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.stop_reason = StopReason.STOP
+        self.stopped_by: PolicyStop | None = None
+        self.usage, self.cost = Usage(), Cost()
+        self.turns = self.tool_calls = 0
+
+    def add(self, event: AgentEvent) -> None:
+        match event:
+            case MessageEnd(message=message):
+                self.usage += message.usage
+                self.cost += message.cost
+                self._take(message)
+            case ToolExecutionEnd():
+                self.tool_calls += 1
+            case TurnEnd(message=message):
+                self.turns += 1
+                if message is not None:
+                    self._take(message)  # a policy may have put another in its place
+            case AgentEnd(stopped_by=stopped_by):
+                self.stopped_by = stopped_by
+            case _:
+                pass
+
+    def _take(self, message: AssistantMessage) -> None:
+        self.text, self.stop_reason = message.text, message.stop_reason

@@ -1,0 +1,201 @@
+"""Which model is asked, and how its stream function is made.
+
+The flag or setting if there is one, else the first provider whose key is there, else the model on this machine if its
+extra is installed, else an error that says what to do. Owns that choice, and handing keys and addresses to adapters.
+Does not own the models: they are in `adapters` and `local`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import AuthError
+from swink_agent.core.providers import ProviderStreamFn
+from swink_agent.core.stream import StreamFn, StreamOptions
+from swink_agent.core.types import AgentContext, ModelSpec, ThinkingLevel, UserMessage
+
+from .credentials import Credentials
+from .errors import NoModel, UsageProblem
+from .providers import PROVIDERS, provider_named
+from .settings import Settings
+
+__all__ = ["LOCAL_EXTRA", "choose_model", "has_local_extra", "local_fetch", "stream_fn_of"]
+
+LOCAL_EXTRA = "pip install 'swink-agent[local]'"
+_NO_MODEL = f"""there is no model to ask. One of these gives you one:
+  a key in the environment     export ANTHROPIC_API_KEY=…   (or OPENAI_, GEMINI_, XAI_, MISTRAL_API_KEY)
+  a key that is kept           swink keys set anthropic
+  a model on this machine      {LOCAL_EXTRA}
+`swink doctor` tells what there is."""
+
+
+def has_local_extra() -> bool:
+    """Whether what the model on this machine needs is installed."""
+    return find_spec("xllamacpp") is not None
+
+
+def choose_model(
+    settings: Settings, credentials: Credentials, *, has_local: Callable[[], bool] = has_local_extra
+) -> tuple[ModelSpec, str]:
+    """The model and why it is this one. Raises `NoModel`, or `UsageProblem` for a name that means nothing."""
+    thinking = ThinkingLevel(settings.value("thinking"))
+    chosen = settings["model"]
+    if chosen.value is not None:
+        spec, source = named_model(chosen.value), chosen.source
+    else:
+        spec, source = _first_at_hand(credentials, has_local)
+    return ModelSpec(spec.provider, spec.model_id, thinking, spec.thinking_budgets), source
+
+
+def named_model(text: str) -> ModelSpec:
+    """The model that a user means: `provider:model`, a provider alone, or a model's name alone."""
+    text = text.strip()
+    provider, colon, name = text.partition(":")
+    if not colon:
+        return _by_short_name(text)
+    known = provider_named(provider)
+    if known is None and provider != "local" and provider not in _installed_providers():
+        found = _in_catalog(text)  # a model's own name may hold a colon
+        if found is not None:
+            return found
+        raise UsageProblem(_unknown_provider(provider))
+    if not name.strip():
+        return _by_short_name(provider)
+    return ModelSpec(provider, name.strip())
+
+
+def stream_fn_of(
+    model: ModelSpec,
+    settings: Settings,
+    credentials: Credentials,
+    *,
+    on_local_state: Callable[[Any], None] | None = None,
+) -> StreamFn:
+    """The stream function for a model, with the address of the settings. Raises `NoModel` if it cannot be used."""
+    if model.provider == "local":
+        return _local_stream_fn(model, settings, on_local_state)
+    known = provider_named(model.provider)
+    if known is None or not known.adapter:
+        return ProviderStreamFn()
+    from swink_agent import adapters
+
+    adapter: Any = getattr(adapters, known.adapter)
+    address = settings.value(f"base_url.{known.name}") if known.url_variable else None
+    stream_fn = adapter(address) if address else adapter()
+    try:
+        key = credentials.find(model.provider)
+        stream_fn.build(model, AgentContext("", (UserMessage("?"),)), StreamOptions(api_key=key.value if key else None))
+    except AuthError as error:
+        raise NoModel(f"{error}, or keep one with: swink keys set {known.account}") from error
+    except ImportError as error:  # an adapter whose extra is not installed says which
+        raise NoModel(str(error)) from error
+    except ValueError as error:
+        raise NoModel(f"{model} cannot be asked: {error}") from error
+    return stream_fn
+
+
+def _local_stream_fn(model: ModelSpec, settings: Settings, on_state: Callable[[Any], None] | None) -> StreamFn:
+    if not has_local_extra():
+        raise NoModel(f"{model} runs on this machine, and what that needs is not installed: {LOCAL_EXTRA}")
+    from swink_agent.local import LocalStreamFn
+
+    return LocalStreamFn(model.model_id, cache_dir=settings.value("models_dir"), on_state=on_state)
+
+
+def local_fetch(
+    model: ModelSpec, settings: Settings, on_state: Callable[[Any], None] | None = None
+) -> Callable[[CancellationToken], None] | None:
+    """What has to be done before a model of this machine can be asked, if it is one: getting its file.
+
+    To be called in a thread. It raises `NoModel` if there is no way to the file, `Aborted` when cancelled.
+    """
+    if model.provider != "local":
+        return None
+
+    def fetch(cancel: CancellationToken) -> None:
+        from swink_agent.local.events import LocalModelError
+        from swink_agent.local.store import ModelStore
+
+        try:
+            ModelStore(settings.value("models_dir")).fetch(model.model_id, on_state, cancel=cancel)
+        except LocalModelError as error:
+            raise NoModel(str(error)) from error
+
+    return fetch
+
+
+# -- names ---------------------------------------------------------------------------------------------------
+
+
+def _first_at_hand(credentials: Credentials, has_local: Callable[[], bool]) -> tuple[ModelSpec, str]:
+    for provider in PROVIDERS:
+        if provider.default_model and credentials.has_key(provider.name):
+            where = credentials.in_environment(provider.name)
+            return ModelSpec(
+                provider.name, provider.default_model
+            ), f"the first key: {where or 'stored ' + provider.account}"
+    if has_local():
+        return ModelSpec("local", default_local_model()), "no key is set, so the model on this machine"
+    raise NoModel(_NO_MODEL)
+
+
+def default_local_model() -> str:
+    from swink_agent.local.presets import DEFAULT_MODEL
+
+    return DEFAULT_MODEL
+
+
+def _by_short_name(name: str) -> ModelSpec:
+    """A provider's first model, a preset of this machine, or a model of the catalog."""
+    if name == "local":
+        return ModelSpec("local", default_local_model())
+    known = provider_named(name)
+    if known is not None:
+        if not known.default_model:
+            raise UsageProblem(f"{name} alone names no model: write {name}:MODEL")
+        return ModelSpec(name, known.default_model)
+    from swink_agent.local.presets import PRESETS
+
+    if name in [preset.name for preset in PRESETS]:
+        return ModelSpec("local", name)
+    found = _in_catalog(name)
+    if found is not None:
+        return found
+    raise UsageProblem(_unknown_model(name))
+
+
+def _in_catalog(name: str) -> ModelSpec | None:
+    from swink_agent.adapters.catalog import ModelCatalog
+
+    info = ModelCatalog.load().find(name)
+    if info is None or (provider_named(info.provider) is None and info.provider not in _installed_providers()):
+        return None
+    return ModelSpec(info.provider, name)
+
+
+def _unknown_model(name: str) -> str:
+    from swink_agent.adapters.catalog import ModelCatalog
+
+    near = ModelCatalog.load().nearest(name)
+    hint = f"did you mean {' or '.join(near)}?" if near else "write provider:model, such as anthropic:claude-sonnet-4-6"
+    return f"no model is called {name!r}; {hint} `swink models` lists them"
+
+
+def _unknown_provider(name: str) -> str:
+    from difflib import get_close_matches
+
+    names = sorted({*_installed_providers(), "local"})
+    near = get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"no provider is called {name!r}; {hint}There are: {', '.join(names)}"
+
+
+def _installed_providers() -> list[str]:
+    from importlib.metadata import entry_points
+
+    from swink_agent.core.providers import GROUP
+
+    return [point.name for point in entry_points(group=GROUP)]

@@ -1,0 +1,140 @@
+"""What stdout gets: the answer, one JSON object, or every event on a line of its own.
+
+Owns the three formats and the masking of secrets in them. Does not own the stream that they are written to: a `write`
+that raises `OSError` ends the run through `on_closed`, because there is nobody left to answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from swink_agent.core.events import AgentEvent, encode_event
+from swink_agent.core.redaction import Redactor
+
+from .headless import Outcome
+
+__all__ = ["JsonOutput", "Output", "StreamJsonOutput", "TextOutput", "error_summary", "output_for"]
+
+WriteFn: TypeAlias = Callable[[str], None]
+
+
+class Output(Protocol):
+    """Where the events and the outcome of a run go."""
+
+    error: OSError | None
+
+    def on_event(self, event: AgentEvent, /) -> None: ...
+
+    def finish(self, outcome: Outcome, /) -> None: ...
+
+
+class TextOutput:
+    """The answer, and nothing when there is none; with a schema, its value as JSON."""
+
+    def __init__(self, write: WriteFn, redactor: Redactor) -> None:
+        self._write = write
+        self._redactor = redactor
+        self.error: OSError | None = None
+
+    def on_event(self, event: AgentEvent) -> None:
+        pass
+
+    def finish(self, outcome: Outcome) -> None:
+        if outcome.has_value:
+            text = _pretty(self._redactor.redact_value(outcome.value))
+        elif outcome.is_answer:
+            text = self._redactor.redact(outcome.text)
+        else:
+            return
+        _put(self, self._write, text if text.endswith("\n") else text + "\n" * bool(text))
+
+
+class JsonOutput:
+    """One object at the end, whatever the end is."""
+
+    def __init__(self, write: WriteFn, redactor: Redactor) -> None:
+        self._write = write
+        self._redactor = redactor
+        self.error: OSError | None = None
+
+    def on_event(self, event: AgentEvent) -> None:
+        pass
+
+    def finish(self, outcome: Outcome) -> None:
+        _put(self, self._write, _pretty(self._redactor.redact_value(summary(outcome))) + "\n")
+
+
+class StreamJsonOutput:
+    """Each event as it happens, as the library encodes it: `decode_event` reads it back."""
+
+    def __init__(self, write: WriteFn, redactor: Redactor, on_closed: Callable[[], None]) -> None:
+        self._write = write
+        self._events = redactor.events()
+        self._on_closed = on_closed
+        self.error: OSError | None = None
+
+    def on_event(self, event: AgentEvent) -> None:
+        self._put(self._events.feed(event))
+
+    def finish(self, outcome: Outcome) -> None:
+        self._put(self._events.finish())
+
+    def _put(self, events: list[AgentEvent]) -> None:
+        for event in events:
+            if self.error is None:
+                _put(self, self._write, encode_event(event).decode() + "\n")
+                if self.error is not None:
+                    self._on_closed()
+
+
+def output_for(format_name: str, write: WriteFn, redactor: Redactor, on_closed: Callable[[], None]) -> Output:
+    """The output of that name: text, json or stream-json."""
+    match format_name:
+        case "json":
+            return JsonOutput(write, redactor)
+        case "stream-json":
+            return StreamJsonOutput(write, redactor, on_closed)
+        case _:
+            return TextOutput(write, redactor)
+
+
+def summary(outcome: Outcome) -> dict[str, Any]:
+    """The outcome as the one object of `--output json`."""
+    stop = outcome.stopped_by
+    fields: dict[str, Any] = {
+        "text": outcome.text,
+        "exit_code": int(outcome.exit_code),
+        "error": outcome.error,
+        "error_kind": None if outcome.error_kind is None else outcome.error_kind.value,
+        "stop_reason": outcome.stop_reason.value,
+        "stopped_by": None if stop is None else {"policy": stop.policy, "reason": stop.reason},
+        "model": str(outcome.model),
+        "usage": msgspec.to_builtins(outcome.usage),
+        "cost": msgspec.to_builtins(outcome.cost),
+        "turns": outcome.turns,
+        "tool_calls": outcome.tool_calls,
+        "seconds": round(outcome.seconds, 3),
+    }
+    if outcome.has_value:
+        fields["value"] = outcome.value
+    return fields
+
+
+def _pretty(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def _put(output: Output, write: WriteFn, text: str) -> None:
+    try:
+        if text:
+            write(text)
+    except OSError as error:
+        output.error = error
+
+
+def error_summary(error: str, exit_code: int) -> str:
+    """The one object of `--output json` when there was no run."""
+    return _pretty({"text": "", "exit_code": int(exit_code), "error": error}) + "\n"

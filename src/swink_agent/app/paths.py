@@ -1,0 +1,50 @@
+"""Where the application keeps its files, and how it writes them: whole or not at all.
+
+Owns the folder of settings and keys. The cache of models belongs to `local`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["config_folder", "write_whole"]
+
+CONFIG_VARIABLE = "SWINK_CONFIG_DIR"
+
+
+def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """The user's folder for settings and keys: `SWINK_CONFIG_DIR`, else the platform's usual place."""
+    given = environ.get(CONFIG_VARIABLE)
+    if given:
+        return Path(given).expanduser().absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir("swink-agent", appauthor=False))
+
+
+def write_whole(path: Path, content: str, *, mode: int = 0o600) -> None:
+    """Replaces the file in one step, so that a reader or a crash sees the old content or the new, never half.
+
+    A link is followed, so that a file kept elsewhere stays there; a file that exists keeps its mode, unless the mode
+    asked for is stricter. Missing folders are made for the user alone. Raises `OSError`.
+    """
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        mode &= target.stat().st_mode & 0o777
+    except FileNotFoundError:
+        pass
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # for the user alone
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

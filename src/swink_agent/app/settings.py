@@ -1,0 +1,353 @@
+"""Settings: what they are, where each value comes from, and how the user's file is changed.
+
+Defaults, then the user's file, then the project's if the folder is trusted, then the environment, then flags: the last
+one that says something wins, and every value knows where it came from. Owns the names, the checks and that order. Who
+may be trusted is in `trust`, editing TOML in `toml_file`, and keys are no settings: they are in `credentials`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from swink_agent.core.value import Value
+
+from .errors import SettingsError
+from .paths import config_folder, write_whole
+from .providers import PROVIDERS
+from .toml_file import TomlFile
+
+__all__ = [
+    "DEFINITIONS",
+    "STANDARD_TOOLS",
+    "Definition",
+    "Settings",
+    "SettingsFile",
+    "Sourced",
+    "definition_of",
+    "load_settings",
+    "parse_value",
+    "set_value",
+    "settings_file",
+    "unset_value",
+]
+
+STANDARD_TOOLS = ("bash", "read_file", "write_file", "edit_file", "list_dir", "search")
+APPROVALS = ("none", "ask", "smart", "all")  # from the strictest on
+_LARGEST_FILE = 1024 * 1024
+
+Kind: TypeAlias = Literal["text", "choice", "count", "amount", "switch", "names", "address", "folder"]
+InProject: TypeAlias = Literal["free", "stricter", "never"]
+
+
+class Definition(Value, frozen=True, kw_only=True):
+    """One setting. `in_project` says whether a trusted folder's file may set it, or only tighten it."""
+
+    name: str
+    kind: Kind
+    help: str
+    variable: str
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    in_project: InProject = "never"
+    other_variables: tuple[str, ...] = ()
+
+
+def _setting(name: str, kind: Kind, help: str, **options: Any) -> Definition:  # noqa: A002 - the field's name
+    return Definition(name=name, kind=kind, help=help, variable=f"SWINK_{name.upper()}", **options)
+
+
+DEFINITIONS = (
+    _setting(
+        "model", "text", "provider:model; without it, the first provider with a key, else local", in_project="free"
+    ),
+    _setting(
+        "thinking",
+        "choice",
+        "how much reasoning to ask for",
+        default="off",
+        choices=("off", "minimal", "low", "medium", "high", "extra_high"),
+        in_project="free",
+    ),
+    _setting("system", "text", "instructions in place of the standard ones", in_project="free"),
+    _setting(
+        "tools", "names", "which built-in tools", default=STANDARD_TOOLS, choices=STANDARD_TOOLS, in_project="stricter"
+    ),
+    _setting(
+        "approve",
+        "choice",
+        "which calls are asked about: smart asks for what the command rules do not know as harmless",
+        default="smart",
+        choices=APPROVALS,
+        in_project="stricter",
+    ),
+    _setting(
+        "sandbox",
+        "choice",
+        "how commands are confined; auto takes the first back end that works, off takes the walls away",
+        default="auto",
+        choices=("auto", "bubblewrap", "landlock", "sandbox-exec", "off"),
+    ),
+    _setting("network", "switch", "whether commands may use the network", default=False, in_project="stricter"),
+    _setting("max_turns", "count", "replies in one run", default=50, in_project="stricter"),
+    _setting("max_cost", "amount", "US dollars for one run", in_project="stricter"),
+    _setting("timeout", "amount", "seconds for one run", in_project="stricter"),
+    _setting("output", "choice", "what stdout gets", default="text", choices=("text", "json", "stream-json")),
+    _setting("models_dir", "folder", "where models of this machine are kept, in place of the cache folder"),
+    *[
+        Definition(
+            name=f"base_url.{provider.name}",
+            kind="address",
+            help=f"the server to ask in place of {provider.name}'s own",
+            variable=provider.url_variable,
+            other_variables=provider.other_url_variables,
+        )
+        for provider in PROVIDERS
+        if provider.url_variable
+    ],
+)
+_BY_NAME = {definition.name: definition for definition in DEFINITIONS}
+
+
+class Sourced(Value, frozen=True):
+    """A value and where it came from, in words."""
+
+    value: Any
+    source: str
+
+
+class SettingsFile(Value, frozen=True):
+    """What one file says, checked, with the line of each key."""
+
+    path: str
+    values: Mapping[str, Any]
+    lines: Mapping[str, int]
+
+    def source(self, name: str) -> str:
+        return f"{self.path}:{self.lines.get(name, 1)}"
+
+
+class Settings:
+    """All settings, each with its source. `notes` are what a user should hear about how they came together."""
+
+    def __init__(self, values: Mapping[str, Sourced], notes: Iterable[str] = ()) -> None:
+        self._values = dict(values)
+        self.notes = tuple(notes)
+
+    def __repr__(self) -> str:
+        changed = [name for name, item in self._values.items() if item.source != "default"]
+        return f"<Settings, set: {', '.join(changed) or 'none'}>"
+
+    def __getitem__(self, name: str) -> Sourced:
+        return self._values[name]
+
+    def value(self, name: str) -> Any:
+        return self._values[name].value
+
+    def items(self) -> Iterable[tuple[str, Sourced]]:
+        """In the order of the definitions."""
+        return self._values.items()
+
+
+def settings_file(environ: Mapping[str, str] = os.environ) -> Path:
+    """The user's own settings file, whether it is there or not."""
+    return config_folder(environ) / "config.toml"
+
+
+def load_settings(
+    *,
+    environ: Mapping[str, str] = os.environ,
+    flags: Mapping[str, Any] | None = None,
+    project: SettingsFile | None = None,
+    path: Path | None = None,
+) -> Settings:
+    """Everything together. `flags` are by setting name; one that is `None` was not given. Raises `SettingsError`."""
+    values = {item.name: Sourced(item.default, "default") for item in DEFINITIONS}
+    notes: list[str] = []
+    user = read_file(path or settings_file(environ))
+    if user is not None:
+        values |= {name: Sourced(value, user.source(name)) for name, value in user.values.items()}
+    if project is not None:
+        _add_project(values, project, notes)
+    for definition in DEFINITIONS:
+        for variable in (definition.variable, *definition.other_variables):
+            if text := environ.get(variable):
+                values[definition.name] = Sourced(parse_value(definition, text, variable), f"environment {variable}")
+                break
+    for name, value in (flags or {}).items():
+        if value is not None:
+            flag = f"--{name.replace('_', '-')}"
+            definition = _BY_NAME[name]
+            checked = parse_value(definition, value, flag) if isinstance(value, str) else check(definition, value, flag)
+            values[name] = Sourced(checked, f"flag {flag}")
+    return Settings(values, notes)
+
+
+# -- files ---------------------------------------------------------------------------------------------------
+
+
+def read_file(path: Path) -> SettingsFile | None:
+    """What the file says, or `None` if there is none. Raises `SettingsError` naming the file and the line."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from error
+    return parse_file(str(path), data)
+
+
+def parse_file(path: str, data: bytes) -> SettingsFile:
+    """The settings in the content of a file. Raises `SettingsError`."""
+    if len(data) > _LARGEST_FILE:
+        raise SettingsError(f"{path} is larger than {_LARGEST_FILE} bytes: that is no settings file")
+    try:
+        file = TomlFile(data.decode())
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8") from error
+    except ValueError as error:
+        raise SettingsError(f"{path} is not valid TOML: {error}") from error
+    lines = {name: file.line_of(name) or 1 for name in file.values}
+    values: dict[str, Any] = {}
+    for name, value in file.values.items():
+        place = f"{path}, line {lines[name]}"
+        values[name] = check(definition_of(name, place), value, place)
+    return SettingsFile(path, values, lines)
+
+
+def set_value(name: str, text: str, *, path: Path) -> Any:
+    """Sets one value in the user's file, keeping all else in it as it is, and returns it. Raises `SettingsError`."""
+    value: Any = parse_value(definition_of(name), text, name)
+    stored: object = list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+    _edit(path, lambda file: file.with_value(name, stored))
+    return cast("Any", value)
+
+
+def unset_value(name: str, *, path: Path) -> bool:
+    """Takes one value out of the user's file; says whether it was there. Raises `SettingsError`."""
+    definition_of(name)
+    before = read_file(path)
+    if before is None or name not in before.values:
+        return False
+    _edit(path, lambda file: file.without(name))
+    return True
+
+
+def _edit(path: Path, change: Callable[[TomlFile], str]) -> None:
+    read_file(path)  # a file with a mistake in it is mended by hand first
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        write_whole(path, change(TomlFile(text)), mode=0o644)
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror or error}") from error
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from error
+
+
+# -- a trusted project's file --------------------------------------------------------------------------------
+
+
+def _add_project(values: dict[str, Sourced], project: SettingsFile, notes: list[str]) -> None:
+    for name, value in project.values.items():
+        definition, place = _BY_NAME[name], project.source(name)
+        if definition.in_project == "never":
+            raise SettingsError(f"{place}: a project may not set {name}: it belongs into your own settings")
+        if definition.in_project == "stricter":
+            stricter = _stricter(name, values[name].value, value)
+            if stricter != value:
+                notes.append(f"{place}: {name} is looser there than in your own settings, so yours holds")
+            if stricter == values[name].value:
+                continue
+            value = stricter
+        values[name] = Sourced(value, place)
+
+
+def _stricter(name: str, mine: Any, theirs: Any) -> Any:
+    """The one of two values that allows less."""
+    if name == "approve":
+        return min(mine, theirs, key=APPROVALS.index)
+    if name == "tools":
+        return tuple([tool for tool in mine if tool in theirs])
+    return theirs if mine is None else min(mine, theirs)
+
+
+# -- values --------------------------------------------------------------------------------------------------
+
+
+def definition_of(name: str, place: str = "") -> Definition:
+    """The setting of that name. Raises `SettingsError` that says which is meant."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, _BY_NAME, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_BY_NAME)}"
+    raise SettingsError(f"{place + ': ' if place else ''}no setting is called {name}; {hint}")
+
+
+_ON, _OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
+
+
+def parse_value(definition: Definition, text: str, place: str) -> Any:
+    """A value from text, as the environment and the command line have it. Raises `SettingsError`."""
+    text = text.strip()
+    match definition.kind:
+        case "count" | "amount":
+            try:
+                number: object = int(text) if definition.kind == "count" else float(text)
+            except ValueError:
+                number = text
+            return check(definition, number, place)
+        case "switch":
+            word = text.lower()
+            return check(definition, True if word in _ON else False if word in _OFF else text, place)
+        case "names":
+            names = () if text.lower() == "none" else [name.strip() for name in text.split(",") if name.strip()]
+            return check(definition, list(names), place)
+        case _:
+            return check(definition, text, place)
+
+
+def check(definition: Definition, value: object, place: str) -> Any:
+    """The value, if it is one that the setting can have. Raises `SettingsError` that says what it can be."""
+    fits, wanted = _fit(definition, value)
+    if not fits:
+        raise SettingsError(f"{place}: {definition.name} cannot be {_shown(value)}: it is {wanted}")
+    if definition.kind == "names":
+        return tuple(dict.fromkeys(cast("list[str]", value)))
+    return float(cast("float", value)) if definition.kind == "amount" else value
+
+
+def _fit(definition: Definition, value: object) -> tuple[bool, str]:
+    match definition.kind:
+        case "text":
+            return isinstance(value, str) and (bool(value.strip()) or definition.name == "system"), "a text"
+        case "choice":
+            return value in definition.choices, f"one of {', '.join(definition.choices)}"
+        case "count":
+            return isinstance(value, int) and not isinstance(value, bool) and value >= 1, "a whole number, 1 or more"
+        case "amount":
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            return is_number and 0 < cast("float", value) < float("inf"), "a number above 0"
+        case "switch":
+            return isinstance(value, bool), "true or false"
+        case "names":
+            known = isinstance(value, (list, tuple)) and all(
+                isinstance(name, str) and name in definition.choices for name in cast("list[object]", value)
+            )
+            return known, f"a list of {', '.join(definition.choices)}, or none"
+        case "address":
+            is_url = isinstance(value, str) and (
+                value.startswith(("http://", "https://")) or definition.name == "base_url.ollama"
+            )
+            return is_url, "an http:// or https:// address"
+        case "folder":
+            return isinstance(value, str) and bool(value.strip()), "a folder"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"

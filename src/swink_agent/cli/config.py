@@ -1,0 +1,155 @@
+"""`swink config`: settings with their sources, one value at a time, and trust in a folder's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from swink_agent.app.errors import UsageProblem
+from swink_agent.app.settings import (
+    Definition,
+    Settings,
+    definition_of,
+    load_settings,
+    set_value,
+    settings_file,
+    unset_value,
+)
+from swink_agent.app.trust import PROJECT_FILE, Project, TrustStore, find_project
+from swink_agent.policies.display import safe_display
+
+from .screen import plain_text
+from .table import table
+
+__all__ = ["config"]
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="""\b
+Examples:
+  swink config
+  swink config set model anthropic:claude-sonnet-4-6
+  swink config set tools read_file,list_dir,search
+  swink config unset model
+  swink config trust ~/src/my-project""",
+)
+@click.pass_context
+def config(ctx: click.Context) -> None:
+    """Show and change settings; trust a folder's own.
+
+    Defaults, your file, a trusted folder's .swink/config.toml, SWINK_ variables and flags follow each other: the last
+    one that says something wins.
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(show)
+
+
+def _load() -> tuple[Settings, Project | None]:
+    project = find_project(Path.cwd(), TrustStore())
+    return load_settings(project=None if project is None else project.settings), project
+
+
+def _shown(value: Any) -> str:
+    return "-" if value is None else safe_display(_plain(value), 100)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(cast("tuple[str, ...]", value)) or "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@config.command("show")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def show(as_json: bool = False) -> None:
+    """Show every setting, its value and where that comes from."""
+    settings, project = _load()
+    if as_json:
+        click.echo(
+            json.dumps(
+                {name: {"value": item.value, "source": item.source} for name, item in settings.items()}, indent=2
+            )
+        )
+        return
+    rows = [
+        (name, _shown(item.value), item.source)
+        for name, item in settings.items()
+        if not name.startswith("base_url.") or item.value is not None
+    ]
+    click.echo(table(rows))
+    for note in settings.notes:
+        click.echo(f"note: {note}", err=True)
+    if project is not None and project.has_settings and not project.is_trusted:
+        click.echo(f"note: {project.folder} has settings of its own that are not used: swink config trust", err=True)
+
+
+@config.command("get")
+@click.argument("name")
+def get(name: str) -> None:
+    """Print one value."""
+    definition_of(name)
+    value = _load()[0].value(name)
+    click.echo("" if value is None else _plain(value))
+
+
+@config.command("set", context_settings={"ignore_unknown_options": True})
+@click.argument("name")
+@click.argument("value")
+def set_(name: str, value: str) -> None:
+    """Set one value in your own settings file."""
+    path = settings_file()
+    stored = set_value(name, value, path=path)
+    click.echo(f"{name} = {_shown(stored)} in {path}", err=True)
+    _tell_what_wins(definition_of(name), stored)
+
+
+def _tell_what_wins(definition: Definition, stored: Any) -> None:
+    item = _load()[0][definition.name]
+    if item.value != stored:
+        click.echo(f"note: here it is {_shown(item.value)}, by {item.source}", err=True)
+
+
+@config.command("unset")
+@click.argument("name")
+def unset(name: str) -> None:
+    """Take one value out of your own settings file."""
+    path = settings_file()
+    if not unset_value(name, path=path):
+        raise UsageProblem(f"{name} is not set in {path}")
+    click.echo(f"{name} is no longer set in {path}", err=True)
+
+
+@config.command("path")
+def path_() -> None:
+    """Print the path of your own settings file."""
+    click.echo(str(settings_file()))
+
+
+@config.command("trust")
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".")
+@click.option("--remove", is_flag=True, help="Take trust away again.")
+@click.option("--list", "list_all", is_flag=True, help="List the trusted folders.")
+def trust(folder: Path, remove: bool, list_all: bool) -> None:
+    """Trust a folder: its .swink/config.toml and its AGENTS.md are used from now on.
+
+    Look at both first. When the settings file changes, it has to be trusted again. A folder's settings can be
+    stricter than your own, never looser.
+    """
+    store = TrustStore()
+    if list_all:
+        for place in store.folders():
+            click.echo(place)
+    elif remove:
+        if not store.distrust(folder):
+            raise UsageProblem(f"{folder.resolve()} is not trusted")
+        click.echo(f"{folder.resolve()} is no longer trusted.", err=True)
+    else:
+        project = store.trust(folder)
+        click.echo(f"{project.folder} is trusted.", err=True)
+        if project.settings is not None:
+            text = Path(project.folder, PROJECT_FILE).read_text(encoding="utf-8", errors="replace")
+            click.echo(f"Its settings:\n{plain_text(text).rstrip()}", err=True)

@@ -1,0 +1,135 @@
+"""From the process to a command and back: streams that may be missing, errors that need no traceback, an exit code.
+
+Owns the outermost frame. Loads click and nothing else of weight.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+__all__ = ["run"]
+
+DEBUG_VARIABLE = "SWINK_DEBUG"
+FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as in app.errors, which is not loaded for this
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """The program, with every way out of it."""
+    _fill_missing_streams()
+    from .root import swink
+
+    try:
+        code = _run(swink, arguments)
+        _flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OSError as error:
+        return _lost_output(error)
+    return code
+
+
+def _run(command: click.Command, arguments: Sequence[str] | None) -> int:
+    try:
+        outcome: object = command.main(arguments, prog_name="swink", standalone_mode=False)
+    except click.exceptions.Abort:
+        return INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except Exception as error:
+        if _is_lost_output(error):
+            raise
+        return _report(error)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _report(error: Exception) -> int:
+    """One line for an error that says what to do; a bug in the program is one line too, and a way to see more."""
+    if os.environ.get(DEBUG_VARIABLE):
+        import traceback
+
+        traceback.print_exception(error)
+    from swink_agent.app.errors import ApplicationError
+
+    if isinstance(error, ApplicationError):
+        complain(str(error))
+        return int(error.exit_code)
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    complain(f"{_masked(text)}\n(this should not happen; {DEBUG_VARIABLE}=1 shows where)")
+    return FAILED
+
+
+def complain(message: str) -> None:
+    """An error on stderr, if there is a stderr."""
+    try:
+        click.echo(f"{click.style('error', fg='red', bold=True)}: {message}", err=True, color=_wants_colour())
+    except OSError:
+        pass
+
+
+def _wants_colour() -> bool | None:
+    return False if os.environ.get("NO_COLOR") else None
+
+
+def _masked(text: str) -> str:
+    from swink_agent.core.redaction import Redactor
+
+    return Redactor().redact(text)
+
+
+# -- streams -------------------------------------------------------------------------------------------------
+
+
+def _fill_missing_streams() -> None:
+    """Puts something in the place of streams that the caller closed.
+
+    Otherwise the next file or socket to be opened would get the number of stdout, and be written to as if it were.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # stdout becomes one that cannot be written to, so that nobody takes silence for an answer.
+            os.open(os.devnull, os.O_RDONLY if number < 2 else os.O_WRONLY)
+            if getattr(sys, name) is None and number == 1:
+                sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole process
+            elif getattr(sys, name) is None and number == 2:
+                sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # it is when the caller closed it
+            stream.flush()
+
+
+def _is_lost_output(error: Exception) -> bool:
+    """Whether the error is about a stream that was being written, and not about some file."""
+    broken = (errno.EPIPE, errno.ENOSPC, errno.EBADF, errno.EIO)
+    return isinstance(error, OSError) and error.errno in broken and error.filename is None
+
+
+def _lost_output(error: OSError) -> int:
+    """Nobody reads any more, or the disk is full: the first is no news, the second is said."""
+    if error.errno not in (errno.EPIPE, errno.EBADF):
+        complain(f"the output cannot be written: {error.strerror or error}")
+    elif error.errno == errno.EBADF:
+        complain("the output cannot be written: stdout is closed")
+    discard_stdout()
+    return FAILED
+
+
+def discard_stdout() -> None:
+    """Lets whatever is still in stdout's buffer go nowhere, so that the interpreter does not stumble on it at exit."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.close(null)
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        pass

@@ -1,0 +1,54 @@
+"""Ctrl+C, and its relatives: once to stop cleanly, twice to stop at once.
+
+Owns the process's signal handlers while a run goes on. Plain handlers, not the event loop's: they also come through
+when the loop is blocked in a write that nobody reads.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["interruptible"]
+
+INTERRUPTED = 130
+_CLEANUP_SECONDS = 0.5
+
+
+@contextmanager
+def interruptible(
+    stop: Callable[[], None], clean_up: Callable[[], None], *, say: Callable[[str], None] | None = None
+) -> Generator[None]:
+    """Calls `stop` at the first signal; at the second, gives `clean_up` half a second and ends the process.
+
+    A signal that the caller of the program had ignored stays ignored, as for a job in the background.
+    """
+    count = 0
+
+    def handle(number: int, frame: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == 1:
+            if say is not None:
+                say("stopping; once more to stop at once")
+            stop()
+            return
+        # In a thread: the interrupted code may hold a lock that cleaning up needs.
+        thread = threading.Thread(target=clean_up, daemon=True)
+        thread.start()
+        thread.join(_CLEANUP_SECONDS)
+        os._exit(INTERRUPTED)
+
+    before: dict[signal.Signals, Any] = {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) not in (signal.SIG_IGN, None):
+            before[number] = signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

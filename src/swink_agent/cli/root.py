@@ -1,0 +1,123 @@
+"""`swink` itself: its options, its help, and the list of its commands.
+
+Owns the words of the command line. What an option does is in `prompt_command` and in `app`; nothing of them is loaded
+before there is a prompt to run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .lazy import LazyGroup
+
+__all__ = ["swink"]
+
+COMMANDS = {
+    "models": ("swink_agent.cli.models:models", "List models with prices and windows; fetch and remove local ones."),
+    "keys": ("swink_agent.cli.keys:keys", "Keep the keys of providers: set, list, remove."),
+    "config": ("swink_agent.cli.config:config", "Show and change settings; trust a folder's own."),
+    "doctor": ("swink_agent.cli.doctor:doctor", "Tell what works on this machine, and what to do about the rest."),
+    "proxy": ("swink_agent.cli.proxy:proxy", "Serve models to machines that have no keys."),
+    "completion": ("swink_agent.cli.completion:completion", "Print the completion script for a shell."),
+}
+
+EPILOG = """\b
+Examples:
+  swink -p "What does this project do?"
+  git diff | swink -p "Review this change."
+  swink -p "Fix the failing test" --approve all --max-cost 0.50
+  swink -p "List the TODOs" --output json | jq -r .text
+  swink -p "Name and version of this package" --schema schema.json
+
+\b
+Exit codes: 0 done, 1 the run failed, 2 wrong usage, 3 no model or key,
+4 a limit was hit, 130 interrupted."""
+
+
+def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from swink_agent import __version__
+
+        click.echo(f"swink {__version__}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_by_name=COMMANDS,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=EPILOG,
+)
+@click.option("-p", "--prompt", metavar="TEXT", help="Ask the agent this, and print its answer. - takes it from stdin.")
+@click.option("-m", "--model", metavar="PROVIDER:MODEL", help="Which model. Default: settings, first key, else local.")
+@click.option(
+    "--thinking",
+    type=click.Choice(["off", "minimal", "low", "medium", "high", "extra_high"]),
+    help="How much reasoning to ask for.",
+)
+@click.option("--system", metavar="TEXT", help="Instructions in place of the standard ones.")
+@click.option("--tools", metavar="NAMES", help="Built-in tools, with commas between them, or none. Default: all.")
+@click.option(
+    "--approve",
+    type=click.Choice(["none", "ask", "smart", "all"]),
+    help="Which calls may run: none that need approval, each after asking, asking for all but harmless ones "
+    "(default), or all. With nobody there to ask, asking means no.",
+)
+@click.option(
+    "--sandbox",
+    type=click.Choice(["auto", "bubblewrap", "landlock", "sandbox-exec", "off"]),
+    help="How commands are confined. off takes the walls away.",
+)
+@click.option("--network/--no-network", default=None, help="Whether commands may use the network. Default: not.")
+@click.option("--max-turns", type=int, metavar="N", help="At most so many replies. Default: 50.")
+@click.option("--max-cost", type=float, metavar="USD", help="At most so many dollars; never overshot.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="At most so long.")
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json", "stream-json"]),
+    help="stdout gets the answer (default), one object, or every event as a line.",
+)
+@click.option("--schema", metavar="FILE", help="A JSON Schema: the answer is a JSON value of that shape.")
+@click.option("-C", "--cwd", metavar="FOLDER", help="Work in this folder.")
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@click.option("-v", "--verbose", is_flag=True, help="Thinking, tool results and usage on stderr.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
+@click.pass_context
+def swink(ctx: click.Context, /, **options: Any) -> int | None:
+    """An agent that works in the current folder with the model of your choice, or with one on this machine.
+
+    Its tools read, search and edit files and run commands, confined to the folder. stdin is added to the prompt when
+    something is piped in. The answer goes to stdout, everything else to stderr.
+    """
+    if ctx.invoked_subcommand is not None:
+        _refuse_options_of_prompt(ctx, options)
+        return None
+    if options["prompt"] is None:
+        return _help(ctx, options)
+    from .prompt_command import run_prompt
+
+    return run_prompt(options)
+
+
+def _given(options: dict[str, Any]) -> list[str]:
+    return [name for name, value in options.items() if value not in (None, False)]
+
+
+def _refuse_options_of_prompt(ctx: click.Context, options: dict[str, Any]) -> None:
+    if given := _given(options):
+        ctx.fail(
+            f"--{given[0].replace('_', '-')} goes with a prompt (-p), not with the command {ctx.invoked_subcommand}."
+        )
+
+
+def _help(ctx: click.Context, options: dict[str, Any]) -> int:
+    if given := _given(options):
+        ctx.fail(f'--{given[0].replace("_", "-")} is there, but no prompt: add -p "…", or -p - to take it from stdin.')
+    click.echo(ctx.get_help())
+    click.echo("\nThe terminal UI comes with the tui extra: pip install 'swink-agent[tui]'")
+    return 0

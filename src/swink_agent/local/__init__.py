@@ -1,0 +1,70 @@
+"""The on-device model: GGUF files run by llama.cpp, no key and no account.
+
+    stream.py    LocalStreamFn: the stream function            presets.py   models that are known by name
+    store.py     ModelStore: files on this machine             sources.py   where they come from
+    worker.py    the worker process, seen from outside         _worker.py, _llama.py   and from inside
+    prompt.py    the words of the prompt                       window.py    what gives way in a full window
+    grammar.py   JSON Schema to GBNF                           _reply.py    generated text to events
+
+Public names are loaded on use; nothing native is ever loaded into this process.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from swink_agent.core.stream import StreamFn
+    from swink_agent.core.types import ModelSpec
+
+    from .events import LocalModelError, LocalModelEvent, LocalState
+    from .presets import DEFAULT_MODEL, PRESETS, Preset
+    from .store import ModelStore, StoredModel
+    from .stream import LocalStreamFn
+
+__all__ = [
+    "DEFAULT_MODEL",
+    "PRESETS",
+    "LocalModelError",
+    "LocalModelEvent",
+    "LocalState",
+    "LocalStreamFn",
+    "ModelStore",
+    "Preset",
+    "StoredModel",
+    "embed",
+    "provider",
+]
+
+_PLACES = {
+    "DEFAULT_MODEL": "presets",
+    "PRESETS": "presets",
+    "LocalModelError": "events",
+    "LocalModelEvent": "events",
+    "LocalState": "events",
+    "LocalStreamFn": "stream",
+    "ModelStore": "store",
+    "Preset": "presets",
+    "StoredModel": "store",
+}
+
+
+def provider(model: ModelSpec) -> StreamFn:
+    """The stream function for `local:NAME` and `local:/path/model.gguf`."""
+    from .stream import LocalStreamFn
+
+    return LocalStreamFn()
+
+
+async def embed(texts: list[str], model: str | None = None) -> list[list[float]]:
+    """One vector per text, from a model on this machine. Raises `LocalModelError`."""
+    from .stream import LocalStreamFn
+
+    return await LocalStreamFn().embed(texts, model)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        return getattr(import_module(f".{_PLACES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,289 @@
+"""From generated text to stream events.
+
+Owns the reading of a reply: text, `<think>` spans, calls between `<tool_call>` tags, and the internal `answer` call,
+whose text is what the model says. What the text may be at all is decided by the grammar in `prompt`.
+"""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from swink_agent.core.errors import ErrorKind
+from swink_agent.core.stream import (
+    AssistantMessageEvent,
+    StreamDone,
+    StreamFailed,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from swink_agent.core.types import StopReason, Usage
+
+__all__ = ["ANSWER", "CALL_END", "CALL_START", "ReplyParser"]
+
+ANSWER = "answer"
+CALL_START, CALL_END = "<tool_call>\n", "\n</tool_call>"
+_THINK_START, _THINK_END = "<think>", "</think>"
+_NAME_START, _NAME_END = '{"name": "', '", "arguments": '
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+
+
+class ReplyParser:
+    """Reads one reply as it is generated. `take()` hands over the events written since the last time.
+
+    A call is passed on piece by piece, unless `is_held`: then it is kept until `release()`, so that it can be looked at
+    first and thrown away with `discard()`.
+    """
+
+    def __init__(self, *, in_call: bool = False, is_held: bool = False) -> None:
+        self._events: list[AssistantMessageEvent] = [StreamStart()]
+        self._state = self._call if in_call else self._text
+        self._buffer = ""
+        self._index = 0
+        self._open = ""
+        self._is_held = is_held
+        self._arguments: list[str] = []
+        self._name = ""
+        self._scanner = _ObjectScanner()
+        self._answer = _AnswerScanner()
+        self.calls: list[tuple[str, str]] = []
+        """Name and arguments, as JSON text, of the calls that are complete; the answer is none of them."""
+
+    def take(self) -> list[AssistantMessageEvent]:
+        events, self._events = self._events, []
+        return events
+
+    def feed(self, text: str) -> None:
+        """The next piece of generated text."""
+        self._buffer += text
+        while self._state():
+            pass
+
+    # -- what the text is in, one method per state; true if the state changed ---------------------------------------
+
+    def _text(self) -> bool:
+        start, marker = _first(self._buffer, (_THINK_START, CALL_START.strip()))
+        if marker:
+            self._say(self._buffer[:start].rstrip("\n") if marker != _THINK_START else self._buffer[:start])
+            self._close()
+            self._buffer = self._buffer[start + len(marker) :]
+            self._state = self._thinking if marker == _THINK_START else self._call
+            return True
+        self._say(self._buffer[:start])
+        self._buffer = self._buffer[start:]
+        return False
+
+    def _thinking(self) -> bool:
+        start, marker = _first(self._buffer, (_THINK_END,))
+        self._think(self._buffer[:start])
+        if marker:
+            self._close()
+            self._buffer = self._buffer[start + len(marker) :].lstrip("\n")
+            self._state = self._text
+            return True
+        self._buffer = self._buffer[start:]
+        return False
+
+    def _call(self) -> bool:
+        """Up to the arguments."""
+        head = self._buffer.lstrip()
+        if _NAME_END not in head:
+            return False
+        name, _, self._buffer = head.removeprefix(_NAME_START).partition(_NAME_END)
+        self._name = name
+        if name == ANSWER:
+            self._answer = _AnswerScanner()
+            self._state = self._answering
+        else:
+            self._scanner, self._arguments = _ObjectScanner(), []
+            self._start_call(name)
+            self._state = self._in_arguments
+        return True
+
+    def _in_arguments(self) -> bool:
+        end = self._scanner.end_in(self._buffer)
+        piece = self._buffer if end is None else self._buffer[:end]
+        self._arguments.append(piece)
+        if piece and not self._is_held:
+            self._events.append(ToolCallDelta(self._index, piece))
+        if end is None:
+            self._buffer = ""
+            return False
+        self.calls.append((self._name, "".join(self._arguments)))
+        if not self._is_held:
+            self._end_call()
+        self._buffer = self._buffer[end:]
+        self._state = self._after_call
+        return True
+
+    def _answering(self) -> bool:
+        text, used, is_over = self._answer.read(self._buffer)
+        self._say(text)
+        self._buffer = self._buffer[used:]
+        if is_over:
+            self._close()
+            self._state = self._after_call
+        return is_over
+
+    def _after_call(self) -> bool:
+        """Behind a call there are only brackets and tags, and perhaps another call."""
+        start, marker = _first(self._buffer, (CALL_START.strip(),))
+        self._buffer = self._buffer[start + len(marker) :]
+        if marker:
+            self._state = self._call
+        return bool(marker)
+
+    # -- blocks --------------------------------------------------------------------------------------------------
+
+    def _say(self, text: str) -> None:
+        if text and (self._open == "text" or text.strip()):
+            if self._open != "text":
+                self._close()
+                self._events.append(TextStart(self._index))
+                self._open = "text"
+            self._events.append(TextDelta(self._index, text))
+
+    def _think(self, text: str) -> None:
+        if text and (self._open == "thinking" or text.strip()):
+            if self._open != "thinking":
+                self._close()
+                self._events.append(ThinkingStart(self._index))
+                self._open = "thinking"
+            self._events.append(ThinkingDelta(self._index, text))
+
+    def _start_call(self, name: str) -> None:
+        self._close()
+        if not self._is_held:
+            self._events.append(ToolCallStart(self._index, f"call_{uuid4().hex[:24]}", name))
+            self._open = "call"
+
+    def _end_call(self) -> None:
+        self._events.append(ToolCallEnd(self._index))
+        self._index += 1
+        self._open = ""
+
+    def _close(self) -> None:
+        if self._open == "text":
+            self._events.append(TextEnd(self._index))
+        elif self._open == "thinking":
+            self._events.append(ThinkingEnd(self._index))
+        elif self._open == "call":
+            self._events.append(ToolCallEnd(self._index))
+        if self._open:
+            self._index += 1
+            self._open = ""
+
+    def release(self) -> None:
+        """Passes on the calls that were held."""
+        for name, arguments in self.calls if self._is_held else ():
+            self._close()
+            self._events.append(ToolCallStart(self._index, f"call_{uuid4().hex[:24]}", name))
+            self._events.append(ToolCallDelta(self._index, arguments))
+            self._end_call()
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def done(self, usage: Usage, *, is_cut: bool) -> None:
+        """The text is complete, or was cut at its longest: a call that is not complete then stays open."""
+        if self._state == self._text or self._state == self._thinking:
+            rest, self._buffer = self._buffer, ""
+            self._say(rest) if self._state == self._text else self._think(rest)
+        reason = StopReason.LENGTH if is_cut else StopReason.TOOL_USE if self.calls else StopReason.STOP
+        if not (is_cut and self._open == "call"):
+            self._close()
+        self._events.append(StreamDone(reason, usage))
+
+    def fail(self, message: str, kind: ErrorKind, usage: Usage | None = None) -> None:
+        self._close()
+        reason = StopReason.ABORTED if kind == ErrorKind.ABORTED else StopReason.ERROR
+        self._events.append(StreamFailed(message, kind, reason, None, usage))
+
+
+def _first(text: str, markers: tuple[str, ...]) -> tuple[int, str]:
+    """Where the first marker is, and which; without one, where a marker may be beginning, or the end."""
+    found = [(position, marker) for marker in markers if (position := text.find(marker)) >= 0]
+    if found:
+        return min(found)
+    longest = max(map(len, markers))
+    for start in range(max(0, len(text) - longest + 1), len(text)):
+        if any(marker.startswith(text[start:]) for marker in markers):
+            return start, ""
+    return len(text), ""
+
+
+class _ObjectScanner:
+    """Finds where a JSON object ends, over any number of pieces."""
+
+    __slots__ = ("_depth", "_escaped", "_in_string")
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+
+    def end_in(self, piece: str) -> int | None:
+        """The position behind the object's end, if the piece holds it."""
+        for position, character in enumerate(piece):
+            if self._escaped:
+                self._escaped = False
+            elif self._in_string:
+                if character == "\\":
+                    self._escaped = True
+                elif character == '"':
+                    self._in_string = False
+            elif character == '"':
+                self._in_string = True
+            elif character in "{[":
+                self._depth += 1
+            elif character in "}]":
+                self._depth -= 1
+                if self._depth == 0:
+                    return position + 1
+        return None
+
+
+class _AnswerScanner:
+    """Decodes the one string of the `answer` call while it is written."""
+
+    __slots__ = ("_has_begun",)
+
+    def __init__(self) -> None:
+        self._has_begun = False
+
+    def read(self, piece: str) -> tuple[str, int, bool]:
+        """The decoded text, how much of the piece it took, and whether the string is over."""
+        position = 0
+        if not self._has_begun:
+            opening = piece.find(': "')
+            if opening < 0:
+                return "", 0, False
+            self._has_begun = True
+            position = opening + 3
+        decoded: list[str] = []
+        while position < len(piece):
+            character = piece[position]
+            if character == '"':
+                return "".join(decoded), position + 1, True
+            if character != "\\":
+                decoded.append(character)
+                position += 1
+                continue
+            if position + 1 >= len(piece):
+                break  # the other half of the escape has not come yet
+            escape = piece[position + 1]
+            if escape == "u":
+                if position + 6 > len(piece):
+                    break
+                decoded.append(chr(int(piece[position + 2 : position + 6], 16)))
+                position += 6
+            else:
+                decoded.append(_ESCAPES.get(escape, escape))
+                position += 2
+        return "".join(decoded), position, False

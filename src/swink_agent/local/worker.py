@@ -1,0 +1,383 @@
+"""The engine that is a process of its own, as seen from the agent's process.
+
+Owns the life of worker processes: started on first use, one per file and purpose, shared by all agents of this process,
+started again after a death, gone with this process. What the worker does inside is in `_worker` and `_llama`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from swink_agent.core.cancel import call_in
+
+from ._wire import (
+    Ask,
+    Cancel,
+    Complete,
+    Embed,
+    Failed,
+    FrameReader,
+    FromWorker,
+    Loaded,
+    Render,
+    Rendered,
+    Said,
+    ToWorker,
+    Vectors,
+    frame,
+)
+from ._worker import WorkerSettings
+from .engine import Chunk, Completion, EngineError, Finished, ModelInfo, Overflowed
+
+__all__ = ["WorkerEngine", "Workers", "shared_workers"]
+
+T = TypeVar("T")
+_BLOCK = 1 << 16
+_LOG_LINES = 40
+_END_SECONDS = 2.0
+_COMMAND = (sys.executable, "-m", "swink_agent.local._worker")
+
+
+class WorkerEngine:
+    """A model in a worker process. Safe in any thread and any event loop; the process is started when it is needed."""
+
+    def __init__(self, settings: WorkerSettings, *, command: Sequence[str] = _COMMAND) -> None:
+        self.settings = settings
+        self._command = tuple(command)
+        self._lock = threading.Lock()
+        self._life: _Life | None = None
+
+    def __repr__(self) -> str:
+        return f"<worker for {os.path.basename(self.settings.path)}, {'up' if self.is_up else 'down'}>"
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a process is there, loaded or loading."""
+        life = self._life
+        return life is not None and not life.is_over
+
+    @property
+    def is_loaded(self) -> bool:
+        life = self._life
+        return life is not None and not life.is_over and life.info is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process id, while it is there."""
+        life = self._life
+        return life.pid if life is not None and not life.is_over else None
+
+    async def load(self) -> ModelInfo:
+        inbox = _Inbox()
+        life = self._living()
+        life.watch_loading(inbox)
+        try:
+            return cast("ModelInfo", await inbox.next())
+        finally:
+            life.forget(inbox)
+
+    async def complete(self, request: Completion) -> AsyncIterator[Chunk]:
+        inbox = _Inbox()
+        life = self._living()
+        number = life.ask(inbox, lambda number: Complete(number, request))
+        is_over = False
+        try:
+            while not is_over:
+                chunk = cast("Chunk", await inbox.next())
+                is_over = isinstance(chunk, (Finished, Overflowed))
+                yield chunk
+        finally:
+            life.forget(inbox)
+            if not is_over:
+                life.tell(Cancel(number))
+
+    async def render(self, messages: Sequence[tuple[str, str]]) -> str:
+        return await self._one(lambda number: Render(number, list(messages)))
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return await self._one(lambda number: Embed(number, list(texts)))
+
+    async def _one(self, request: Callable[[int], Ask]) -> Any:
+        inbox = _Inbox()
+        life = self._living()
+        number = life.ask(inbox, request)
+        is_answered = False
+        try:
+            answer = await inbox.next()
+            is_answered = True
+            return answer
+        finally:
+            life.forget(inbox)
+            if not is_answered:
+                life.tell(Cancel(number))
+
+    def close(self) -> None:
+        """Ends the process, if there is one. The engine can be used again, and then starts another."""
+        with self._lock:
+            life, self._life = self._life, None
+        if life is not None:
+            life.close()
+
+    def _living(self) -> _Life:
+        with self._lock:
+            if self._life is None or self._life.is_over:
+                self._life = _Life(self.settings, self._command)
+            return self._life
+
+
+class _Inbox:
+    """Where one request's answers arrive, from the reading thread into the loop that waits."""
+
+    __slots__ = ("_loop", "_queue")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[object] = asyncio.Queue()
+
+    def put(self, item: object) -> None:
+        call_in(self._loop, self._queue.put_nowait, item)
+
+    async def next(self) -> object:
+        item = await self._queue.get()
+        if isinstance(item, EngineError):
+            raise item
+        return item
+
+
+class _Life:
+    """One worker process from its start to its end, with the thread that starts it, hears it and buries it.
+
+    The process dies with the thread that started it (Linux sends the signal of a parent's death by thread), so it is
+    this thread and not a caller's, which may be short-lived.
+    """
+
+    def __init__(self, settings: WorkerSettings, command: tuple[str, ...]) -> None:
+        self.info: ModelInfo | None = None
+        self.pid: int | None = None
+        self._over: EngineError | None = None
+        self._lock = threading.Lock()
+        self._inboxes: dict[int, _Inbox] = {}
+        self._loading: list[_Inbox] = []
+        self._count = 0
+        self._log: deque[str] = deque(maxlen=_LOG_LINES)
+        self._name = os.path.basename(settings.path)
+        self._ours, theirs = socket.socketpair()
+        self._ours.sendall(msgspec.json.encode(settings) + b"\n")
+        self._thread = threading.Thread(
+            target=self._run, args=(command, theirs), name=f"swink-local-{self._name}", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        return self._over is not None
+
+    # -- from callers --------------------------------------------------------------------------------------------
+
+    def ask(self, inbox: _Inbox, request: Callable[[int], Ask]) -> int:
+        with self._lock:
+            self._count += 1
+            number = self._count
+            if self._over is not None:
+                inbox.put(self._over)
+                return number
+            self._inboxes[number] = inbox
+        self.tell(request(number))
+        return number
+
+    def watch_loading(self, inbox: _Inbox) -> None:
+        with self._lock:
+            if self._over is not None or self.info is not None:
+                inbox.put(self._over or self.info)
+            else:
+                self._loading.append(inbox)
+
+    def forget(self, inbox: _Inbox) -> None:
+        with self._lock:
+            self._inboxes = {number: known for number, known in self._inboxes.items() if known is not inbox}
+            self._loading = [known for known in self._loading if known is not inbox]
+
+    def tell(self, message: ToWorker) -> None:
+        data = frame(message)
+        with self._lock:
+            if self._over is None:
+                try:
+                    self._ours.sendall(data)
+                except OSError:
+                    pass  # its end is being noticed by the thread that reads
+
+    def close(self) -> None:
+        try:
+            self._ours.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    # -- the thread ----------------------------------------------------------------------------------------------
+
+    def _run(self, command: tuple[str, ...], theirs: socket.socket) -> None:
+        ending: EngineError
+        try:
+            with theirs:
+                process = _spawn([*command, str(theirs.fileno())], theirs.fileno())
+            self.pid = process.pid
+            ending = self._serve(process)
+        except OSError as error:
+            ending = EngineError(f"the worker process for {self._name} cannot be started: {error}")
+        with self._lock:
+            self._over = ending
+            waiting = [*self._inboxes.values(), *self._loading]
+            self._inboxes, self._loading = {}, []
+            self._ours.close()
+        for inbox in waiting:
+            inbox.put(ending)
+
+    def _serve(self, process: subprocess.Popen[bytes]) -> EngineError:
+        """Hears the process until its end; returns what is to be said of that."""
+        assert process.stderr is not None
+        failure = ""
+        with process, process.stderr as log, selectors.DefaultSelector() as selector:
+            reader = FrameReader(msgspec.msgpack.Decoder(FromWorker))
+            selector.register(self._ours, selectors.EVENT_READ)
+            selector.register(log, selectors.EVENT_READ)
+            is_connected = True
+            while is_connected:
+                for key, _ in selector.select():
+                    if key.fileobj is log:
+                        if not self._read_log(log.fileno()):
+                            selector.unregister(log)
+                        continue
+                    data = _received(self._ours)
+                    is_connected = bool(data)
+                    for message in reader.feed(data):
+                        failure = self._take(cast("FromWorker", message)) or failure
+            code = _ended(process)
+            os.set_blocking(log.fileno(), False)
+            while self._read_log(log.fileno()):
+                pass
+        return self._ending(code, failure)
+
+    def _take(self, message: FromWorker) -> str:
+        """Passes a message on to who waits for it; returns why the model cannot be loaded, if it says so."""
+        match message:
+            case Loaded(info):
+                with self._lock:
+                    self.info = info
+                    waiting, self._loading = self._loading, []
+                for inbox in waiting:
+                    inbox.put(info)
+            case Said(number, chunk):
+                self._deliver(number, chunk)
+            case Rendered(number, text):
+                self._deliver(number, text)
+            case Vectors(number, vectors):
+                self._deliver(number, vectors)
+            case Failed(None, reason):
+                return reason
+            case Failed(int() as number, reason):
+                self._deliver(number, EngineError(reason))
+        return ""
+
+    def _deliver(self, number: int, item: object) -> None:
+        with self._lock:
+            inbox = self._inboxes.get(number)
+        if inbox is not None:
+            inbox.put(item)
+
+    def _read_log(self, descriptor: int) -> bool:
+        try:
+            data = os.read(descriptor, _BLOCK)
+        except BlockingIOError:
+            return False
+        self._log.extend(data.decode(errors="replace").splitlines())
+        return bool(data)
+
+    def _ending(self, code: int, failure: str) -> EngineError:
+        if failure:
+            return EngineError(f"{self._name} cannot be loaded: {failure}{self._last_words()}")
+        if code == 0:
+            return EngineError(f"the worker process for {self._name} has ended", is_gone=True)
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return EngineError(f"the worker process for {self._name} {how}{self._last_words()}", is_gone=True)
+
+    def _last_words(self) -> str:
+        lines = [line for line in self._log if line.strip()]
+        return f"; its last lines: {' / '.join(lines[-3:])[-600:]}" if lines else ""
+
+
+def _spawn(command: Sequence[str], descriptor: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        pass_fds=(descriptor,),
+        env={**os.environ, "OMP_WAIT_POLICY": "passive", "PYTHONUNBUFFERED": "1"},
+        start_new_session=True,
+    )
+
+
+def _received(connected: socket.socket) -> bytes:
+    try:
+        return connected.recv(_BLOCK)
+    except OSError:
+        return b""
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """The exit code; a process that does not end by itself is killed."""
+    try:
+        return process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+class Workers:
+    """The engines of this process by what they hold, so that agents share them."""
+
+    def __init__(self, make: Callable[[WorkerSettings], WorkerEngine] = WorkerEngine) -> None:
+        self._make = make
+        self._engines: dict[WorkerSettings, WorkerEngine] = {}
+        self._lock = threading.Lock()
+
+    def engine(self, settings: WorkerSettings) -> WorkerEngine:
+        """The engine with these settings; the same one for everybody who asks."""
+        with self._lock:
+            if settings not in self._engines:
+                self._engines[settings] = self._make(settings)
+            return self._engines[settings]
+
+    def close(self) -> None:
+        """Ends every worker."""
+        with self._lock:
+            engines, self._engines = list(self._engines.values()), {}
+        for engine in engines:
+            engine.close()
+
+
+# A model is gigabytes of memory: two agents of one process that name the same file must meet somewhere.
+_shared: list[Workers] = []
+_shared_lock = threading.Lock()
+
+
+def shared_workers() -> Workers:
+    """The workers that stream functions use unless they are given others; ended when the program is."""
+    with _shared_lock:
+        if not _shared:
+            _shared.append(Workers())
+            atexit.register(_shared[0].close)
+        return _shared[0]

@@ -1,0 +1,381 @@
+"""Who is asked before a tool runs, what they are shown, and what they need not be asked again.
+
+Owns the `approve` callback for an `Agent` (`Approvals`), what a person trusted for this session (`SessionTrust`), and
+the question that is put to them. Which commands need no question is in `command_rules`; how a call is shown in
+`display`; that what was approved is what runs is checked by the core and the tools, at the spawn.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import unicodedata
+from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+import msgspec
+
+from swink_agent.core.approval import Approval, Approve, ApproveWith, Reject, ToolApprovalRequest
+from swink_agent.core.value import Value, copy_json
+
+from ._shell_words import NotPlain, names, plain_words
+from .command_rules import CommandRules, Decision
+from .display import display_warnings, is_deceptive, render_request, safe_display
+
+__all__ = ["ApprovalAnswer", "ApprovalChoice", "ApprovalQuestion", "Approvals", "SessionTrust"]
+
+ApprovalsMode: TypeAlias = Literal["smart", "ask", "all", "none"]
+
+COMMAND_TOOLS: Mapping[str, str] = MappingProxyType({"bash": "command"})
+"""The tools that run shell commands, and the argument that holds the command."""
+
+# What may stand beside a command without changing what it does.
+_BESIDE_A_COMMAND = frozenset({"timeout"})
+# A file in one of these decides what other programs run: a yes for all files was not meant for them.
+_SETTINGS_FOLDERS = frozenset({".git", ".swink"})
+
+_MANAGERS = names(
+    "apt brew bun bundle cargo composer conda docker dotnet flutter gem gh git go gradle helm hg just kubectl make mix "
+    "mvn npm nx pip pip3 pipx pnpm poetry rake rustup svn systemctl terraform uv yarn"
+)
+_INTERPRETERS = names(
+    "ash awk bash dash deno env eval find gawk ionice ksh lua nice nix node nodejs nohup perl php powershell python "
+    "python3 ruby sed setsid sh ssh stdbuf sudo tclsh timeout ts-node watch xargs zsh"
+)
+
+
+class ApprovalChoice(StrEnum):
+    """What a person may answer."""
+
+    ONCE = "once"
+    """Yes, this call."""
+    SESSION_TOOL = "session_tool"
+    """Yes, and every call of this tool in this session."""
+    SESSION_PREFIX = "session_prefix"
+    """Yes, and every command in this session that begins with the words of `ApprovalQuestion.prefix`."""
+    NO = "no"
+
+
+class ApprovalAnswer(Value, frozen=True):
+    """An answer with more to it: why not, for the model to read; or other arguments to run the call with."""
+
+    hidden_fields = frozenset({"arguments"})
+
+    choice: ApprovalChoice
+    reason: str = ""
+    arguments: dict[str, Any] | None = None
+
+
+class ApprovalQuestion(Value, frozen=True, kw_only=True):
+    """A call to decide on, ready to be shown: in `display`, `why`, `warnings` and `prefix` nothing hides.
+
+    `choices` are the answers that make sense; the others count as `once`. The request itself is as the model wrote it:
+    show `display`, or `render()` for all of it, and never the arguments.
+    """
+
+    request: ToolApprovalRequest
+    display: str
+    why: str
+    warnings: tuple[str, ...] = ()
+    prefix: str | None = None
+    choices: tuple[ApprovalChoice, ...] = tuple(ApprovalChoice)
+    command: str | None = None
+    details: dict[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"ApprovalQuestion(request={self.request!r})"  # a secret may be in anything that is shown
+
+    def render(self, limit: int | None = None) -> str:
+        """The call, with up to `limit` characters of it; `None` for all."""
+        return render_request(self.request, command=self.command, details=self.details, limit=limit)
+
+
+AskFn: TypeAlias = Callable[
+    [ApprovalQuestion], "ApprovalAnswer | ApprovalChoice | str | Awaitable[ApprovalAnswer | ApprovalChoice | str]"
+]
+PreviewFn: TypeAlias = Callable[[ToolApprovalRequest], "Mapping[str, Any] | None"]
+
+
+# -- trust ---------------------------------------------------------------------------------------------------
+
+
+class SessionTrust:
+    """What a person need not be asked again, as long as this object lives: tools, and commands by their first words.
+
+    Trust holds where it was given: for requests with the same `scope` (folder and sandbox; a file tool's `path` is left
+    out of it), no other. A trusted prefix is matched as rules are, on commands that are nothing but words; a trusted
+    tool is not trusted with the files that decide what other programs run (`.git`, `.swink`). Safe to share between
+    threads.
+    """
+
+    def __init__(self, *, tools: Mapping[str, str] = COMMAND_TOOLS) -> None:
+        self._command_tools = dict(tools)
+        self._lock = threading.Lock()
+        self._tools: set[tuple[str, bytes]] = set()
+        self._prefixes: set[tuple[str, tuple[str, ...], bytes]] = set()
+
+    def __repr__(self) -> str:
+        with self._lock:
+            return f"<SessionTrust {len(self._tools)} tools, {len(self._prefixes)} command prefixes>"
+
+    def trust_tool(self, name: str, *, scope: Mapping[str, Any] | None = None) -> None:
+        """From now on, calls of this tool within the scope need no question."""
+        with self._lock:
+            self._tools.add((name, _key(scope)))
+
+    def trust_command(self, prefix: str, *, tool: str = "bash", scope: Mapping[str, Any] | None = None) -> None:
+        """From now on, commands that begin with these words need no question. Raises `ValueError` for what is no plain
+        command."""
+        try:
+            words = plain_words(prefix)
+        except NotPlain as problem:
+            raise ValueError(f"{safe_display(prefix, 80)!r} cannot be trusted as a command: {problem}") from None
+        with self._lock:
+            self._prefixes.add((tool, words, _key(scope)))
+
+    def forget(self) -> None:
+        """Ends all trust."""
+        with self._lock:
+            self._tools.clear()
+            self._prefixes.clear()
+
+    def covers(self, request: ToolApprovalRequest) -> bool:
+        """Whether the call was trusted, by tool or by prefix, in this very scope."""
+        scope = _key(request.scope)
+        with self._lock:
+            by_tool = (request.name, scope) in self._tools
+            prefixes = [words for tool, words, where in self._prefixes if tool == request.name and where == scope]
+        if by_tool and not any(_is_in_settings(part.get("path")) for part in (request.arguments, request.scope)):
+            return True
+        if not prefixes:
+            return False
+        command = _command(request, self._command_tools.get(request.name))
+        if command is None:
+            return False
+        try:
+            words = plain_words(command)
+        except NotPlain:
+            return False
+        return any(words[: len(prefix)] == prefix for prefix in prefixes)
+
+
+def _key(scope: Mapping[str, Any] | None) -> bytes:
+    """Where and how, without which file: a tool is trusted with the files of its folder, not with one of them."""
+    place = {key: value for key, value in (scope or {}).items() if key != "path"}
+    return msgspec.json.encode(place, order="sorted")
+
+
+def _command(request: ToolApprovalRequest, argument: str | None) -> str | None:
+    """The shell command of the call, if that is all there is to it."""
+    if argument is None or not request.arguments.keys() <= {argument, *_BESIDE_A_COMMAND}:
+        return None
+    command = request.arguments.get(argument)
+    return command if isinstance(command, str) else None
+
+
+def _is_in_settings(path: object) -> bool:
+    if not isinstance(path, str):
+        return False
+    # A file system may ignore case, leave out characters that do not show, or put them in another form.
+    shown = "".join(character for character in path if not is_deceptive(character))
+    parts = unicodedata.normalize("NFKC", shown).casefold().split("/")
+    return not _SETTINGS_FOLDERS.isdisjoint(parts)
+
+
+# -- asking --------------------------------------------------------------------------------------------------
+
+
+class Approvals:
+    """An `approve` callback: `Agent(..., approve=Approvals(ask))`.
+
+    `ask(question)` puts an `ApprovalQuestion` to a person, sync or async, and returns an `ApprovalChoice` or an
+    `ApprovalAnswer`; anything else, and an exception, is a no. Without it nobody can be asked, and what needs asking is
+    rejected. `mode`: "smart" lets pass what the rules allow or the session trusts, and asks about the rest; "ask" asks
+    about every call; "all" approves every call; "none" rejects every call. What a deny rule recognises is rejected in
+    each of them. `tools` says which tools take a shell command, and in which argument. `preview` may give the details
+    of a write before it happens (path, old, new, is_new), so that it is shown as a diff.
+
+    May be shared by several agents, who then may ask at the same time.
+    """
+
+    def __init__(
+        self,
+        ask: AskFn | None = None,
+        *,
+        rules: CommandRules | None = None,
+        trust: SessionTrust | None = None,
+        mode: ApprovalsMode = "smart",
+        tools: Mapping[str, str] = COMMAND_TOOLS,
+        preview: PreviewFn | None = None,
+    ) -> None:
+        self.rules = CommandRules.standard() if rules is None else rules
+        self.trust = SessionTrust(tools=tools) if trust is None else trust
+        self._ask = ask
+        self._tools = dict(tools)
+        self._preview = preview
+        self.mode = mode
+
+    def __repr__(self) -> str:
+        return f"<Approvals {self.mode}{'' if self._ask else ', nobody to ask'}>"
+
+    @property
+    def mode(self) -> ApprovalsMode:
+        """How calls are decided; it can be changed at any time and holds for the calls that follow."""
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: ApprovalsMode) -> None:
+        if mode not in get_args(ApprovalsMode):
+            raise ValueError(f"the mode of Approvals is {mode!r}; it is one of {', '.join(get_args(ApprovalsMode))}")
+        self._mode: ApprovalsMode = mode
+
+    async def __call__(self, request: ToolApprovalRequest) -> Approval:
+        mode = self._mode
+        if mode == "none":
+            return Reject("nothing that needs approval may run here (approvals are set to none); do without it")
+        decision = self._decide(request)
+        if decision.verdict == "deny":
+            return Reject(decision.reason)
+        if mode == "all":
+            return Approve()
+        if mode == "smart" and (decision.verdict == "allow" or self.trust.covers(request)):
+            return Approve()
+        if self._ask is None:
+            return Reject(f"{decision.reason}, and there is nobody to ask; {self._way_out(request)}")
+        question = self._question(request, decision.reason, mode)
+        return self._settle(request, question, await self._answer(self._ask, question))
+
+    def _decide(self, request: ToolApprovalRequest) -> Decision:
+        argument = self._tools.get(request.name)
+        if argument is None:
+            return Decision("ask", f"{safe_display(request.name, 80)} needs approval")
+        command = request.arguments.get(argument)
+        if not isinstance(command, str):
+            return Decision("ask", f"the call has no text in {argument}")
+        folder = request.scope.get("folder")
+        decision = self.rules.decide(command, folder=folder if isinstance(folder, str) else None)
+        beside = sorted(request.arguments.keys() - {argument, *_BESIDE_A_COMMAND})
+        if beside and decision.verdict == "allow":
+            return Decision(
+                "ask", f"rules look at {argument} alone, and the call has {safe_display(', '.join(beside), 80)}"
+            )
+        return decision
+
+    def _way_out(self, request: ToolApprovalRequest) -> str:
+        if request.name in self._tools and self._mode == "smart":
+            return "use a command that the rules allow, alone and with plain words, or another tool"
+        return "work without it, and say in the answer what is left to do"
+
+    def _question(self, request: ToolApprovalRequest, why: str, mode: ApprovalsMode) -> ApprovalQuestion:
+        argument = self._tools.get(request.name)
+        command = _command(request, argument)
+        prefix = None if command is None else _suggested_prefix(command)
+        choices = [ApprovalChoice.ONCE]
+        if mode == "smart":
+            choices.append(ApprovalChoice.SESSION_TOOL)
+            if prefix is not None:
+                choices.append(ApprovalChoice.SESSION_PREFIX)
+        details = self._details(request)
+        return ApprovalQuestion(
+            # A copy: whatever is done with the question changes nothing of what is approved and trusted.
+            request=msgspec.structs.replace(
+                request, arguments=copy_json(request.arguments), scope=copy_json(request.scope)
+            ),
+            display=render_request(request, command=argument, details=details),
+            why=why,
+            warnings=_warnings(request),
+            prefix=prefix,
+            choices=(*choices, ApprovalChoice.NO),
+            command=argument,
+            details=details,
+        )
+
+    def _details(self, request: ToolApprovalRequest) -> dict[str, Any] | None:
+        try:
+            details = self._preview(request) if self._preview is not None else None
+            return None if details is None else dict(details)
+        except Exception:  # without a preview the arguments are shown
+            return None
+
+    @staticmethod
+    async def _answer(ask: AskFn, question: ApprovalQuestion) -> ApprovalAnswer:
+        """The answer, in which anything that is none is a no."""
+        answer: object = ask(question)
+        if inspect.isawaitable(answer):
+            answer = await cast("Awaitable[object]", answer)
+        if isinstance(answer, ApprovalAnswer) and answer.choice in tuple(ApprovalChoice):
+            return answer
+        if isinstance(answer, str) and answer in tuple(ApprovalChoice):
+            return ApprovalAnswer(ApprovalChoice(answer))
+        what = f"a {type(answer).__name__}"
+        return ApprovalAnswer(ApprovalChoice.NO, f"the question was answered with {what}, which is no answer")
+
+    def _settle(self, request: ToolApprovalRequest, question: ApprovalQuestion, answer: ApprovalAnswer) -> Approval:
+        if answer.choice == ApprovalChoice.NO:
+            return Reject(answer.reason or "the user said no")
+        if answer.arguments is not None and answer.arguments != request.arguments:
+            # Trust is for what the model asked, not for what a person made of it.
+            changed = msgspec.structs.replace(request, arguments=copy_json(answer.arguments))
+            decision = self._decide(changed)
+            return Reject(decision.reason) if decision.verdict == "deny" else ApproveWith(changed.arguments)
+        if answer.choice in question.choices:
+            if answer.choice == ApprovalChoice.SESSION_TOOL:
+                self.trust.trust_tool(request.name, scope=request.scope)
+            elif answer.choice == ApprovalChoice.SESSION_PREFIX and question.prefix is not None:
+                self.trust.trust_command(question.prefix, tool=request.name, scope=request.scope)
+        return Approve()
+
+
+def _warnings(request: ToolApprovalRequest) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    stack: list[Any] = [request.name, request.arguments]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, str):
+            found.update(dict.fromkeys(display_warnings(value)))
+        elif isinstance(value, Mapping):
+            mapping = cast("Mapping[Any, Any]", value)
+            stack.extend([*mapping.keys(), *mapping.values()])
+        elif isinstance(value, list):
+            stack.extend(cast("list[Any]", value))
+    return tuple(found)
+
+
+def _suggested_prefix(command: str) -> str | None:
+    """The words to trust for commands like this one, or `None` if that would mean trusting anything at all."""
+    try:
+        words = plain_words(command)
+    except NotPlain:
+        return None
+    count = _prefix_length(words)
+    # As a person would type it, and as it is read back.
+    return None if count == 0 or any(not word.strip() for word in words[:count]) else _quoted(words[:count])
+
+
+def _prefix_length(words: tuple[str, ...]) -> int:
+    program = words[0].rpartition("/")[2]
+    following = words[1] if len(words) > 1 else ""
+    is_named = bool(following) and not following.startswith("-")
+    if program in _INTERPRETERS:
+        if program in ("python", "python3") and following == "-m" and len(words) > 2:
+            return 3
+        return 2 if program in ("deno", "node", "perl", "php", "python", "python3", "ruby") and is_named else 0
+    if program in ("npx", "bunx", "uvx"):
+        return 2 if is_named else 0
+    if program in _MANAGERS and is_named:
+        if following not in ("compose", "dlx", "exec", "run", "tool", "x"):
+            return 2
+        rest = words[2:]
+        if not rest or rest[0].startswith("-"):
+            return 0
+        inner = _prefix_length(rest)
+        return 2 + inner if inner else 0
+    return 0 if program in _MANAGERS else 1
+
+
+def _quoted(words: tuple[str, ...]) -> str:
+    import shlex  # on use: most sessions never trust a prefix
+
+    return " ".join(shlex.quote(word) for word in words)

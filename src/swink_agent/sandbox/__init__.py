@@ -1,0 +1,62 @@
+"""How a child process is confined: what it may read, write and reach, and that nothing of it is left behind.
+
+    profile   what a child may do, as data; what is hidden and protected unless said otherwise
+    open      the back ends, and the trial that chooses one: never by the name of a program
+    process   an opened sandbox and the processes in it
+
+Importing this module loads no back end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .errors import BackendReport, SandboxClosed, SandboxError, SandboxUnavailable
+from .profile import (
+    DEFAULT_ALLOW,
+    DEFAULT_PROTECTED,
+    HOME_PROTECTED,
+    ProcessLimits,
+    SandboxProfile,
+    clean_environment,
+    default_hidden,
+)
+
+if TYPE_CHECKING:
+    from .open import open_sandbox, open_unconfined, probe_backends
+    from .process import Sandbox, SandboxedProcess
+
+_HOMES = {
+    "Sandbox": "process",
+    "SandboxedProcess": "process",
+    "open_sandbox": "open",
+    "open_unconfined": "open",
+    "probe_backends": "open",
+}
+
+__all__ = [
+    "DEFAULT_ALLOW",
+    "DEFAULT_PROTECTED",
+    "HOME_PROTECTED",
+    "BackendReport",
+    "ProcessLimits",
+    "Sandbox",
+    "SandboxClosed",
+    "SandboxError",
+    "SandboxProfile",
+    "SandboxUnavailable",
+    "SandboxedProcess",
+    "clean_environment",
+    "default_hidden",
+    "open_sandbox",
+    "open_unconfined",
+    "probe_backends",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

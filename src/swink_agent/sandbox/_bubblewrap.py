@@ -1,0 +1,207 @@
+"""Walls made of namespaces: bubblewrap, with a system call filter.
+
+Owns the arguments of `bwrap` and the life of what it starts. Whether it works on this machine is found out in `open`.
+
+    bwrap          ours; waits for the command
+    └── 1          first of a process namespace: when it dies, the kernel ends all the others
+        └── 2      the command
+
+Everything is mounted anew for each command, as the disk has it then: what is hidden is covered, what is protected is
+read-only or, where it is missing, stands on a place-holder that nobody can write to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+
+from ._bubblewrap_command import BubblewrapCommand
+from ._placeholders import Placeholder, is_a_file, place
+from ._private import PrivateFolder
+from ._protected import HoldKind, holds, protected_paths
+from ._seccomp import base_rules, build_filter
+from ._tree import CountWatch
+from .errors import SandboxClosed, SandboxError
+from .process import Sandbox, SandboxedProcess
+from .profile import SandboxProfile, is_beneath
+
+__all__ = ["BubblewrapSandbox", "find_bubblewrap"]
+
+_SYSTEM_FOLDERS = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap"),
+    *("/sys", "/var/lib/dpkg", "/run/current-system", "/run/systemd/resolve", "/run/opengl-driver"),
+)
+_SEARCH_AGAIN_AFTER = 30.0
+
+
+def find_bubblewrap(profile: SandboxProfile, path: str | None = None) -> str | None:
+    """The first `bwrap` on the path that no sandboxed process could have put there."""
+    path = os.environ.get("PATH", "") if path is None else path
+    for folder in (*path.split(os.pathsep), "/usr/bin", "/bin"):
+        program = os.path.join(folder, "bwrap")
+        if os.path.isabs(program) and os.access(program, os.X_OK) and os.path.isfile(program):
+            real = os.path.realpath(program)
+            if not any(is_beneath(real, root) or is_beneath(program, root) for root in profile.write):
+                return program
+    return None
+
+
+class BubblewrapSandbox(Sandbox):
+    """Each command in namespaces of its own. Raises `SandboxError` where the walls cannot be built."""
+
+    backend = "bubblewrap"
+
+    def __init__(self, profile: SandboxProfile, *, program: str | None = None) -> None:
+        super().__init__(profile)
+        found = program or find_bubblewrap(profile)
+        if found is None:
+            raise SandboxError("bubblewrap is not installed")
+        self._program = found
+        self._empty_folder = _empty_folder_arguments(found)
+        self._filter = build_filter(base_rules(network=profile.network))
+        for root in profile.write:
+            if not os.path.isdir(root):
+                raise SandboxError(f"the write root {root!r} is not a folder that exists")
+        self._own = frozenset(profile.protected_names())
+        self._protected: dict[str, None] = {}
+        self._searched = 0.0
+        self._search()
+        holds(profile.write, self._protected, (), self._own)  # says now what cannot be held
+        self._private = PrivateFolder(avoid=profile.write)
+        self._remove_private = weakref.finalize(self, self._private.close)  # for those who never close it
+        self._nothing = os.path.join(self._private.own, "nothing")
+        os.close(os.open(self._nothing, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0))
+        self._running: set[BubblewrapCommand] = set()
+        self._watch = None if profile.limits.processes is None else CountWatch(profile.limits.processes)
+        self._closed = False
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        environment: Mapping[str, str] | None = None,
+        stdin: int = subprocess.DEVNULL,
+        pass_fds: Sequence[int] = (),
+    ) -> SandboxedProcess:
+        if self._closed:
+            raise SandboxClosed
+        if not self._running and time.monotonic() - self._searched > _SEARCH_AGAIN_AFTER:
+            # Only while nothing runs: what a running command could swap for a link must not be mounted by its path.
+            self._search()
+        command = BubblewrapCommand(self.profile.limits, self._watch, self._running.discard)
+        self._running.add(command)
+        try:
+            arguments = [*self._mounts(command.placeholders), "--chdir", cwd]
+            variables = self.child_environment("/tmp", environment)
+            return await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
+        except BaseException:
+            command.abandon()
+            raise
+
+    def close(self) -> None:
+        self._closed = True
+        for command in tuple(self._running):
+            command.abandon()
+        self._remove_private()
+
+    # -- what a command sees -------------------------------------------------------------------------------------
+
+    def _search(self) -> None:
+        # What was found once stays: nobody can make room for something else by hiding it in a large tree.
+        self._protected.update(dict.fromkeys(protected_paths(self.profile)))
+        self._searched = time.monotonic()
+
+    def _mounts(self, placeholders: list[Placeholder]) -> list[str]:
+        """The walls, outer before inner: a later mount lies over an earlier one."""
+        profile = self.profile
+        mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+        mounts += ["--share-net"] if profile.network else []
+        mounts += ["--ro-bind", "/", "/"] if profile.read is None else _system_folders()
+        mounts += ["--proc", "/proc", "--dev", "/dev", "--bind", self._private.path, "/tmp"]
+        mounts += self._way_through_tmp()
+        for folder in sorted(profile.read or ()):
+            mounts += ["--ro-bind-try", folder, folder]
+        for root in sorted(profile.write):
+            mounts += ["--bind", root, root]
+        hidden = profile.hidden_paths()
+        for hold in holds(profile.write, self._protected, hidden, self._own):
+            mounts += self._hold(hold.path, hold.kind, placeholders)
+        for path in hidden:
+            mounts += self._cover(path)
+        return mounts
+
+    def _way_through_tmp(self) -> list[str]:
+        """Folders of ours on the way to roots beneath `/tmp`.
+
+        The private folder is written by commands: a root's mount point in it must not be behind a link that one of them
+        made. The first folder on the way is a mount in every command, so no command can put something else there.
+        """
+        mounts: list[str] = []
+        for folder in dict.fromkeys((*self.profile.write, *(self.profile.read or ()))):
+            if folder != "/tmp" and is_beneath(folder, "/tmp"):
+                first = os.path.join("/tmp", os.path.relpath(folder, "/tmp").split(os.path.sep)[0])
+                if first != folder and first not in mounts:
+                    mounts += [*self._empty_folder("0755"), first]
+        return mounts
+
+    def _hold(self, path: str, kind: HoldKind, placeholders: list[Placeholder]) -> list[str]:
+        if kind is HoldKind.PINNED:
+            return ["--bind", path, path]
+        if kind is HoldKind.MISSING:
+            placeholder = place(max((root for root in self.profile.write if is_beneath(path, root)), key=len), path)
+            if placeholder is not None:
+                placeholders.append(placeholder)
+                # For a folder, a file system of its own costs a quarter of what mounting the place-holder does.
+                return ["--ro-bind", path, path] if is_a_file(path) else [*self._empty_folder("0555"), path]
+            if not os.path.lexists(path):
+                return []
+        return ["--ro-bind", path, path]
+
+    def _cover(self, path: str) -> list[str]:
+        """Something empty over what is hidden; nothing where the command does not see the path anyway."""
+        profile = self.profile
+        in_view = any(is_beneath(path, folder) for folder in (*profile.write, *(profile.read or ())))
+        is_replaced = any(is_beneath(path, folder) for folder in ("/tmp", "/proc", "/dev"))
+        is_shown = profile.read is None or any(is_beneath(path, folder) for folder in _SYSTEM_FOLDERS)
+        if not in_view and (is_replaced or not is_shown):
+            return []
+        try:
+            state = os.lstat(path)
+        except OSError:
+            return []
+        if stat.S_ISDIR(state.st_mode):
+            return [*self._empty_folder("0000"), path]
+        return ["--ro-bind", self._nothing, path] if in_view or _may_read(state) else []
+
+
+def _system_folders() -> list[str]:
+    mounts: list[str] = []
+    for folder in _SYSTEM_FOLDERS:
+        if os.path.islink(folder):
+            mounts += ["--symlink", os.readlink(folder), folder]
+        elif os.path.isdir(folder):
+            mounts += ["--ro-bind", folder, folder]
+    return mounts
+
+
+def _empty_folder_arguments(program: str) -> Callable[[str], list[str]]:
+    """How this version of bubblewrap mounts an empty folder with a mode."""
+    said = subprocess.run([program, "--version"], capture_output=True, timeout=10, check=False, env={}).stdout
+    version = tuple(map(int, re.findall(rb"\d+", said)[:2]))
+
+    def arguments(mode: str) -> list[str]:
+        size = ["--size", "4096"] if version >= (0, 6) else []
+        return [*(["--perms", mode] if version >= (0, 5) else []), *size, "--tmpfs"]
+
+    return arguments
+
+
+def _may_read(state: os.stat_result) -> bool:
+    """Whether a process of ours without any capability can read the file, or change its mode so that it can."""
+    return state.st_uid == os.getuid() or bool(state.st_mode & 0o044)

@@ -1,0 +1,303 @@
+"""One run of `bwrap`: from its start to the end of everything that it started.
+
+Owns the pipes to it, the limits of the command, and its end. What it mounts is in `_bubblewrap`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import resource
+import select
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from ._pipes import OutputPipe, is_running_here
+from ._placeholders import Placeholder
+from ._tree import CountWatch, children_of
+from .errors import SandboxError
+from .process import SandboxedProcess
+from .profile import ProcessLimits
+
+__all__ = ["BubblewrapCommand"]
+
+_START_DEADLINE = 20.0
+_END_DEADLINE = 5.0
+_WATCH_AFTER = 0.02  # most commands are over by then, and need no watch
+
+# bubblewrap says 128 + n for a command that signal n ended, as shells do. These are what ends commands.
+_FATAL = frozenset(
+    {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS}
+    | {signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV, signal.SIGPIPE, signal.SIGALRM, signal.SIGTERM}
+    | {signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGXFSZ, signal.SIGSYS}
+)
+
+
+class BubblewrapCommand:
+    """Its end is the end of its process namespace: only then are place-holders removed and is the exit told."""
+
+    def __init__(
+        self, limits: ProcessLimits, watch: CountWatch | None, ended: Callable[[BubblewrapCommand], None]
+    ) -> None:
+        self.placeholders: list[Placeholder] = []
+        self._loop = asyncio.get_running_loop()
+        self._exited: asyncio.Future[int] = self._loop.create_future()
+        self._pipe = OutputPipe(self._loop)
+        self._timer: asyncio.TimerHandle | None = None
+        self._handle: SandboxedProcess | None = None
+        self._limits = limits
+        self._watch = watch
+        self._on_end = ended
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._outer = -1  # a descriptor of bwrap itself
+        self._first = -1  # and of the first process in its namespace
+        self._first_pid = 0
+        self._status = -1
+        self._said = b""
+        self._killed = False
+        self._is_over = False
+
+    async def start(
+        self,
+        bwrap: str,
+        arguments: Sequence[str],
+        argv: Sequence[str],
+        program: bytes,
+        environment: Mapping[str, str],
+        stdin: int,
+        pass_fds: Sequence[int],
+    ) -> SandboxedProcess:
+        """Starts `bwrap`, limits the first process of the namespace while it waits for us, and lets it go on."""
+        block, go = os.pipe()
+        try:
+            self._open(bwrap, arguments, argv, program, block, environment, stdin, pass_fds)
+            async with asyncio.timeout(_START_DEADLINE):
+                self._first_pid = await self._read_first_pid()
+            self._first = _open_child(self._first_pid, self._pid)
+            _limit(self._first_pid, self._limits)
+            os.write(go, b"x")
+        except (OSError, ValueError) as error:
+            raise SandboxError(f"bubblewrap could not build the walls: {await self._complaint(error)}") from error
+        finally:
+            os.close(go)
+        self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill)
+        self._timer = self._loop.call_later(_WATCH_AFTER, self._begin_watch)
+        return self._handle
+
+    def kill(self) -> None:
+        """Ends the namespace, and with it all that is in it. Any thread may call it."""
+        with self._lock:
+            if self._is_over or self._process is None:
+                return
+            self._killed = True
+            with suppress(OSError):
+                if self._first >= 0:
+                    signal.pidfd_send_signal(self._first, signal.SIGKILL)
+                else:
+                    os.killpg(self._process.pid, signal.SIGKILL)
+
+    def abandon(self) -> None:
+        """Ends it and waits until nothing of it is left; for when nobody will. Any thread may call it."""
+        self.kill()
+        if self._process is None:
+            self._finish()
+            return
+        for descriptor in (self._outer, self._first):
+            if descriptor >= 0:
+                poll = select.poll()
+                poll.register(descriptor, select.POLLIN)
+                poll.poll(_END_DEADLINE * 1000)
+        if self._loop.is_closed() or is_running_here(self._loop):
+            self._finish()
+        else:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._finish)
+
+    @property
+    def _pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    # -- the start -----------------------------------------------------------------------------------------------
+
+    def _open(
+        self,
+        bwrap: str,
+        arguments: Sequence[str],
+        argv: Sequence[str],
+        program: bytes,
+        block: int,
+        environment: Mapping[str, str],
+        stdin: int,
+        pass_fds: Sequence[int],
+    ) -> None:
+        self._status, status = os.pipe()
+        os.set_blocking(self._status, False)
+        rules = _file_of(program)
+        walls = _file_of(b"".join(os.fsencode(argument) + b"\0" for argument in arguments))
+        try:
+            own = ["--seccomp", str(rules), "--json-status-fd", str(status), "--block-fd", str(block)]
+            self._process = subprocess.Popen(
+                [bwrap, "--args", str(walls), *own, "--", *argv],
+                # The arguments of a process can be seen by all: what the command gets, bubblewrap just hands on.
+                env=dict(environment),
+                cwd="/",
+                stdin=stdin,
+                stdout=self._pipe.write_end,
+                stderr=self._pipe.write_end,
+                pass_fds=(rules, walls, status, block, *pass_fds),
+                start_new_session=True,
+            )
+        finally:
+            for descriptor in (rules, walls, status, block):
+                os.close(descriptor)
+            self._pipe.close_write_end()
+        self._outer = os.pidfd_open(self._pid)
+        self._loop.add_reader(self._outer, self._outer_ended)
+
+    async def _read_first_pid(self) -> int:
+        """What bubblewrap says about the first process of its namespace, once it is there."""
+        told: asyncio.Future[int] = self._loop.create_future()
+
+        def read() -> None:
+            data = _read(self._status)
+            self._said += data or b""
+            pid = re.search(rb'"child-pid"\s*:\s*(\d+)', self._said)
+            if pid and b"}" in self._said:
+                self._loop.remove_reader(self._status)
+                told.set_result(int(pid[1]))
+            elif data == b"":
+                self._loop.remove_reader(self._status)
+                told.set_exception(ValueError("it ended without a word"))
+
+        self._loop.add_reader(self._status, read)
+        try:
+            return await told
+        finally:
+            self._loop.remove_reader(self._status)
+
+    async def _complaint(self, error: BaseException) -> str:
+        """What bubblewrap wrote before it gave up."""
+        self.kill()
+        try:
+            async with asyncio.timeout(_END_DEADLINE):
+                said = await self._pipe.reader.read(4096)
+        except TimeoutError:
+            said = b""
+        return said.decode("utf-8", "replace").strip() or str(error)
+
+    def _begin_watch(self) -> None:
+        if self._watch is not None and not self._is_over:
+            self._watch.add(self._pid, self._too_many)
+
+    def _too_many(self) -> None:
+        if self._handle is not None:
+            self._handle.ended_because = f"it had more than {self._limits.processes} processes"
+        self.kill()
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def _outer_ended(self) -> None:
+        """The command is over: so is all that it left behind, as soon as the namespace is."""
+        self._loop.remove_reader(self._outer)
+        if self._first < 0:
+            self._finish()
+            return
+        # Whoever lost its parent is a child of the first: without any, nothing but bubblewrap itself is left there,
+        # and its end, which takes the kernel some milliseconds, need not be waited for.
+        is_alone = not children_of(self._first_pid)
+        with suppress(OSError):
+            signal.pidfd_send_signal(self._first, signal.SIGKILL)
+        if is_alone:
+            self._finish()
+        else:
+            self._loop.add_reader(self._first, self._finish)
+
+    def _finish(self) -> None:
+        with self._lock:
+            if self._is_over:
+                return
+            self._is_over = True
+        for placeholder in self.placeholders:
+            placeholder.release()
+        self._on_end(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        code = 0
+        if self._process is not None:
+            code = self._process.wait(_END_DEADLINE)
+            self._said += _read(self._status) or b""
+            if self._watch is not None:
+                self._watch.remove(self._process.pid)
+        for descriptor in (self._outer, self._first, self._status):
+            if descriptor >= 0:
+                if not self._loop.is_closed():
+                    self._loop.remove_reader(descriptor)
+                os.close(descriptor)
+        if self._loop.is_closed() or self._process is None:
+            self._pipe.close()
+        else:
+            self._pipe.drain()
+            self._tell(code)
+
+    def _tell(self, code: int) -> None:
+        if self._exited.done():
+            return
+        said = re.search(rb'"exit-code"\s*:\s*(\d+)', self._said)
+        if self._killed:
+            self._exited.set_result(-signal.SIGKILL)
+        elif said is None:
+            message = f"bubblewrap could not build the walls and ended with {code}: what it wrote is in the output"
+            self._exited.set_exception(SandboxError(message))
+            self._exited.exception()  # nobody has to wait for it
+        else:
+            code = int(said[1])
+            self._exited.set_result(128 - code if code - 128 in _FATAL else code)
+
+
+def _open_child(pid: int, parent: int) -> int:
+    """A descriptor of the process, which is certainly the child that it was said to be."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            if int(file.read().rpartition(b")")[2].split()[1]) == parent:
+                return descriptor
+    except (OSError, ValueError, IndexError):
+        pass
+    os.close(descriptor)
+    raise ValueError(f"process {pid} is gone")
+
+
+def _limit(pid: int, limits: ProcessLimits) -> None:
+    """Not the number of processes: the kernel counts those of the whole user, and root's not at all."""
+    for kind, most in (
+        (resource.RLIMIT_CORE, limits.core),
+        (resource.RLIMIT_FSIZE, limits.file_size),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+    ):
+        if most is not None:
+            soft, hard = (value if value != resource.RLIM_INFINITY else most for value in resource.prlimit(pid, kind))
+            resource.prlimit(pid, kind, (min(soft, most), min(hard, most)))
+
+
+def _file_of(data: bytes) -> int:
+    """A file in memory, to be read from its start: arguments and filter are nobody else's business."""
+    descriptor = os.memfd_create("swink", os.MFD_CLOEXEC)
+    os.write(descriptor, data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _read(descriptor: int) -> bytes | None:
+    try:
+        return os.read(descriptor, 4096)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+

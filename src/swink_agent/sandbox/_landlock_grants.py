@@ -1,0 +1,219 @@
+"""Which paths the Landlock rules name, and the two rulesets made of them.
+
+Landlock can only allow, and what it allows holds for everything beneath. So a hidden path is hidden by naming all
+its neighbours and those of the folders above it (the spine), never itself. Owns that list, its age, and the
+rulesets. What Landlock cannot say (read-only beneath a writable folder, hidden beneath a writable folder) is in
+`_supervisor`. Loaded by the launcher: the standard library alone.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from swink_agent.sandbox import _landlock_calls as kernel
+
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+SYSTEM = (
+    *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/opt", "/proc", "/sys"),
+    *("/nix", "/gnu", "/snap", "/run/current-system", "/var/lib", "/var/cache"),
+)
+"""What programs need in order to run, where the profile says what may be read."""
+
+_NEVER = ("/dev", "/sys/kernel/debug", "/sys/kernel/tracing")
+"""Devices (but those above) and the kernel's own windows: a disk read raw shows every hidden file."""
+
+_MOST_GRANTS = 50_000
+_SURELY_OLD = 50_000_000  # nanoseconds: a change within the clock's step leaves the time of a folder as it was
+_MAKES_NO_NODES = kernel.WRITES & ~(kernel.MAKE_CHAR | kernel.MAKE_BLOCK | kernel.MAKE_SOCK | kernel.IOCTL_DEV)
+
+
+class Walls(NamedTuple):
+    """What the launcher is told of a profile. All paths are absolute and, but for `hidden`, real."""
+
+    write: tuple[str, ...]
+    read: tuple[str, ...] | None
+    hidden: tuple[str, ...]
+    private: tuple[str, ...]
+    """Folders of the sandbox's own, for temporary files: written without further questions."""
+    network: bool
+    scopes: bool = True
+    """Whether Landlock may be asked to hold back signals: tests say no to see what older kernels do."""
+
+
+class Grants(NamedTuple):
+    """Every path beneath which all may be read, and the folders that were listed to find them."""
+
+    paths: tuple[str, ...]
+    spine: dict[str, int]
+    """Folders above something hidden, and the time of their last change when they were listed."""
+    identities: dict[tuple[int, int], str]
+    """The same folders by device and number."""
+    veiled: tuple[str, ...]
+    """What is hidden in a folder that may be written: no rule can leave it out, so the supervisor does."""
+    taken: int
+    """When, in nanoseconds."""
+
+    def are_stale(self) -> bool:
+        """Whether a folder of the spine changed, so that a new neighbour could not be read, or may have."""
+        for folder, changed in self.spine.items():
+            now = _changed(folder)
+            if now != changed or self.taken - changed < _SURELY_OLD:
+                return True
+        return False
+
+
+class Rulesets(NamedTuple):
+    """Two rulesets, as descriptors that any number of processes can be restricted by.
+
+    `guardian` holds whoever acts for the children: no writes outside the roots, no reading of what is hidden.
+    `child` comes on top for the children: no listing of hidden folders, no signals to the outside, and no writes of
+    their own at all: the guardian does them, so that a way to write which it does not know of leads nowhere.
+    """
+
+    guardian: int
+    child: int
+
+    def close(self) -> None:
+        kernel.close_all(self)
+
+
+def find_grants(walls: Walls) -> Grants:
+    """Walks along the folders above hidden paths and names everything next to the way."""
+    places = hidden_places(walls.hidden)
+    veiled = tuple(sorted(path for path in places if is_in(path, walls.write)))
+    hidden = places.difference(veiled).union(_NEVER)
+    above = {folder for path in hidden for folder in _ancestors(path)}
+    tops = ("/",) if walls.read is None else tuple(dict.fromkeys(map(os.path.realpath, (*SYSTEM, *walls.read))))
+    spine: dict[str, os.stat_result] = {}
+    taken = time.time_ns()
+    paths: list[str] = []
+    for path in _beside(tops, hidden, above, spine):
+        paths.append(path)
+        if len(paths) >= _MOST_GRANTS:  # the rest cannot be read, which is the safe side
+            break
+    return Grants(
+        paths=tuple(paths),
+        spine={path: status.st_mtime_ns for path, status in spine.items()},
+        identities={(status.st_dev, status.st_ino): path for path, status in spine.items()},
+        veiled=veiled,
+        taken=taken,
+    )
+
+
+def _beside(paths: Iterable[str], hidden: set[str], above: set[str], spine: dict[str, os.stat_result]) -> Iterator[str]:
+    for path in paths:
+        if path in hidden or not hidden.isdisjoint(_ancestors(path)):
+            continue
+        if path not in above:
+            yield path
+            continue
+        try:
+            spine[path] = os.stat(path)
+            with os.scandir(path) as entries:
+                inside = [entry.path for entry in entries if not entry.is_symlink()]
+        except OSError:
+            continue
+        yield from _beside(inside, hidden, above, spine)
+
+
+def open_roots(walls: Walls) -> tuple[int, ...]:
+    """Descriptors of the folders that may be written, as they are now: later, a path might lead elsewhere.
+
+    Raises `OSError` for one that is not a folder, or not there.
+    """
+    flags = kernel.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    return tuple(os.open(path, flags) for path in (*walls.write, *walls.private))
+
+
+def make_rulesets(version: int, walls: Walls, grants: Grants, roots: Iterable[int]) -> Rulesets:
+    """Both rulesets for what Landlock of this version can hold back."""
+    every = kernel.known_rights(version)
+    guardian = kernel.create_ruleset(version, every & ~kernel.READ_DIR)
+    scopes = kernel.SCOPE_SOCKETS | kernel.SCOPE_SIGNALS if walls.scopes else 0
+    child = kernel.create_ruleset(
+        version, every & (kernel.WRITES | kernel.READ_DIR), tcp=not walls.network, scopes=scopes
+    )
+    reads = kernel.EXECUTE | kernel.READ_FILE
+    for root in roots:
+        kernel.add_rule(child, root, kernel.READ_DIR)
+        kernel.add_rule(guardian, root, (reads | _MAKES_NO_NODES) & every)
+    devices = reads | kernel.WRITE_FILE | kernel.TRUNCATE | kernel.IOCTL_DEV
+    for path, rights in (*((path, reads) for path in grants.paths), *((path, devices) for path in DEVICES)):
+        try:
+            descriptor = os.open(path, kernel.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:  # gone, or never there
+            continue
+        try:
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                kernel.add_rule(child, descriptor, kernel.READ_DIR)
+            kernel.add_rule(guardian, descriptor, rights & every)
+        finally:
+            os.close(descriptor)
+    return Rulesets(guardian, child)
+
+
+def hidden_places(paths: Iterable[str]) -> set[str]:
+    """Where hidden paths really are, links followed, and where else the same files are mounted."""
+    mounts = _read_mounts()
+    places = {os.path.realpath(path) for path in paths} - {"/"}
+    return places.union(*(_mounted_again(place, mounts) for place in places))
+
+
+class _Mount(NamedTuple):
+    device: str
+    root: str
+    point: str
+
+
+def _read_mounts(path: str = "/proc/self/mountinfo") -> list[_Mount]:
+    try:
+        with open(path, "rb") as file:
+            rows = [line.split() for line in file]
+    except OSError:
+        return []
+    return [_Mount(row[2].decode(), _unescape(row[3]), _unescape(row[4])) for row in rows if len(row) > 4]
+
+
+def _unescape(field: bytes) -> str:
+    for code in (b" ", b"\t", b"\n", b"\\"):
+        field = field.replace(b"\\%03o" % code[0], code)
+    return os.fsdecode(field)
+
+
+def _mounted_again(path: str, mounts: Sequence[_Mount]) -> Iterator[str]:
+    """The other paths of what is at `path`, or in it, by way of a second mount of the same file system."""
+    own = max(
+        (mount for mount in mounts if is_in(path, (mount.point,))), key=lambda mount: len(mount.point), default=None
+    )
+    if own is None:
+        return
+    inner = os.path.normpath(own.root + "/" + path[len(own.point.rstrip("/")) :])
+    for mount in mounts:
+        if mount.device != own.device or mount.point == own.point:
+            continue
+        if is_in(inner, (mount.root,)):
+            yield os.path.normpath(mount.point + "/" + inner[len(mount.root.rstrip("/")) :])
+        elif is_in(mount.root, (inner,)):
+            yield mount.point
+
+
+def is_in(path: str, folders: Iterable[str]) -> bool:
+    """Whether `path` is one of the folders, or in one."""
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def _ancestors(path: str) -> Iterator[str]:
+    while path != "/":
+        path = os.path.dirname(path)
+        yield path
+
+
+def _changed(folder: str) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return 0

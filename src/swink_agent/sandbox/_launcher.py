@@ -1,0 +1,206 @@
+"""The launcher: a small process of its own that forks a guardian for each command of one sandbox.
+
+It is started once, when the sandbox opens, so that a command costs two forks and no start of Python. It imports the
+standard library alone and is never confined itself, as it must see when a folder next to a hidden one appears; it
+runs nothing and reads nothing that a child could have made. It goes when its agent goes, by whatever signal, and
+leaves nobody behind.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any, NoReturn
+
+from swink_agent.sandbox import _landlock_calls as kernel
+from swink_agent.sandbox._landlock_grants import Grants, Rulesets, Walls, find_grants, make_rulesets, open_roots
+from swink_agent.sandbox._landlock_guardian import Confinement, guard
+from swink_agent.sandbox._landlock_tree import ProcessTree, send
+
+_MOST_DESCRIPTORS = 253
+_FAREWELL = 3.0
+_BREATH = 2  # milliseconds: the command that was just started comes first
+_LOOK_AGAIN = 1000
+_LOOKS = 300
+
+
+def main(descriptor: int) -> NoReturn:
+    """Serves the agent at the other end of `descriptor`, configured by the JSON on stdin."""
+    config: dict[str, Any] = json.load(sys.stdin.buffer)
+    os.set_inheritable(descriptor, False)
+    agent = socket.socket(fileno=descriptor)
+    try:
+        launcher = Launcher(agent, config)
+    except OSError as error:
+        agent.send(json.dumps({"error": str(error)}).encode())
+        sys.exit(1)
+    agent.send(json.dumps({"landlock": launcher.version}).encode())
+    gc.disable()  # forks share what is there, as long as nobody walks over it
+    try:
+        launcher.serve()
+    finally:
+        launcher.end()
+    sys.exit(0)
+
+
+class Launcher:
+    """Forks guardians, and sweeps up if one of them is killed."""
+
+    def __init__(self, agent: socket.socket, config: dict[str, Any]) -> None:
+        """Raises `OSError`, with a sentence, if this kernel cannot do what is needed."""
+        self._agent = agent
+        self._config = config
+        try:
+            self.version = min(kernel.landlock_version(), config["landlock"])
+        except OSError as error:
+            raise OSError(f"Landlock is not in this kernel or is switched off ({error.strerror})") from None
+        kernel.check_notifications()
+        self._walls = Walls(**config["walls"])
+        self._grants: Grants = find_grants(self._walls)
+        self._roots = open_roots(self._walls)
+        self._rulesets: Rulesets = make_rulesets(self.version, self._walls, self._grants, self._roots)
+        self._umask = os.umask(0o077)
+        os.umask(self._umask)
+        kernel.drop_privileges()  # for all that will be forked, too
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        self._agent_process = os.pidfd_open(config["agent"])
+        self._tree = ProcessTree(None)
+        self._base = bytes.fromhex(config["base"])
+        self._notify = bytes.fromhex(config["notify"]), bytes.fromhex(config["notify_all"])
+        self._calls = {int(number): name for number, name in config["calls"].items()}
+        self._guardians: dict[int, int] = {}
+        """By the descriptor of each guardian's process, its number."""
+        self._spare: socket.socket | None = None
+        """The line to a guardian that waits for a command."""
+        self._looks = 0
+        self._poll = select.poll()
+
+    def serve(self) -> None:
+        """Until the agent closes its end, or ends."""
+        self._poll.register(self._agent, select.POLLIN)
+        self._poll.register(self._agent_process, select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in self._poll.poll(self._patience())}
+            for guardian in ready.intersection(self._guardians):
+                self._bury(guardian)
+            if self._agent_process in ready:
+                return
+            if self._agent.fileno() in ready:
+                if not self._take_request():
+                    return
+            elif not ready:
+                self._make_ready()
+
+    def _patience(self) -> int | None:
+        """How long to wait for the agent before something is done unasked."""
+        if self._spare is None:
+            return _BREATH
+        return _LOOK_AGAIN if self._looks < _LOOKS else None
+
+    def _make_ready(self) -> None:
+        """A guardian for the next command, with rules as the disk is now; for some minutes after the last one."""
+        self._looks += 1
+        if self._grants.are_stale():
+            self._renew()
+        if self._spare is None:
+            self._spare = self._fork_guardian()
+
+    def _take_request(self) -> bool:
+        """Gives the next command to a guardian; false at the end."""
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._agent, 1, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+        except OSError:
+            return False
+        if not data:
+            return False
+        self._looks = 0
+        if self._grants.are_stale():
+            self._renew()
+        try:
+            for line in (self._spare or self._fork_guardian(), None):
+                try:
+                    with line or self._fork_guardian() as line:
+                        socket.send_fds(line, [b"C"], descriptors)
+                    break
+                except ConnectionError:  # somebody ended the one that waited
+                    continue
+        finally:
+            self._spare = None
+            kernel.close_all(descriptors)
+        return True
+
+    def _fork_guardian(self) -> socket.socket:
+        """The line to a new guardian. It hears the command from its own line to the agent, which comes with it."""
+        ours, theirs = socket.socketpair()
+        launcher = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            self._guard(launcher, theirs)
+        theirs.close()
+        guardian = os.pidfd_open(pid)
+        self._guardians[guardian] = pid
+        self._poll.register(guardian, select.POLLIN)
+        return ours
+
+    def _guard(self, launcher: int, line: socket.socket) -> NoReturn:
+        self._agent.close()
+        kernel.close_all(self._guardians)
+        grants = self._grants
+        walls = Confinement(
+            rulesets=self._rulesets,
+            spine=grants.identities,
+            veiled=grants.veiled,
+            write=tuple(self._walls.write),
+            private=tuple(self._walls.private),
+            shared_memory=self._config["shared_memory"],
+            base=self._base,
+            notify=self._notify[bool(grants.veiled)],
+            calls=self._calls,
+            limits=self._config["limits"],
+            umask=self._umask,
+        )
+        guard(line, (self._agent_process, os.pidfd_open(launcher)), walls)
+
+    def _renew(self) -> None:
+        """New rules, which the guardian that waits does not have."""
+        if self._spare is not None:
+            self._spare.close()
+            self._spare = None
+        self._grants = find_grants(self._walls)
+        self._rulesets.close()
+        self._rulesets = make_rulesets(self.version, self._walls, self._grants, self._roots)
+
+    def _bury(self, guardian: int) -> None:
+        """A guardian ended. If it was killed, what it guarded has come to us, and has no way to write or to fork."""
+        self._poll.unregister(guardian)
+        os.close(guardian)
+        _, status = os.waitpid(self._guardians.pop(guardian), 0)
+        if status == 0:
+            return
+        us, guardians = os.getpid(), set(self._guardians.values())
+        while orphans := [
+            entry.pid for entry in self._tree.descendants() if entry.parent == us and entry.pid not in guardians
+        ]:
+            for pid in orphans:
+                send(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+    def end(self) -> None:
+        """Guardians see the agent's end by themselves; those that do not in time are ended, and all they guarded."""
+        self._agent.close()
+        if self._spare is not None:
+            self._spare.close()
+        deadline = time.monotonic() + _FAREWELL
+        for guardian, pid in list(self._guardians.items()):
+            poll = select.poll()
+            poll.register(guardian, select.POLLIN)
+            if not poll.poll(max(0, deadline - time.monotonic()) * 1000):
+                send(pid, signal.SIGKILL)
+            self._bury(guardian)

@@ -1,0 +1,146 @@
+"""The output of a child as a stream, and its exit as a future.
+
+Owns the read end of the one pipe that carries stdout and stderr, and the watch for an exit. Unlike asyncio's own
+subprocesses, the exit does not wait for the pipe, which a background child may hold for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+__all__ = ["OutputPipe", "is_running_here", "watch_exit"]
+
+_CHUNK = 64 * 1024
+
+
+class OutputPipe(asyncio.ReadTransport):
+    """A pipe whose `write_end` is for the child and whose `reader` is for us.
+
+    A reader that falls behind holds the child up. After `drain()` nothing is held up any more: what is in the pipe is
+    read to its end, so that no descriptor stays open because nobody reads. For its event loop's thread only.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        super().__init__()
+        self._loop = loop or asyncio.get_running_loop()
+        self._read_end, self.write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        self._paused = False
+        self._draining = False
+        self.reader = asyncio.StreamReader(limit=_CHUNK * 2, loop=self._loop)
+        self.reader.set_transport(self)
+        self._loop.add_reader(self._read_end, self._read)
+
+    def close_write_end(self) -> None:
+        """Ours, once the child has its own: else the pipe would never end."""
+        if self.write_end >= 0:
+            os.close(self.write_end)
+            self.write_end = -1
+
+    def drain(self) -> None:
+        """Any thread may call it."""
+        self._draining = True
+        if self._loop.is_closed():
+            self.close()
+        elif is_running_here(self._loop):
+            self.resume_reading()
+        else:
+            with suppress(RuntimeError):  # it closes just now
+                self._loop.call_soon_threadsafe(self.resume_reading)
+
+    # -- what StreamReader asks of a transport -------------------------------------------------------------------
+
+    def is_reading(self) -> bool:
+        return not self._paused and not self.is_closing()
+
+    def pause_reading(self) -> None:
+        if not self._draining and self.is_reading():
+            self._paused = True
+            self._loop.remove_reader(self._read_end)
+
+    def resume_reading(self) -> None:
+        if self._paused and not self.is_closing():
+            self._paused = False
+            self._loop.add_reader(self._read_end, self._read)
+
+    def is_closing(self) -> bool:
+        return self._read_end < 0
+
+    def close(self) -> None:
+        """Closes both ends; the reader sees the end of the stream."""
+        self.close_write_end()
+        if self._read_end < 0:
+            return
+        if not self._paused and not self._loop.is_closed():
+            self._loop.remove_reader(self._read_end)
+        os.close(self._read_end)
+        self._read_end = -1
+        if not self._loop.is_closed():
+            self.reader.feed_eof()
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._read_end, _CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if data:
+            self.reader.feed_data(data)
+        else:
+            self.close()
+
+
+def watch_exit(
+    process: subprocess.Popen[bytes], exited: asyncio.Future[int], ended: Callable[[], None] | None = None
+) -> None:
+    """Resolves `exited` with the return code once the process has ended, and calls `ended` first; both in the loop.
+
+    Uses a process descriptor where the system has them, else a thread. The process is reaped in either case.
+    """
+    loop = exited.get_loop()
+
+    def resolve(code: int) -> None:
+        if ended is not None:
+            ended()
+        if not exited.done():
+            exited.set_result(code)
+
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        thread = threading.Thread(target=_wait_in_thread, args=(process, loop, resolve), name="swink-exit", daemon=True)
+        thread.start()
+        return
+
+    def readable() -> None:
+        code = process.poll()
+        if code is not None:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            resolve(code)
+
+    loop.add_reader(descriptor, readable)
+
+
+def _wait_in_thread(
+    process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, resolve: Callable[[int], None]
+) -> None:
+    code = process.wait()
+    try:
+        loop.call_soon_threadsafe(resolve, code)
+    except RuntimeError:  # the loop is gone, and with it everybody who waited
+        pass
+
+
+def is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this thread is just running the loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

@@ -1,0 +1,145 @@
+"""Children without namespaces: a session of their own, and the search for what they left behind.
+
+Owns the start and the end of a process that no kernel boundary holds together: what the user runs unconfined, and what
+macOS confines by itself. What left both its parents and its environment is not found here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import subprocess
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from ._pipes import OutputPipe, watch_exit
+from ._private import PrivateFolder
+from ._tree import CountWatch, kill_descendants, with_variable
+from .errors import SandboxClosed, SandboxError
+from .process import Sandbox, SandboxedProcess
+from .profile import ProcessLimits, SandboxProfile
+
+__all__ = ["PlainSandbox"]
+
+_MARK = "SWINK_COMMAND"
+
+
+class PlainSandbox(Sandbox):
+    """What `_unconfined` and `_seatbelt` share. A subclass says what is run for an `argv`."""
+
+    def __init__(self, profile: SandboxProfile) -> None:
+        super().__init__(profile)
+        self._private = PrivateFolder(avoid=() if self.backend == "off" else profile.write)
+        self._remove_private = weakref.finalize(self, self._private.close)  # for those who never close it
+        self._running: set[_PlainCommand] = set()
+        self._watch = None if profile.limits.processes is None else CountWatch(profile.limits.processes)
+        self._closed = False
+
+    def command_line(self, argv: Sequence[str]) -> list[str]:
+        return list(argv)
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        environment: Mapping[str, str] | None = None,
+        stdin: int = subprocess.DEVNULL,
+        pass_fds: Sequence[int] = (),
+    ) -> SandboxedProcess:
+        if self._closed:
+            raise SandboxClosed
+        command = _PlainCommand(self.profile.limits, self._watch, self._running.discard)
+        variables = self.child_environment(self._private.path, environment)
+        process = command.start(self.command_line(argv), cwd, variables, stdin, pass_fds)
+        self._running.add(command)
+        return process
+
+    def close(self) -> None:
+        self._closed = True
+        for command in tuple(self._running):
+            command.abandon()
+        self._remove_private()
+
+
+class _PlainCommand:
+    def __init__(self, limits: ProcessLimits, watch: CountWatch | None, ended: Callable[[_PlainCommand], None]) -> None:
+        self._limits = limits
+        self._watch = watch
+        self._on_end = ended
+        self._mark = secrets.token_hex(8)
+        self._lock = threading.Lock()
+        self._is_swept = False
+
+    def start(
+        self, argv: list[str], cwd: str, environment: dict[str, str], stdin: int, pass_fds: Sequence[int]
+    ) -> SandboxedProcess:
+        loop = asyncio.get_running_loop()
+        self._pipe = OutputPipe(loop)
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                env={**environment, _MARK: self._mark},
+                cwd=cwd,
+                stdin=stdin,
+                stdout=self._pipe.write_end,
+                stderr=self._pipe.write_end,
+                pass_fds=tuple(pass_fds),
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._pipe.close()
+            raise SandboxError(f"{argv[0]!r} could not be started in {cwd!r}: {error.strerror}") from error
+        self._pipe.close_write_end()
+        _limit(self._process.pid, self._limits)
+        exited: asyncio.Future[int] = loop.create_future()
+        self._handle = SandboxedProcess(self._process.pid, self._pipe.reader, exited, self.kill)
+        watch_exit(self._process, exited, self._exited)
+        if self._watch is not None:
+            self._watch.add(self._process.pid, self._too_many)
+        return self._handle
+
+    def kill(self) -> None:
+        """Ends the session, what is beneath the command, and whoever still has its mark. Any thread may call it."""
+        with self._lock:
+            if not self._is_swept:
+                kill_descendants(self._process.pid, partial(with_variable, _MARK, self._mark))
+                if self._process.poll() is not None:
+                    self._is_swept = True
+
+    def abandon(self) -> None:
+        self.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        self._exited()
+
+    def _exited(self) -> None:
+        if self._watch is not None:
+            self._watch.remove(self._process.pid)
+        self.kill()
+        self._on_end(self)
+        self._pipe.drain()
+
+    def _too_many(self) -> None:
+        self._handle.ended_because = f"it had more than {self._limits.processes} processes"
+        self.kill()
+
+
+def _limit(pid: int, limits: ProcessLimits) -> None:
+    """Where the system can limit another process; the first moments of the command are without."""
+    import resource
+
+    if not hasattr(resource, "prlimit"):
+        return
+    for kind, most in (
+        (resource.RLIMIT_CORE, limits.core),
+        (resource.RLIMIT_FSIZE, limits.file_size),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+    ):
+        if most is not None:
+            with suppress(OSError, ValueError):  # it may have ended already
+                soft, hard = (most if value < 0 else value for value in resource.prlimit(pid, kind))
+                resource.prlimit(pid, kind, (min(soft, most), min(hard, most)))

@@ -1,0 +1,93 @@
+"""A private temporary folder for one sandbox, that is gone after it, also after a crash of ours.
+
+Owns the folder and its removal. What a killed process left behind is removed by the next one that makes a folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Sequence
+
+from .errors import SandboxError
+from .profile import is_beneath
+
+__all__ = ["PrivateFolder"]
+
+_PREFIX = "swink-sandbox-"
+
+
+class PrivateFolder:
+    """`path` is for the child, `own` beside it is for us alone. Both are gone after `close()`."""
+
+    def __init__(self, parent: str | None = None, *, avoid: Sequence[str] = ()) -> None:
+        """`avoid`: folders that a child may write, where nothing of ours is safe."""
+        parent = os.path.realpath(parent) if parent else _outside(avoid)
+        _sweep(parent)
+        self._folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
+        # Held for as long as we live: how others know that it is in use.
+        self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_SH)
+        self.path = os.path.join(self._folder, "tmp")
+        self.own = os.path.join(self._folder, "own")
+        os.mkdir(self.path, 0o700)
+        os.mkdir(self.own, 0o700)
+
+    def close(self) -> None:
+        if self._lock >= 0:
+            _remove(self._folder)
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _outside(avoid: Sequence[str]) -> str:
+    for candidate in (tempfile.gettempdir(), "/var/tmp", "/dev/shm", f"/run/user/{os.getuid()}"):
+        parent = os.path.realpath(candidate)
+        if os.access(parent, os.W_OK | os.X_OK) and not any(is_beneath(parent, folder) for folder in avoid):
+            return parent
+    raise SandboxError("there is no temporary folder outside of the write roots: set TMPDIR to one")
+
+
+def _sweep(parent: str) -> None:
+    """Removes what killed processes left behind: folders of ours by name, owner and a lock that nobody has."""
+    try:
+        names = [name for name in os.listdir(parent) if name.startswith(_PREFIX)]
+    except OSError:
+        return
+    for name in names:
+        folder = os.path.join(parent, name)
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            # A folder that is a moment old may be one whose maker has not locked it yet.
+            state = os.fstat(lock)
+            if state.st_uid == os.geteuid() and _age(state) > 60:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(folder)
+        except OSError:  # in use, or not ours to remove
+            pass
+        finally:
+            os.close(lock)
+
+
+def _age(state: os.stat_result) -> float:
+    return time.time() - state.st_mtime
+
+
+def _remove(folder: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if not os.path.lexists(folder):
+        return
+    # A child may have taken the rights from a folder of its own. Nothing of it runs any more.
+    for current, _, _ in os.walk(folder):
+        for name in os.listdir(current):
+            path = os.path.join(current, name)
+            if stat.S_ISDIR(os.lstat(path).st_mode):
+                os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,197 @@
+"""Which paths beneath the write roots are to stay as they are, as the disk has them now.
+
+Owns the search for repositories and the walk along each path. How a back end holds what is found is its own. Reads
+the disk only, follows no link beneath a root, and is bounded: a tree of any size is looked at for a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections import deque
+from collections.abc import Container, Iterable, Sequence
+from enum import StrEnum
+
+from swink_agent.core.value import Value
+
+from .errors import SandboxError
+from .profile import SandboxProfile, is_beneath
+
+__all__ = ["Hold", "HoldKind", "holds", "protected_paths"]
+
+_MOST_FOLDERS = 1000
+_MOST_REPOSITORIES = 32
+_DEEPEST = 3
+_NOT_SEARCHED = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".cache"})
+_LARGEST_CONFIG = 1024 * 1024
+
+
+class HoldKind(StrEnum):
+    """How a path beneath a write root is held."""
+
+    PINNED = "pinned"
+    """A folder on the way to something protected: written to freely, but not renamed, removed or replaced."""
+    READ_ONLY = "read_only"
+    """A protected file or folder that exists."""
+    MISSING = "missing"
+    """A protected name, or the first folder on the way to one, that does not exist and must not come to."""
+
+
+class Hold(Value, frozen=True):
+    """One path beneath a write root, and how it is held."""
+
+    path: str
+    kind: HoldKind
+
+
+def protected_paths(profile: SandboxProfile) -> tuple[str, ...]:
+    """Every path that is read-only beneath the write roots: the profile's names, and those of repositories further in.
+
+    The names need not exist. Repositories are those that are there now, within bounds: a folder that looks like a
+    repository, and the modules and work trees that it keeps.
+    """
+    names = list(profile.protected_names())
+    in_repository = tuple(name[5:] for name in profile.protected if name.startswith(".git/"))
+    if in_repository:
+        for root in profile.write:
+            for folder in _git_folders(root):
+                names.extend(_names_of(folder, root, in_repository))
+    return tuple(dict.fromkeys(names))
+
+
+def holds(
+    roots: Sequence[str], protected: Iterable[str], hidden: Iterable[str], own: Container[str] = ()
+) -> tuple[Hold, ...]:
+    """How to hold the protected paths beneath the roots, parents before children.
+
+    Raises `SandboxError` where a name in `own` is a link or behind one: a link cannot be held in place. Links
+    elsewhere are left alone, as what they lead to is either protected itself or outside of the roots.
+    """
+    found: dict[str, HoldKind] = {}
+    for path in protected:
+        root = max((root for root in roots if is_beneath(path, root)), key=len, default="")
+        if root:
+            _walk(root, path, found, strict=path in own)
+    for outer in roots:
+        # A root inside another must not be swapped for a link, nor what is hidden be moved to where nobody looks.
+        inner = [root for root in roots if root != outer] + [os.path.dirname(path) for path in hidden]
+        for path in dict.fromkeys(inner):
+            if path != outer and is_beneath(path, outer):
+                _walk(outer, path, found, strict=False, pin_last=True)
+    read_only = [path for path, kind in found.items() if kind is HoldKind.READ_ONLY]
+    return tuple(
+        Hold(path, kind)
+        for path, kind in sorted(found.items())
+        if not any(path != other and is_beneath(path, other) for other in read_only)
+    )
+
+
+def _walk(root: str, path: str, found: dict[str, HoldKind], *, strict: bool, pin_last: bool = False) -> None:
+    parts = os.path.relpath(path, root).split(os.path.sep)
+    current = root
+    for index, part in enumerate(parts):
+        current = os.path.join(current, part)
+        try:
+            mode = os.lstat(current).st_mode
+        except OSError:
+            if not pin_last:
+                found.setdefault(current, HoldKind.MISSING)
+            return
+        if stat.S_ISLNK(mode):
+            if strict:
+                raise SandboxError(
+                    f"{current!r} is a symbolic link and cannot be held read-only here: make it a plain file or "
+                    "folder, or leave its name out of the profile's protected names"
+                )
+            return
+        is_last = index == len(parts) - 1
+        if not stat.S_ISDIR(mode) or (is_last and not pin_last):
+            found[current] = HoldKind.READ_ONLY
+            return
+        found.setdefault(current, HoldKind.PINNED)
+
+
+# -- repositories ------------------------------------------------------------------------------------------------
+
+
+def _git_folders(root: str) -> list[str]:
+    """The `.git` files and folders beneath the root, breadth first, and folders that are repositories themselves."""
+    found: list[str] = []
+    queue: deque[tuple[str, int]] = deque([(root, 0)])
+    looked = 0
+    while queue and looked < _MOST_FOLDERS and len(found) < _MOST_REPOSITORIES:
+        folder, depth = queue.popleft()
+        looked += 1
+        try:
+            with os.scandir(folder) as entries:
+                folders = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+        except OSError:
+            continue
+        if ".git" in folders:
+            found.append(os.path.join(folder, ".git"))
+        if folders.get("objects") and folders.get("refs") and "HEAD" in folders:
+            found.append(folder)
+            continue
+        if depth < _DEEPEST:
+            inner = (name for name, is_folder in folders.items() if is_folder and name != ".git")
+            queue.extend((os.path.join(folder, name), depth + 1) for name in inner if name not in _NOT_SEARCHED)
+    return found
+
+
+def _names_of(git_folder: str, root: str, names: tuple[str, ...]) -> list[str]:
+    """What is protected in one repository, its modules and its work trees included."""
+    if not os.path.isdir(git_folder) or os.path.islink(git_folder):
+        return [git_folder]  # a file that says where the repository is, or a link to one
+    paths = [os.path.join(git_folder, name) for name in names]
+    for module in _modules(os.path.join(git_folder, "modules"), 0):
+        paths.extend(os.path.join(module, name) for name in names)
+    worktrees = os.path.join(git_folder, "worktrees")
+    for worktree in _folders_in(worktrees):
+        paths.extend(os.path.join(worktree, name) for name in ("commondir", "config.worktree") if name in names)
+    paths.extend(_named_in_config(git_folder, root))
+    return paths
+
+
+def _modules(folder: str, depth: int) -> list[str]:
+    """Repositories of submodules; a module's name may have slashes in it."""
+    found: list[str] = []
+    for inner in _folders_in(folder):
+        if os.path.lexists(os.path.join(inner, "HEAD")):
+            found += [inner, *(_modules(os.path.join(inner, "modules"), depth + 1) if depth < _DEEPEST else ())]
+        elif depth < _DEEPEST:
+            found += _modules(inner, depth + 1)
+    return found[:_MOST_REPOSITORIES]
+
+
+def _folders_in(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+    return [os.path.join(folder, name) for name in names[:_MOST_REPOSITORIES]]
+
+
+def _named_in_config(git_folder: str, root: str) -> list[str]:
+    """Hooks and further configuration that the repository's own configuration keeps in the writable tree."""
+    try:
+        with open(os.path.join(git_folder, "config"), encoding="utf-8", errors="replace") as file:
+            text = file.read(_LARGEST_CONFIG)
+    except OSError:
+        return []
+    found: list[str] = []
+    section = ""
+    for line in text.splitlines():
+        if heading := re.match(r"\s*\[\s*([\w.-]+)", line):
+            section = heading[1].lower()
+        setting = re.match(r"(?:\s*\[[^\]]*\])?\s*(\w+)\s*=\s*(.*?)\s*$", line)
+        if setting is None:
+            continue
+        name, value = setting[1].lower(), os.path.expanduser(setting[2].strip('"'))
+        base = os.path.dirname(git_folder) if name == "hookspath" else git_folder
+        if (section, name) == ("core", "hookspath") or (section in ("include", "includeif") and name == "path"):
+            path = os.path.normpath(os.path.join(base, value))
+            if path != root and is_beneath(path, root) and os.path.lexists(path):
+                found.append(path)
+    return found

@@ -1,0 +1,106 @@
+"""Walls on macOS: `sandbox-exec` with a profile in its own language.
+
+Owns the text of that profile. In it the last rule that matches wins: so what is allowed comes first, what is taken back
+after it. Names need not exist to be denied, so nothing is put on the disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from ._plain import PlainSandbox
+from ._protected import protected_paths
+from .errors import SandboxError
+from .profile import SandboxProfile, is_beneath
+
+__all__ = ["SeatbeltSandbox", "seatbelt_profile"]
+
+_PROGRAM = "/usr/bin/sandbox-exec"
+_SYSTEM_FOLDERS = (
+    *("/usr", "/bin", "/sbin", "/opt", "/etc", "/private/etc", "/System", "/Library", "/Applications", "/dev"),
+    *("/private/var/db", "/private/var/select", "/var/select", "/nix"),
+)
+_SERVICES = (
+    *("com.apple.system.opendirectoryd.libinfo", "com.apple.system.opendirectoryd.membership"),
+    *("com.apple.system.notification_center", "com.apple.system.logger", "com.apple.logd", "com.apple.trustd.agent"),
+    *("com.apple.bsd.dirhelper", "com.apple.SystemConfiguration.configd", "com.apple.mDNSResponder"),
+)
+
+
+def seatbelt_profile(profile: SandboxProfile, temporary: str, protected: Iterable[str] = ()) -> str:
+    """The walls of `profile` in the language of `sandbox-exec`; `temporary` may be written as well."""
+    roots = (*profile.write, os.path.realpath(temporary))
+    lines = [
+        "(version 1)",
+        "(deny default)",
+        "(allow process-fork process-exec)",
+        "(allow process-info* (target same-sandbox))",
+        "(allow signal (target same-sandbox))",
+        "(allow sysctl-read ipc-posix-sem ipc-posix-shm pseudo-tty)",
+        f"(allow mach-lookup {' '.join(f'(global-name {_quoted(name)})' for name in _SERVICES)})",
+        "(allow file-read-metadata)",
+        _reads(profile, roots),
+        f"(allow file-write* {_subpaths(roots)})",
+        '(allow file-write-data file-ioctl (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty")'
+        ' (literal "/dev/ptmx") (regex #"^/dev/ttys[0-9]+$"))',
+    ]
+    held = tuple(protected)
+    if held:
+        lines.append(f"(deny file-write* {_subpaths(held)})")
+    # Renaming a folder on the way would take what is protected with it.
+    if ways := _on_the_way((*held, *profile.hidden_paths()), profile.write):
+        lines.append(f"(deny file-write-unlink {' '.join(f'(literal {_quoted(path)})' for path in ways)})")
+    hidden = tuple(dict.fromkeys(path for entry in profile.hidden for path in (entry, os.path.realpath(entry))))
+    if hidden:
+        lines.append(f"(deny file-read* file-write* {_subpaths(hidden)})")
+    if profile.network:
+        lines += ["(allow network* system-socket)", "(deny network* (remote unix-socket) (local unix-socket))"]
+    return "\n".join(lines) + "\n"
+
+
+class SeatbeltSandbox(PlainSandbox):
+    """Commands under `sandbox-exec`."""
+
+    backend = "sandbox-exec"
+
+    def __init__(self, profile: SandboxProfile) -> None:
+        if not os.access(_PROGRAM, os.X_OK):
+            raise SandboxError(f"{_PROGRAM} is not there")
+        super().__init__(profile)
+        self._protected: dict[str, None] = {}
+
+    def command_line(self, argv: Sequence[str]) -> list[str]:
+        self._protected.update(dict.fromkeys(protected_paths(self.profile)))
+        text = seatbelt_profile(self.profile, self._private.path, self._protected)
+        return [_PROGRAM, "-p", text, *argv]
+
+
+def _reads(profile: SandboxProfile, roots: Sequence[str]) -> str:
+    if profile.read is None:
+        return "(allow file-read*)"
+    return f'(allow file-read* (literal "/") {_subpaths((*_SYSTEM_FOLDERS, *profile.read, *roots))})'
+
+
+def _on_the_way(paths: Iterable[str], roots: Sequence[str]) -> list[str]:
+    """The folders between a root and each of the paths beneath it."""
+    found: dict[str, None] = {}
+    for path in paths:
+        for root in roots:
+            folder = os.path.dirname(path)
+            while folder != root and is_beneath(folder, root):
+                found[folder] = None
+                folder = os.path.dirname(folder)
+    return list(found)
+
+
+def _subpaths(paths: Iterable[str]) -> str:
+    return " ".join(f"(subpath {_quoted(path)})" for path in paths)
+
+
+def _quoted(text: str) -> str:
+    """A string of the profile language: only the quote and the backslash mean something in it."""
+    if "\0" in text:
+        raise SandboxError("a path cannot have a zero byte in it")
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,59 @@
+"""What goes wrong with a sandbox, and what to do about it.
+
+    AgentError
+    └── SandboxError                     the base
+        ├── SandboxUnavailable(reports)  no back end works here; one report for each that was tried
+        └── SandboxClosed                the sandbox was closed, or is gone
+
+Owns the errors and the report on one back end. Finding out whether a back end works is in `open`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from swink_agent.core.errors import AgentError
+from swink_agent.core.value import Value
+
+__all__ = ["BackendReport", "SandboxClosed", "SandboxError", "SandboxUnavailable"]
+
+
+class BackendReport(Value, frozen=True, kw_only=True):
+    """Whether one back end works on this machine; if not, why, and what would help."""
+
+    name: str
+    works: bool
+    reason: str = ""
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        if self.works:
+            return f"{self.name}: works"
+        return f"{self.name}: {self.reason}" + (f" ({self.remedy})" if self.remedy else "")
+
+
+class SandboxError(AgentError):
+    """A child process could not be confined as asked, and was not started."""
+
+
+class SandboxUnavailable(SandboxError):
+    """No back end can hold what the profile promises. `reports` says why for each, and what to do."""
+
+    def __init__(self, message: str = "", *, reports: Sequence[BackendReport] = ()) -> None:
+        self.reports = tuple(reports)
+        super().__init__(message or _say(self.reports))
+
+
+class SandboxClosed(SandboxError):
+    """The sandbox was closed: open a new one to start processes."""
+
+    def __init__(self, message: str = "the sandbox is closed: open a new one to start processes") -> None:
+        super().__init__(message)
+
+
+def _say(reports: Sequence[BackendReport]) -> str:
+    tried = "; ".join(str(report) for report in reports) or "there is no back end for this system"
+    return (
+        f"no sandbox works on this machine, so nothing was run: {tried}. "
+        'To run commands without walls, the user may choose sandbox="off"'
+    )

@@ -1,0 +1,212 @@
+"""Opening a sandbox: each back end is tried for real before it is trusted.
+
+Owns the order of the back ends, the trial and the advice where none works. A back end is never chosen by the name of a
+program: a trial runs a command in it that tries to write outside and to reach a listener, and the outcome is read from
+the disk and the listener, not from what the command says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from .errors import BackendReport, SandboxError, SandboxUnavailable
+from .process import Sandbox
+from .profile import SandboxProfile
+
+__all__ = ["backend_names", "open_sandbox", "open_unconfined", "probe_backends"]
+
+OpenFn = Callable[[SandboxProfile], Sandbox]
+
+_TRIAL_DEADLINE = 30.0
+
+
+def open_sandbox(profile: SandboxProfile, *, backend: str = "auto") -> Sandbox:
+    """The first back end that holds the profile in a trial, or the one that is named.
+
+    Raises `SandboxUnavailable`, with a report on each that was tried, when none does.
+    """
+    names = backend_names() if backend == "auto" else (backend,)
+    reports: list[BackendReport] = []
+    for name in names:
+        opened = _try(name, profile)
+        if isinstance(opened, Sandbox):
+            return opened
+        reports.append(opened)
+    raise SandboxUnavailable(reports=reports)
+
+
+def open_unconfined(profile: SandboxProfile) -> Sandbox:
+    """No walls: for the user's explicit choice, never for a fallback. The environment is clean all the same."""
+    from ._unconfined import UnconfinedSandbox
+
+    return UnconfinedSandbox(profile)
+
+
+def probe_backends(profile: SandboxProfile | None = None) -> tuple[BackendReport, ...]:
+    """What each back end of this system is worth here, by the same trial; for a report to people."""
+    reports: list[BackendReport] = []
+    with tempfile.TemporaryDirectory(prefix="swink-probe-") as folder:
+        for name in backend_names():
+            opened = _try(name, profile or SandboxProfile(write=(folder,)))
+            if isinstance(opened, Sandbox):
+                opened.close()
+                opened = BackendReport(name=name, works=True)
+            reports.append(opened)
+    return tuple(reports)
+
+
+def backend_names() -> tuple[str, ...]:
+    """The back ends of this system, the best first."""
+    if sys.platform == "linux":
+        return ("bubblewrap", "landlock")
+    return ("sandbox-exec",) if sys.platform == "darwin" else ()
+
+
+# -- the trial ---------------------------------------------------------------------------------------------------
+
+
+def _try(name: str, profile: SandboxProfile) -> Sandbox | BackendReport:
+    sandbox: Sandbox | None = None
+    try:
+        sandbox = _back_end(name)(profile)
+        _hold_to_it(sandbox)
+    except (SandboxError, OSError, TimeoutError) as error:
+        if sandbox is not None:
+            sandbox.close()
+        return BackendReport(name=name, works=False, reason=str(error) or repr(error), remedy=_remedy(name))
+    return sandbox
+
+
+def _back_end(name: str) -> OpenFn:
+    if name == "bubblewrap" and sys.platform == "linux":
+        from ._bubblewrap import BubblewrapSandbox
+
+        return BubblewrapSandbox
+    if name == "landlock" and sys.platform == "linux":
+        from ._landlock import LandlockSandbox
+
+        return LandlockSandbox
+    if name == "sandbox-exec" and sys.platform == "darwin":
+        from ._seatbelt import SeatbeltSandbox
+
+        return SeatbeltSandbox
+    known = ", ".join(backend_names()) or "none"
+    raise SandboxError(f"there is no back end {name!r} on this system: there are {known}")
+
+
+def _hold_to_it(sandbox: Sandbox) -> None:
+    """Raises `SandboxError` if a command does not run in the sandbox, or a wall does not hold."""
+    word = secrets.token_hex(8)
+    outside = tempfile.mkdtemp(prefix="swink-outside-")
+    canary = os.path.join(outside, "canary")
+    marks = [os.path.join(root, f".swink-trial-{word}") for root in sandbox.profile.write]
+    listener = socket.create_server(("127.0.0.1", 0))
+    try:
+        listener.setblocking(False)
+        _write(canary, word)
+        said = _in_a_loop_of_its_own(_run_trial(sandbox, word, canary, listener.getsockname()[1], marks))
+        if word not in said:
+            raise SandboxError(f"a command does not run in it: {said.strip()[-300:] or 'it said nothing'}")
+        for mark in marks:
+            if not os.path.exists(mark):
+                raise SandboxError(f"a command in it cannot write to {os.path.dirname(mark)!r}: {said.strip()[-300:]}")
+        if _read(canary) != word or os.listdir(outside) != ["canary"]:
+            raise SandboxError("a command in it can write outside of its folders")
+        if not sandbox.profile.network and _was_reached(listener):
+            raise SandboxError("a command in it can reach the network")
+    finally:
+        listener.close()
+        shutil.rmtree(outside, ignore_errors=True)
+        for mark in marks:
+            with suppress(OSError):
+                os.unlink(mark)
+
+
+def _in_a_loop_of_its_own(trial: Coroutine[Any, Any, str]) -> str:
+    """In a thread, as the caller may be in an event loop itself."""
+    with ThreadPoolExecutor(1, thread_name_prefix="swink-sandbox-trial") as executor:
+        return executor.submit(asyncio.run, trial).result()
+
+
+async def _run_trial(sandbox: Sandbox, word: str, canary: str, port: int, marks: Sequence[str]) -> str:
+    script = (
+        'for mark in "$@"; do : > "$mark"; done; '
+        f"echo broken > '{canary}'; echo broken > '{canary}.new'; "
+        f"(exec 3<>/dev/tcp/127.0.0.1/{port}); "
+        f"echo {word[:8]}''{word[8:]}"
+    )
+    bash = shutil.which("bash", path=os.defpath + os.pathsep + "/usr/local/bin") or "/bin/sh"
+    async with asyncio.timeout(_TRIAL_DEADLINE):
+        process = await sandbox.spawn([bash, "-c", script, "trial", *marks], cwd="/")
+        try:
+            await process.wait()
+        finally:
+            process.kill()
+        return (await process.output.read()).decode("utf-8", "replace")
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def _was_reached(listener: socket.socket) -> bool:
+    try:
+        connection, _ = listener.accept()
+    except OSError:
+        return False
+    connection.close()
+    return True
+
+
+# -- advice ------------------------------------------------------------------------------------------------------
+
+
+def _remedy(name: str) -> str:
+    match name:
+        case "bubblewrap":
+            return _bubblewrap_remedy()
+        case "landlock":
+            return "it needs Linux 5.13 or newer with Landlock among its security modules (lsm=landlock,... at boot)"
+        case "sandbox-exec":
+            return "it is part of macOS: run outside of another sandbox"
+        case _:
+            return ""
+
+
+def _bubblewrap_remedy() -> str:
+    if shutil.which("bwrap") is None:
+        return "apt install bubblewrap, dnf install bubblewrap or pacman -S bubblewrap"
+    if _setting("kernel/unprivileged_userns_clone") == "0":
+        return "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1"
+    if _setting("user/max_user_namespaces") == "0":
+        return "allow user namespaces: sysctl user.max_user_namespaces=15000"
+    if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
+        return (
+            "allow bwrap user namespaces with an AppArmor profile (apt install apparmor-profiles), "
+            "or sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+        )
+    return "in a container, allow user namespaces (for Docker: --security-opt seccomp=unconfined)"
+
+
+def _setting(name: str) -> str:
+    try:
+        with open(f"/proc/sys/{name}", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

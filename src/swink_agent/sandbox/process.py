@@ -1,0 +1,111 @@
+"""An opened sandbox and the processes in it, as tools see them.
+
+Owns the contract that every back end keeps: `Sandbox` and `SandboxedProcess`. How a back end starts and ends a process
+is its own; pipes and exits that they share are in `_pipes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from subprocess import DEVNULL
+from types import TracebackType
+
+from .profile import SandboxProfile
+
+__all__ = ["Sandbox", "SandboxedProcess"]
+
+
+class SandboxedProcess:
+    """A command that was started in a sandbox.
+
+    `output` is what it and its children write, to stdout and stderr alike, in one stream. Everything that it started
+    is gone when `output` ends after a `kill()`.
+    """
+
+    def __init__(
+        self, pid: int, output: asyncio.StreamReader, exited: asyncio.Future[int], kill: Callable[[], None]
+    ) -> None:
+        """For back ends: `exited` gets the exit code, or minus the signal; `kill` is idempotent and never raises."""
+        self.pid = pid
+        self.output = output
+        self.ended_because = ""
+        """Why the sandbox itself ended the command, if it did: a limit that was passed, for instance."""
+        self._exited = exited
+        self._kill = kill
+
+    async def wait(self) -> int:
+        """The exit code of the command, or minus the signal that ended it, as soon as it has ended.
+
+        Does not wait for background children, even if they hold the pipe: `kill()` ends them.
+        """
+        return await asyncio.shield(self._exited)
+
+    def kill(self) -> None:
+        """Ends the command and all that it started, also what left its process group or its session. Idempotent."""
+        self._kill()
+
+    def __repr__(self) -> str:
+        state = f"exit={self._exited.result()}" if _has_result(self._exited) else "running"
+        return f"SandboxedProcess(pid={self.pid}, {state})"
+
+
+class Sandbox(ABC):
+    """A back end, opened for one profile. Also a context manager; `close()` ends every process that it started."""
+
+    backend: str = ""
+    """bubblewrap, landlock, sandbox-exec or off."""
+
+    def __init__(self, profile: SandboxProfile) -> None:
+        self.profile = profile
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the back end and its profile: what an approval is bound to."""
+        return hashlib.sha256(f"{self.backend} {self.profile.fingerprint}".encode()).hexdigest()
+
+    @abstractmethod
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        environment: Mapping[str, str] | None = None,
+        stdin: int = DEVNULL,
+        pass_fds: Sequence[int] = (),
+    ) -> SandboxedProcess:
+        """Starts `argv` in `cwd`. `environment` is added to the profile's; `pass_fds` stay open in the child.
+
+        Raises `SandboxClosed` after `close()`, and `SandboxError` when the walls cannot be built: nothing runs then.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends every process that it started and removes its private temporary folder. Idempotent."""
+
+    def child_environment(self, temporary: str, additions: Mapping[str, str] | None = None) -> dict[str, str]:
+        """All variables of a child whose private temporary folder is `temporary`."""
+        environment = dict(self.profile.environment)
+        environment["TMPDIR"] = temporary
+        # Compilers and package tools keep their caches there, and the home folder cannot be written.
+        environment.setdefault("XDG_CACHE_HOME", os.path.join(temporary, ".cache"))
+        environment.update(additions or {})
+        return environment
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{self.backend} sandbox, writes to {', '.join(self.profile.write) or 'nothing'}>"
+
+
+def _has_result(future: asyncio.Future[int]) -> bool:
+    return future.done() and not future.cancelled() and future.exception() is None

@@ -1,0 +1,89 @@
+"""The sandbox of a tool: the one that the user chose, opened when it is first needed.
+
+Owns the choice ("auto", "off", a profile, an open sandbox) and the life of what was opened for it. How a sandbox
+confines is in `swink_agent.sandbox`.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Literal, TypeAlias, TypeVar
+
+from swink_agent.core.threads import WorkerThreads
+from swink_agent.core.tool import ToolContext
+from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxProfile
+
+__all__ = ["OpenSandboxFn", "SandboxChoice", "SandboxSource", "check_choice", "default_opener", "in_thread"]
+
+SandboxChoice: TypeAlias = Literal["auto", "off"] | SandboxProfile | Sandbox
+OpenSandboxFn: TypeAlias = Callable[[SandboxProfile], Sandbox]
+
+T = TypeVar("T")
+
+
+class SandboxSource:
+    """A sandbox on demand. Safe for use by several threads; `close()` ends what it opened, never what it was given."""
+
+    def __init__(self, choice: SandboxChoice, profile: SandboxProfile, open_sandbox: OpenSandboxFn) -> None:
+        self.choice = choice
+        self.profile = profile
+        self._open = open_sandbox
+        self._lock = threading.Lock()
+        self._sandbox = choice if isinstance(choice, Sandbox) else None
+        self._close: Callable[[], object] | None = None
+        self._is_closed = False
+
+    def get(self) -> Sandbox:
+        """The open sandbox. Opening one runs trial commands and blocks: not in an event loop.
+
+        Raises `SandboxUnavailable` where none works; the next call tries again. After `close()` it raises
+        `SandboxClosed`.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise SandboxClosed("the tool was closed: make a new one to run commands")
+            if self._sandbox is None:
+                self._sandbox = self._open(self.profile)
+                # At the latest when the tool is forgotten, or the program ends.
+                self._close = weakref.finalize(self, self._sandbox.close)
+            return self._sandbox
+
+    def close(self) -> None:
+        """Ends every process of the sandbox that was opened here. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            close, self._close = self._close, None
+        if close is not None:
+            close()
+
+
+def check_choice(choice: object) -> SandboxChoice:
+    """The user's choice of a sandbox. Raises `TypeError` for anything that is none."""
+    if isinstance(choice, (SandboxProfile, Sandbox)):
+        return choice
+    if choice in ("auto", "off"):
+        return choice
+    raise TypeError(f'sandbox is {choice!r}; give "auto", "off", a SandboxProfile or an open Sandbox')
+
+
+def default_opener(choice: SandboxChoice) -> OpenSandboxFn:
+    """What opens a profile under this choice: no walls where the user said "off", and a sandbox in every other case."""
+
+    def open_chosen(profile: SandboxProfile) -> Sandbox:
+        from swink_agent.sandbox import open_sandbox, open_unconfined  # not before it is needed: loads the back ends
+
+        return open_unconfined(profile) if isinstance(choice, str) and choice == "off" else open_sandbox(profile)
+
+    return open_chosen
+
+
+async def in_thread(ctx: ToolContext, function: Callable[[], T]) -> T:
+    """The function's result, from a thread of the run, or one of its own where the tool is used alone."""
+    threads = ctx.threads or WorkerThreads()
+    try:
+        return await threads.run(function)
+    finally:
+        if ctx.threads is None:
+            threads.close()

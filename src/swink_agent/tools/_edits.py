@@ -1,0 +1,110 @@
+"""Replacements in a text, and what to say when one does not fit.
+
+Owns the rule of edits: in order, each on what the one before left, each found exactly once unless all are meant, all
+or nothing; line ends do not matter for finding and are kept. Finding what was meant is in `_nearest`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from swink_agent.core.errors import ToolError
+
+from ._text import with_newlines
+
+__all__ = ["Edit", "apply_edits"]
+
+_PAIR = re.compile("\r\n")
+_MOST_LINES_NAMED = 10
+
+
+class Edit(NamedTuple):
+    """One replacement of one text by another."""
+
+    old: str
+    new: str
+    replace_all: bool = False
+
+
+def apply_edits(text: str, newline: str, edits: Sequence[Edit], path: str) -> tuple[str, str]:
+    """The text with all edits applied, and a summary of where. Raises `ToolError` if one of them does not fit.
+
+    `newline` is the line end that new text gets; a `\\r\\n` and a `\\n` are the same in what is looked for, and each
+    stays what it was where nothing is replaced.
+    """
+    given = text
+    lines: list[int] = []
+    for number, edit in enumerate(edits, 1):
+        which = f"edit {number} of {len(edits)}: " if len(edits) > 1 else ""
+        text, starts = _apply(text, newline, edit, which, path)
+        lines += starts
+    if text == given:
+        raise ToolError(f"the edits cancel each other out: {path} would stay as it is, nothing was changed")
+    count = len(lines)
+    return text, f"{count} replacement{'s' * (count != 1)}, {_places(lines)}"
+
+
+def _apply(text: str, newline: str, edit: Edit, which: str, path: str) -> tuple[str, list[int]]:
+    plain = text.replace("\r\n", "\n")
+    old, new = edit.old.replace("\r\n", "\n"), edit.new
+    if old == new.replace("\r\n", "\n"):
+        raise ToolError(f"{which}old and new are the same: there is nothing to change, and nothing was")
+    if not old:
+        if plain:
+            raise ToolError(f"{which}old is empty but {path} is not: give the text to replace; nothing was changed")
+        return new, [1]
+    # Of one that must be the only one, a second that overlaps it counts too: `aa` is twice in `aaa`.
+    starts = list(_occurrences(plain, old, len(old) if edit.replace_all else 1))
+    if not starts:
+        from ._nearest import describe_nearest
+
+        raise ToolError(f"{which}old was not found in {path}; nothing was changed. {describe_nearest(plain, old)}")
+    lines = _line_numbers(plain, starts)
+    if len(starts) > 1 and not edit.replace_all:
+        raise ToolError(
+            f"{which}old is found {len(starts)} times in {path}, {_places(lines)}; nothing was changed. Add lines "
+            "around it to old and new, so that it fits once, or set replace_all"
+        )
+    return _splice(text, plain, starts, len(old), with_newlines(new, newline)), lines
+
+
+def _occurrences(text: str, old: str, step: int) -> Iterator[int]:
+    at = text.find(old)
+    while at >= 0:
+        yield at
+        at = text.find(old, at + step)
+
+
+def _splice(text: str, plain: str, starts: Sequence[int], length: int, new: str) -> str:
+    """Replaces what was found in `plain`, in the text that still has its line ends."""
+    # Where `plain` has a line end that is two characters in the text: each moves all that follows by one.
+    pairs = [] if len(text) == len(plain) else [found.start() - i for i, found in enumerate(_PAIR.finditer(text))]
+    pieces: list[str] = []
+    end = 0
+    for start in starts:
+        pieces += (text[end : start + bisect_left(pairs, start)], new)
+        end = start + length + bisect_left(pairs, start + length)
+    pieces.append(text[end:])
+    return "".join(pieces)
+
+
+def _line_numbers(text: str, positions: Sequence[int]) -> list[int]:
+    numbers: list[int] = []
+    line, end = 1, 0
+    for position in positions:
+        line += text.count("\n", end, position)
+        end = position
+        numbers.append(line)
+    return numbers
+
+
+def _places(lines: Sequence[int]) -> str:
+    shown = [str(line) for line in sorted(set(lines))]
+    if len(shown) == 1:
+        return f"at line {shown[0]}"
+    if len(shown) > _MOST_LINES_NAMED:
+        return f"at lines {', '.join(shown[:_MOST_LINES_NAMED])} and more"
+    return f"at lines {', '.join(shown[:-1])} and {shown[-1]}"

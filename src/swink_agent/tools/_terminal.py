@@ -1,0 +1,132 @@
+"""What a command printed, as text for a model and for people.
+
+Owns the bounded memory of an output, and its cleaning: colours and other escape sequences go, a line that was
+overwritten is shown as it stood at the end. Running the command is in `shell`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from ._bounded import OUTPUT_LIMIT, Bounded, bound_text
+
+__all__ = ["LiveText", "Output", "clean"]
+
+_KEPT = 4 * OUTPUT_LIMIT
+"""Bytes kept of each end: more than is shown, as cleaning makes a text shorter."""
+_LONGEST_UPDATE = 8 * 1024
+_LONGEST_SEQUENCE = 256
+_HINT = "to see them, send the output to a file and read parts of it"
+
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor movements
+    r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # titles, links
+    r"|\x1b[PX^_][^\x1b\n]*(?:\x1b\\)?"  # strings for devices
+    r"|\x1b[ -/]*[0-~]?"
+    r"|\x9b[0-?]*[ -/]*[@-~]?"
+)
+_OVERSTRUCK = re.compile(r"[^\n\x08]\x08")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_UNFINISHED = re.compile(
+    r"(?:\x1b\[[0-?]*[ -/]*|\x1b\][^\x07\x1b\n]*\x1b?|\x1b[PX^_][^\x1b\n]*\x1b?|\x1b[ -/]*|\x9b[0-?]*[ -/]*|\r)\Z"
+)
+
+
+def clean(text: str) -> str:
+    """The text without escape sequences and control characters, each line as it stood at the end."""
+    if "\x1b" in text or "\x9b" in text:
+        text = _ESCAPES.sub("", text)
+    if "\x08" in text:
+        text = _OVERSTRUCK.sub("", text)
+    if "\r" in text:
+        text = "\n".join([line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")])
+    return _CONTROLS.sub("", text)
+
+
+class Output:
+    """The bytes of a command in constant memory: both ends, and how many there were."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._head = bytearray()
+        self._tail = bytearray()
+
+    def add(self, data: bytes) -> None:
+        self.total += len(data)
+        room = _KEPT - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        if data:
+            self._tail += data
+            if len(self._tail) > 2 * _KEPT:
+                del self._tail[:-_KEPT]
+
+    def text(self, limit: int = OUTPUT_LIMIT) -> Bounded:
+        """All of it, cleaned, in at most `limit` bytes with a note on what is missing in the middle."""
+        missing = self.total - len(self._head) - len(self._tail)
+        if not missing:
+            return bound_text(clean((self._head + self._tail).decode("utf-8", "replace")), limit, hint=_HINT)
+        note = f"\n[… {missing:,} bytes and more left out; {_HINT} …]\n"
+        half = (limit - len(note.encode())) // 2
+        head = clean(self._head[: _last_line(self._head)].decode("utf-8", "replace")).encode()
+        tail = clean(self._tail[_first_line(self._tail) :].decode("utf-8", "replace")).encode()
+        head = head[: _last_line(head[:half])] if len(head) > half else head
+        tail = tail[-half:][_first_line(tail[-half:]) :] if len(tail) > half else tail
+        text = head.decode("utf-8", "ignore").removesuffix("\n") + note + tail.decode("utf-8", "ignore")
+        return Bounded(text, self.total - len(head) - len(tail))
+
+
+def _last_line(data: bytes | bytearray) -> int:
+    """Where the last whole line ends; the end itself where the last line takes half of it all."""
+    newline = data.rfind(b"\n", len(data) // 2)
+    return newline + 1 if newline >= 0 else len(data)
+
+
+def _first_line(data: bytes | bytearray) -> int:
+    """Where the first whole line begins; the beginning where the first line takes half of it all."""
+    newline = data.find(b"\n", 0, len(data) // 2)
+    if newline >= 0:
+        return newline + 1
+    position = 0
+    while position < min(3, len(data)) and 0x80 <= data[position] < 0xC0:  # the rest of a character that was cut
+        position += 1
+    return position
+
+
+class LiveText:
+    """The output as it comes, for updates: what is new since the last time, never half a character or sequence.
+
+    Of more than a few kilobytes between two updates only the end is given, behind a mark.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._waiting = bytearray()
+        self._held = ""
+        self._is_cut = False
+
+    def add(self, data: bytes) -> None:
+        self._waiting += data
+        if len(self._waiting) > 2 * _LONGEST_UPDATE:
+            del self._waiting[:-_LONGEST_UPDATE]
+            self._is_cut = True
+
+    def take(self, *, is_last: bool = False) -> str:
+        """What is new; empty if there is nothing to show yet."""
+        mark = ""
+        if self._is_cut:
+            mark, self._is_cut, self._held = "[…]", False, ""
+            self._decoder.reset()
+            del self._waiting[: _first_line(self._waiting)]
+        text = self._held + self._decoder.decode(bytes(self._waiting), is_last)
+        self._waiting.clear()
+        self._held = ""
+        if not is_last:
+            unfinished = _UNFINISHED.search(text, max(0, len(text) - _LONGEST_SEQUENCE))
+            if unfinished is not None:
+                text, self._held = text[: unfinished.start()], text[unfinished.start() :]
+        # A line that goes on from the last update and is overwritten in this one begins anew: what was shown stays.
+        starts_over = text.startswith("\r") and not text.startswith("\r\n")
+        return mark + ("\n" if starts_over else "") + clean(text)

@@ -1,0 +1,87 @@
+"""The `edit_file` tool: exact replacements in one file, all of them or none.
+
+Owns the tool; how edits are applied, and what is said of one that does not fit, is in `_edits`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swink_agent.core.errors import ToolError
+from swink_agent.core.tool import AgentToolResult
+
+from ._bounded import show_name
+from ._edits import Edit, apply_edits
+from ._file_tool import Before, Call, WritingTool, change_details
+from ._place import Place
+from ._text import NEW_FILE, Decoded, decode_text, encode_text
+from .workspace import too_large
+
+__all__ = ["EditFileTool"]
+
+
+class EditFileTool(WritingTool):
+    """Replaces pieces of a file of the workspace; refuses if the file changed since it was read."""
+
+    name = "edit_file"
+    label = "Edit file"
+    description = (
+        "Changes a file in the workspace by replacing exact pieces of its text. Each `old` must be in the file exactly "
+        "once, spaces included: copy it from read_file, with a line around it if needed. Edits are applied in order, "
+        "all of them or none. An empty `old` creates a new file."
+    )
+    parameters_schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The file, relative to the workspace, such as src/main.py"},
+            "edits": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 200,
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "old": {"type": "string", "description": "The text to replace, exactly as in the file"},
+                        "new": {"type": "string", "description": "The text to put in its place"},
+                        "replace_all": {"type": "boolean", "description": "Replace every occurrence. Default false"},
+                    },
+                    "required": ["old", "new"],
+                    "additionalProperties": False,
+                },
+            },
+        },
+        "required": ["path", "edits"],
+        "additionalProperties": False,
+    }
+
+    def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
+        path = "/".join(place.parts)
+        edits = [Edit(item["old"], item["new"], item.get("replace_all", False)) for item in call.arguments["edits"]]
+        if before is None and edits[0].old:
+            raise ToolError(f"{show_name(path)} does not exist: give an empty old to create it, or use write_file")
+        existing = _text_of(before)
+        text, where = apply_edits(existing.text, existing.format.newline, edits, show_name(path))
+        try:
+            data = encode_text(text, existing.format)
+        except UnicodeEncodeError as error:
+            kept = existing.format.name or "UTF-8"
+            raise ToolError(
+                f"{show_name(path)} is {kept}, which has no {error.object[error.start]!r}: use other characters, or "
+                "write the whole file with write_file"
+            ) from error
+        self.put(call, place, before, data)
+        return AgentToolResult.text(
+            f"{'Created' if before is None else 'Edited'} {show_name(path)}: {where}.",
+            change_details(path, existing.text, text, is_new=before is None),
+        )
+
+
+def _text_of(before: Before | None) -> Decoded:
+    if before is None:
+        return Decoded("", NEW_FILE)
+    if before.data is None:
+        raise too_large(before.file)
+    decoded = decode_text(before.data)
+    if decoded is None:
+        raise ToolError(f"{show_name(before.file.path)} is a binary file, not text: it cannot be edited")
+    return decoded

@@ -1,0 +1,316 @@
+"""The `bash` tool: a command in the workspace folder, confined by the sandbox.
+
+Owns the run of one command: what it may take, what is reported while it runs, and that nothing of it is left behind.
+The walls around it are in `swink_agent.sandbox`; which commands may run unasked is for the approval to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import stat
+from pathlib import Path
+from typing import Any
+
+from swink_agent.core.tool import AgentToolResult, ToolContext
+from swink_agent.sandbox import Sandbox, SandboxedProcess, SandboxError, SandboxProfile
+
+from ._bounded import OUTPUT_LIMIT
+from ._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice, default_opener, in_thread
+from ._programs import find_program
+from ._terminal import LiveText, Output
+from .workspace import Workspace
+
+__all__ = ["BashTool"]
+
+LONGEST_TIMEOUT = 600.0
+_LONGEST_COMMAND = 100_000
+_MOST_OUTPUT = 64 * 1024 * 1024
+_CHUNK = 64 * 1024
+_UPDATE_EVERY = 0.05
+_DRAIN = 0.5
+"""Seconds for what a command left in the pipe, once everything that could write to it has been ended."""
+_DRAIN_CANCELLED = 0.02
+
+
+class BashTool:
+    """Runs shell commands in a folder.
+
+    `root` is the folder, or the `Workspace` that other tools share. `sandbox` is the user's choice alone, nothing that
+    a model sends can change it: "auto" lets a command write to the folder and its own temporary one, without network,
+    by whatever confines here; a profile or an open sandbox says how; "off" lets it do all that the user can. Where
+    no sandbox works the tool refuses. `timeout` is for calls that give none, in seconds.
+
+    Each call starts afresh in the folder, reads nothing from stdin, and ends with everything that it started: on
+    exit, timeout and cancellation alike. While it runs it reports updates, at most 20 a second, each with the text
+    that is new since the last. Safe for calls at once. `close()` ends what it opened; a given sandbox stays open.
+    """
+
+    name = "bash"
+    label = "Shell"
+    requires_approval = True
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str] | Workspace,
+        sandbox: SandboxChoice = "auto",
+        *,
+        timeout: float = 30.0,
+        most_output: int = _MOST_OUTPUT,
+        open_sandbox: OpenSandboxFn | None = None,
+    ) -> None:
+        if not 0 < timeout <= LONGEST_TIMEOUT:
+            raise ValueError(f"timeout is {timeout}; give seconds, more than 0 and at most {LONGEST_TIMEOUT:g}")
+        choice = check_choice(sandbox)
+        self._root = os.path.realpath(root.root if isinstance(root, Workspace) else root)
+        self._identity = _identity(self._root)
+        if self._identity is None:
+            raise NotADirectoryError(errno.ENOTDIR, "the root of a shell is a folder that exists", self._root)
+        self._timeout = timeout
+        self._most_output = most_output
+        self._shell = _shell_program(self._root)
+        profile = _profile(choice, self._root)
+        self._source = SandboxSource(choice, profile, open_sandbox or default_opener(choice))
+        self.description = _description(self._shell[0], choice, profile, timeout)
+        self.parameters_schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {
+                "command": {"type": "string", "minLength": 1, "description": "The command or script to run."},
+                "timeout": {
+                    "type": "number",
+                    "exclusiveMinimum": 0,
+                    "maximum": LONGEST_TIMEOUT,
+                    "description": f"Seconds until it is ended; {timeout:g} unless given.",
+                },
+            },
+            "required": ["command"],
+            "additionalProperties": False,
+        }
+
+    def __repr__(self) -> str:
+        return f"<tool bash in {self._root}>"
+
+    @property
+    def root(self) -> Path:
+        """The folder that commands start in."""
+        return Path(self._root)
+
+    def close(self) -> None:
+        """Ends every command that runs, with the sandbox that was opened for them. Idempotent."""
+        self._source.close()
+
+    def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Where a command would run: `folder`, `backend`, and `sandbox`, the fingerprint of its walls.
+
+        The first time it opens the sandbox, as only the trial tells which one will be used. `backend` is "none" where
+        none works: the call will refuse.
+        """
+        try:
+            return self._scope(self._source.get())
+        except (SandboxError, OSError):
+            return {"folder": _as_json(self._root), "sandbox": "", "backend": "none"}
+
+    def _scope(self, sandbox: Sandbox) -> dict[str, Any]:
+        return {"folder": _as_json(self._root), "sandbox": sandbox.fingerprint, "backend": sandbox.backend}
+
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+        """Runs the command and gives its output; anything but exit code 0 is an error result."""
+        problem = self._problem(arguments)
+        if problem is not None:
+            return AgentToolResult.error(problem)
+        try:
+            sandbox = await in_thread(ctx, self._source.get)
+            refusal = self._refusal(arguments, ctx, sandbox)
+            if refusal is not None:
+                return AgentToolResult.error(refusal)
+            process = await sandbox.spawn([*self._shell, arguments["command"]], cwd=self._root)
+        except SandboxError as error:
+            return AgentToolResult.error(f"the command was not run: {error}")
+        except OSError as error:
+            return AgentToolResult.error(f"the command could not be started: {error.strerror or error}")
+        timeout = float(arguments.get("timeout", self._timeout))
+        return await _Command(process, ctx, timeout, self._most_output, sandbox.backend).run()
+
+    def _problem(self, arguments: dict[str, Any]) -> str | None:
+        command, timeout = arguments.get("command"), arguments.get("timeout", self._timeout)
+        if not isinstance(command, str) or not command.strip():
+            return "the command is empty: give one to run"
+        if "\0" in command:
+            return "the command holds a NUL character, which no command can: leave it out"
+        try:
+            size = len(command.encode())
+        except UnicodeEncodeError:
+            return "the command holds half of a character (a lone surrogate): write it as UTF-8"
+        if size > _LONGEST_COMMAND:
+            return (
+                f"the command has {size:,} bytes, more than the {_LONGEST_COMMAND:,} that can be run: "
+                "write it to a file with write_file, and run that"
+            )
+        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= LONGEST_TIMEOUT:
+            return f"timeout is {timeout!r}: give seconds, more than 0 and at most {LONGEST_TIMEOUT:g}"
+        return None
+
+    def _refusal(self, arguments: dict[str, Any], ctx: ToolContext, sandbox: Sandbox) -> str | None:
+        """Why the call is not run after all; asked directly before the spawn, with nothing awaited in between."""
+        if ctx.cancel.is_cancelled:
+            return "the command was cancelled before it began"
+        if ctx.grant is not None and not ctx.grant.covers(self.name, arguments, self._scope(sandbox)):
+            return (
+                "the command was not run: its text, folder or sandbox is not what was approved; call it again to "
+                "have it approved as it is now"
+            )
+        if _identity(self._root) != self._identity:
+            return f"the command was not run: {self._root} is no longer the folder that the user gave"
+        return None
+
+
+class _Command:
+    """One command on its way: reads what it prints, and ends it when its time has come."""
+
+    def __init__(
+        self, process: SandboxedProcess, ctx: ToolContext, timeout: float, most_output: int, backend: str
+    ) -> None:
+        self._process = process
+        self._ctx = ctx
+        self._timeout = timeout
+        self._most_output = most_output
+        self._backend = backend
+        self._loop = asyncio.get_running_loop()
+        self._output = Output()
+        self._live = LiveText()
+        self._flooded: asyncio.Future[None] = self._loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_update = 0.0
+
+    async def run(self) -> AgentToolResult:
+        """The result. However it is left, the command and all that it started have been ended."""
+        started = self._loop.time()
+        reading = self._loop.create_task(self._read())
+        exiting = self._loop.create_task(self._process.wait())
+        cancelled = self._loop.create_task(self._ctx.cancel.wait())
+        try:
+            await asyncio.wait(
+                {exiting, cancelled, self._flooded}, timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+            duration = self._loop.time() - started
+            code = exiting.result() if exiting.done() else None
+            is_cancelled = code is None and cancelled.done()
+            # What a command left in the background goes with it, and with that the pipe comes to its end.
+            self._process.kill()
+            await asyncio.wait({reading}, timeout=_DRAIN_CANCELLED if is_cancelled else _DRAIN)
+            self._update(is_last=True)
+            return self._result(code, is_cancelled, duration)
+        finally:
+            self._process.kill()
+            if self._timer is not None:
+                self._timer.cancel()
+            for task in (reading, exiting, cancelled):
+                task.cancel()
+            await asyncio.gather(reading, exiting, cancelled, return_exceptions=True)
+
+    async def _read(self) -> None:
+        while data := await self._process.output.read(_CHUNK):
+            self._output.add(data)
+            self._live.add(data)
+            if self._timer is None:
+                delay = max(0.0, self._next_update - self._loop.time())
+                self._timer = self._loop.call_later(delay, self._update)
+            if self._output.total > self._most_output and not self._flooded.done():
+                self._flooded.set_result(None)
+            await asyncio.sleep(0)  # a stream that always has data would keep the others waiting
+
+    def _update(self, *, is_last: bool = False) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._next_update = self._loop.time() + _UPDATE_EVERY
+        text = self._live.take(is_last=is_last)
+        if text:
+            self._ctx.update(text)
+
+    def _result(self, code: int | None, is_cancelled: bool, duration: float) -> AgentToolResult:
+        timed_out = code is None and not is_cancelled and not self._flooded.done()
+        name = _signal_name(code)
+        code = 128 - code if code is not None and code < 0 else code  # as a shell would say it, whichever the sandbox
+        if is_cancelled:
+            ending = "[cancelled: ended with everything that it started]"
+        elif timed_out:
+            advice = "give a longer timeout" if self._timeout < LONGEST_TIMEOUT else "do it in smaller steps"
+            ending = f"[timed out after {self._timeout:g} s and was ended with everything that it started; {advice}]"
+        elif code is None:
+            size = self._most_output / 1024 / 1024
+            ending = f"[ended, as it printed more than {size:g} MiB; send the output to a file]"
+        elif name is not None:
+            ending = f"[exit code {code}: killed by {name}]"
+        else:
+            ending = f"[exit code {code}]" if code else ""
+        bounded = self._output.text(OUTPUT_LIMIT - len(ending.encode()) - 1)
+        text = bounded.text
+        if ending:
+            text += ("\n" if text and not text.endswith("\n") else "") + ending
+        details = {
+            "exit_code": code,
+            "signal": "SIGKILL" if code is None else name,
+            "timed_out": timed_out,
+            "cancelled": is_cancelled,
+            "duration": round(duration, 3),
+            "truncated": bounded.is_cut,
+            "sandbox": self._backend,
+        }
+        result = AgentToolResult.text if code == 0 else AgentToolResult.error
+        return result(text or "[no output]", details)
+
+
+def _signal_name(code: int | None) -> str | None:
+    """The signal that an exit code stands for: a negative one, or, as shells have it, one above 128."""
+    if code is None or 0 <= code <= 128 or code > 128 + 31:
+        return None
+    number = -code if code < 0 else code - 128
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _identity(folder: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
+
+
+def _as_json(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _profile(choice: SandboxChoice, root: str) -> SandboxProfile:
+    if isinstance(choice, SandboxProfile):
+        return choice
+    if isinstance(choice, Sandbox):
+        return choice.profile
+    return SandboxProfile() if choice == "off" else SandboxProfile(write=(root,))
+
+
+def _shell_program(root: str) -> list[str]:
+    """The shell and its options, looked for once and outside the folder that a model writes to."""
+    bash = find_program("bash", not_in=root)
+    if bash is not None:
+        return [bash, "--noprofile", "--norc", "-c", "--"]
+    return [find_program("sh", not_in=root) or "/bin/sh", "-c", "--"]
+
+
+def _description(shell: str, choice: SandboxChoice, profile: SandboxProfile, timeout: float) -> str:
+    kind = "a bash command" if os.path.basename(shell) == "bash" else "a command in sh (there is no bash here)"
+    if choice == "off" or (isinstance(choice, Sandbox) and choice.backend == "off"):
+        walls = ""
+    else:
+        network = "" if profile.network else " There is no network."
+        walls = f" Files can be written only in the workspace and in $TMPDIR.{network}"
+    return (
+        f"Runs {kind} in the workspace folder and returns what it prints, stdout and stderr together. Each call "
+        f"starts anew in that folder: cd and variables do not last, and nothing can be typed in.{walls} What it leaves "
+        f"in the background is ended with it. It has {timeout:g} seconds unless timeout says otherwise."
+    )

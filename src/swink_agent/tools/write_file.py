@@ -1,0 +1,75 @@
+"""The `write_file` tool: a whole file, new or replaced, in one step.
+
+Owns what happens to the text on its way into a file that exists: its encoding, its mark and its line ends stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swink_agent.core.errors import ToolError
+from swink_agent.core.tool import AgentToolResult
+
+from ._bounded import show_name, show_size
+from ._file_tool import Before, Call, WritingTool, change_details
+from ._place import Place
+from ._text import NEW_FILE, Decoded, decode_text, encode_text, with_newlines
+
+__all__ = ["WriteFileTool"]
+
+
+class WriteFileTool(WritingTool):
+    """Writes a file of the workspace as a whole; refuses to replace one that changed since it was read."""
+
+    name = "write_file"
+    label = "Write file"
+    description = (
+        "Writes a whole file in the workspace: creates it, with its folders, or replaces all of its content. "
+        "To change a part of a file, use edit_file."
+    )
+    parameters_schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The file, relative to the workspace, such as src/main.py"},
+            "content": {"type": "string", "description": "The whole new content of the file"},
+        },
+        "required": ["path", "content"],
+        "additionalProperties": False,
+    }
+
+    def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
+        content: str = call.arguments["content"]
+        decoded = None if before is None or before.data is None else decode_text(before.data)
+        data = _encode(content, decoded)
+        path = "/".join(place.parts)
+        self.put(call, place, before, data)
+        new = decode_text(data)
+        details = change_details(
+            path, decoded.text if decoded else "", new.text if new else content, is_new=before is None
+        )
+        if before is not None and decoded is None:
+            details["old_is_text"] = False
+        verb = "Created" if before is None else "Replaced"
+        return AgentToolResult.text(f"{verb} {show_name(path)} ({_measure(content, data)}).", details)
+
+
+def _encode(content: str, existing: Decoded | None) -> bytes:
+    """The content as the file has its text, or as UTF-8 where it cannot, or is no text."""
+    try:
+        if existing is None or existing.format.errors != "strict":
+            newline = existing.format.newline if existing else ""
+            return encode_text(with_newlines(content, newline), NEW_FILE)
+        text = with_newlines(content, existing.format.newline)
+        if existing.format.mark:
+            text = text.removeprefix("\ufeff")  # the mark is kept anyway
+        try:
+            return encode_text(text, existing.format)
+        except UnicodeEncodeError:
+            return encode_text(text, NEW_FILE)
+    except UnicodeEncodeError as error:
+        raise ToolError("the content holds half of a character (a lone surrogate): nothing was written") from error
+
+
+def _measure(content: str, data: bytes) -> str:
+    lines = content.count("\n") + (not content.endswith("\n") and bool(content))
+    return f"{lines} line{'s' * (lines != 1)}, {show_size(len(data))}"

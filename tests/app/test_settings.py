@@ -1,0 +1,219 @@
+"""Settings: where each value comes from, and what is said about one that cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swink_agent.app.errors import SettingsError
+from swink_agent.app.settings import (
+    DEFINITIONS,
+    STANDARD_TOOLS,
+    load_settings,
+    parse_file,
+    parse_value,
+    set_value,
+    unset_value,
+)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_the_last_one_that_says_something_wins_and_each_value_knows_its_source(tmp_path: Path) -> None:
+    user = write(tmp_path / "config.toml", 'model = "a:user"\nthinking = "low"\nmax_turns = 10\ntimeout = 5\n')
+    project = parse_file("/p/.swink/config.toml", b'model = "a:project"\nthinking = "high"\nmax_turns = 3\n')
+    settings = load_settings(
+        path=user,
+        project=project,
+        environ={"SWINK_THINKING": "medium", "SWINK_APPROVE": "none", "SWINK_TOOLS": ""},
+        flags={"approve": "ask", "output": None},
+    )
+    assert {name: (item.value, item.source) for name, item in settings.items() if item.source != "default"} == {
+        "model": ("a:project", "/p/.swink/config.toml:1"),
+        "thinking": ("medium", "environment SWINK_THINKING"),
+        "max_turns": (3, "/p/.swink/config.toml:3"),
+        "timeout": (5.0, f"{user}:4"),
+        "approve": ("ask", "flag --approve"),
+    }
+    assert settings.value("tools") == STANDARD_TOOLS
+    assert settings.value("output") == "text"
+
+
+def test_addresses_come_from_the_providers_own_variables(tmp_path: Path) -> None:
+    user = write(tmp_path / "config.toml", '[base_url]\nanthropic = "http://file"\nxai = "http://file"\n')
+    environ = {"ANTHROPIC_BASE_URL": "http://env", "AZURE_OPENAI_ENDPOINT": "https://azure"}
+    settings = load_settings(path=user, environ=environ)
+    assert settings["base_url.anthropic"].value == "http://env"
+    assert settings["base_url.anthropic"].source == "environment ANTHROPIC_BASE_URL"
+    assert settings["base_url.azure"].value == "https://azure"
+    assert settings["base_url.xai"].source == f"{user}:3"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('# x\nmodle = "a:b"\n', "line 2: no setting is called modle; did you mean model?"),
+        ("[limits]\nturns = 1\n", "line 2: no setting is called limits.turns; there are: model, thinking"),
+        ('max_turns = "ten"\n', "line 1: max_turns cannot be 'ten': it is a whole number, 1 or more"),
+        ("max_turns = true\n", "line 1: max_turns cannot be True: it is a whole number"),
+        ("max_turns = 0\n", "it is a whole number, 1 or more"),
+        ("max_cost = -1\n", "max_cost cannot be -1: it is a number above 0"),
+        ("timeout = inf\n", "timeout cannot be inf"),
+        ('approve = "yes"\n', "approve cannot be 'yes': it is one of none, ask, smart, all"),
+        ('tools = ["bash", "rm"]\n', "it is a list of bash, read_file"),
+        ('network = "on"\n', "network cannot be 'on': it is true or false"),
+        ('[base_url]\nxai = "ftp://x"\n', "it is an http:// or https:// address"),
+        ('model = "  "\n', "model cannot be '  ': it is a text"),
+        ('model = "a\n', "not valid TOML: Illegal character '\\n' (at line 1, column 11)"),
+    ],
+)
+def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path / "config.toml", text)
+    with pytest.raises(SettingsError) as caught:
+        load_settings(path=path, environ={})
+    assert str(path) in str(caught.value)
+    assert message in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_a_file_that_is_no_text_and_one_that_is_a_folder_are_told(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_bytes(b"model = '\xff'\n")
+    with pytest.raises(SettingsError, match="is not UTF-8 text"):
+        load_settings(path=tmp_path / "config.toml", environ={})
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load_settings(path=tmp_path, environ={})
+    with pytest.raises(SettingsError, match="that is no settings file"):
+        parse_file("big", b"#" * (1024 * 1024 + 1))
+
+
+def test_a_mistake_in_the_environment_and_in_a_flag_is_told() -> None:
+    nowhere = Path("/no/such/config.toml")
+    with pytest.raises(SettingsError, match="SWINK_MAX_TURNS: max_turns cannot be 'many'"):
+        load_settings(path=nowhere, environ={"SWINK_MAX_TURNS": "many"})
+    with pytest.raises(SettingsError, match="--tools: tools cannot be"):
+        load_settings(path=nowhere, environ={}, flags={"tools": "bash,teleport"})
+    with pytest.raises(SettingsError, match="--max-cost: max_cost cannot be 0.0"):
+        load_settings(path=nowhere, environ={}, flags={"max_cost": 0.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("tools", "none", ()),
+        ("tools", "bash, search,bash", ("bash", "search")),
+        ("network", "Yes", True),
+        ("network", "off", False),
+        ("max_cost", "0.5", 0.5),
+        ("max_turns", " 7 ", 7),
+        ("system", "", ""),
+    ],
+)
+def test_text_becomes_a_value(name: str, text: str, value: object) -> None:
+    definition = next(item for item in DEFINITIONS if item.name == name)
+    assert parse_value(definition, text, "here") == value
+
+
+# -- a project -----------------------------------------------------------------------------------------------
+
+
+def with_project(text: str, **flags: Any) -> Any:
+    project = parse_file("/p/.swink/config.toml", text.encode())
+    return load_settings(path=Path("/no/such"), environ={}, project=project, flags=flags)
+
+
+@pytest.mark.parametrize("text", ['sandbox = "off"', 'output = "json"', 'models_dir = "/x"', '[base_url]\nxai = "http://x"'])
+def test_a_project_cannot_touch_what_is_the_users(text: str) -> None:
+    with pytest.raises(SettingsError, match="a project may not set"):
+        with_project(text + "\n")
+
+
+def test_a_project_can_only_tighten() -> None:
+    looser = with_project('approve = "all"\nnetwork = true\nmax_turns = 500\ntools = ["bash"]\nmax_cost = 100\n')
+    assert looser.value("approve") == "smart"
+    assert looser.value("network") is False
+    assert looser.value("max_turns") == 50
+    assert looser.value("tools") == ("bash",)
+    assert looser.value("max_cost") == 100.0
+    assert [note.split(": ", 1)[1] for note in looser.notes] == [
+        f"{name} is looser there than in your own settings, so yours holds" for name in ("approve", "network", "max_turns")
+    ]
+    stricter = with_project('approve = "none"\ntimeout = 10\n')
+    assert (stricter.value("approve"), stricter.value("timeout")) == ("none", 10.0)
+    assert stricter.notes == ()
+
+
+def test_a_flag_is_the_users_own_and_wins_over_the_project() -> None:
+    assert with_project('approve = "none"\n', approve="all").value("approve") == "all"
+
+
+# -- changing ------------------------------------------------------------------------------------------------
+
+
+def test_setting_and_unsetting_keeps_the_rest_of_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "config.toml", "# mine\nmax_turns = 10 # enough\n")
+    assert set_value("model", "anthropic:x", path=path) == "anthropic:x"
+    assert set_value("max_turns", "12", path=path) == 12
+    assert set_value("tools", "bash,search", path=path) == ("bash", "search")
+    assert set_value("base_url.ollama", "127.0.0.1:11434", path=path) == "127.0.0.1:11434"
+    assert path.read_text() == (
+        '# mine\nmax_turns = 12 # enough\nmodel = "anthropic:x"\ntools = ["bash", "search"]\n'
+        '\n[base_url]\nollama = "127.0.0.1:11434"\n'
+    )
+    assert unset_value("model", path=path)
+    assert not unset_value("model", path=path)
+    assert load_settings(path=path, environ={})["model"].source == "default"
+
+
+def test_a_new_file_is_made_with_its_folder_and_a_link_is_followed(tmp_path: Path) -> None:
+    real = write(tmp_path / "dotfiles.toml", "")
+    link = tmp_path / "new" / "config.toml"
+    set_value("approve", "ask", path=tmp_path / "made" / "config.toml")
+    link.parent.mkdir()
+    link.symlink_to(real)
+    set_value("approve", "ask", path=link)
+    assert link.is_symlink()
+    assert real.read_text() == (tmp_path / "made" / "config.toml").read_text() == 'approve = "ask"\n'
+    assert [item.name for item in tmp_path.glob("**/.*")] == []
+
+
+def test_a_wrong_value_changes_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path / "config.toml", "max_turns = 10\n")
+    for name, text in (("max_turns", "none"), ("modle", "x"), ("approve", "sure")):
+        with pytest.raises(SettingsError):
+            set_value(name, text, path=path)
+    write(path, "max_turns = \n")
+    with pytest.raises(SettingsError, match="not valid TOML"):
+        set_value("max_turns", "3", path=path)
+    assert path.read_text() == "max_turns = \n"
+
+
+VALUES = {
+    "text": st.text(min_size=1).filter(lambda text: text.strip() == text and "\0" not in text),
+    "count": st.integers(1, 10**9),
+    "amount": st.floats(0.001, 1e9),
+    "switch": st.booleans(),
+    "names": st.lists(st.sampled_from(STANDARD_TOOLS), unique=True).map(tuple),
+    "address": st.just("http://127.0.0.1:8080/v1"),
+    "folder": st.just("/models"),
+}
+
+
+@given(st.data())
+def test_every_setting_survives_the_file(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.mktemp("settings") / "config.toml"
+    chosen = data.draw(st.lists(st.sampled_from(DEFINITIONS), unique_by=lambda item: item.name, max_size=4))
+    wanted: dict[str, Any] = {}
+    for item in chosen:
+        value = data.draw(st.sampled_from(item.choices) if item.kind == "choice" else VALUES[item.kind])
+        text = (",".join(value) or "none") if isinstance(value, tuple) else str(value)
+        set_value(item.name, text, path=path)
+        wanted[item.name] = value
+    settings = load_settings(path=path, environ={})
+    assert {name: item.value for name, item in settings.items() if item.source != "default"} == wanted

@@ -1,0 +1,112 @@
+"""A folder's own files count only once the user said so, and only as they were then."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from swink_agent.app.errors import SettingsError
+from swink_agent.app.trust import Project, TrustStore, find_project
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TrustStore:
+    return TrustStore(tmp_path / "config" / "trusted.json")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / ".swink").mkdir(parents=True)
+    (folder / ".swink" / "config.toml").write_text("max_turns = 3\n")
+    (folder / "AGENTS.md").write_text("Be tidy.\n")
+    return folder
+
+
+def found(folder: Path, store: TrustStore) -> Project:
+    project = find_project(folder, store)
+    assert project is not None
+    return project
+
+
+def test_nothing_of_a_folder_is_read_before_it_is_trusted(project: Path, store: TrustStore) -> None:
+    untrusted = found(project, store)
+    assert (untrusted.is_trusted, untrusted.settings, untrusted.notes_path) == (False, None, None)
+    assert (untrusted.has_settings, untrusted.was_changed) == (True, False)
+
+
+def test_a_trusted_folder_may_speak(project: Path, store: TrustStore) -> None:
+    trusted = store.trust(project)
+    assert trusted == found(project, store)
+    assert trusted.settings is not None
+    assert trusted.settings.values == {"max_turns": 3}
+    assert trusted.notes_path == project / "AGENTS.md"
+    assert store.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_change_of_its_settings_ends_the_trust(project: Path, store: TrustStore) -> None:
+    store.trust(project)
+    (project / ".swink" / "config.toml").write_text("max_turns = 4\n")
+    changed = found(project, store)
+    assert (changed.is_trusted, changed.settings, changed.was_changed) == (False, None, True)
+    assert changed.notes_path is None
+    (project / ".swink" / "config.toml").unlink()
+    assert not found(project, store).is_trusted
+
+
+def test_settings_that_appear_in_a_trusted_folder_are_not_trusted(project: Path, store: TrustStore) -> None:
+    (project / ".swink" / "config.toml").unlink()
+    assert store.trust(project).is_trusted
+    (project / ".swink" / "config.toml").write_text("max_turns = 3\n")
+    assert not found(project, store).is_trusted
+
+
+def test_trust_belongs_to_the_place_and_not_to_a_link_or_a_copy(project: Path, store: TrustStore, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(project)
+    store.trust(link)
+    assert list(store.folders()) == [os.path.realpath(project)]
+    copy = tmp_path / "copy"
+    (copy / ".swink").mkdir(parents=True)
+    (copy / ".swink" / "config.toml").write_text("max_turns = 3\n")
+    assert not found(copy, store).is_trusted
+
+
+def test_trust_can_be_taken_away(project: Path, store: TrustStore) -> None:
+    store.trust(project)
+    assert store.distrust(project)
+    assert not store.distrust(project)
+    assert not found(project, store).is_trusted
+
+
+def test_a_repository_is_one_project_from_its_root_down_and_no_further_up(project: Path, store: TrustStore) -> None:
+    inner = project / "src" / "deep"
+    inner.mkdir(parents=True)
+    assert find_project(inner, store) is None
+    (project / ".git").mkdir()
+    assert found(inner, store).folder == os.path.realpath(project)
+    (inner / ".git").mkdir()
+    assert find_project(inner, store) is None
+
+
+def test_settings_with_a_mistake_are_not_trusted(project: Path, store: TrustStore) -> None:
+    (project / ".swink" / "config.toml").write_text("max_turns = many\n")
+    with pytest.raises(SettingsError, match="not valid TOML"):
+        store.trust(project)
+    assert store.folders() == {}
+
+
+def test_a_record_that_cannot_be_read_trusts_nothing(project: Path, store: TrustStore) -> None:
+    store.trust(project)
+    store.path.write_text("{")
+    with pytest.raises(SettingsError, match="the record of trusted folders, cannot be read"):
+        find_project(project, store)
+
+
+def test_a_settings_file_that_is_no_file_is_left_alone(project: Path, store: TrustStore) -> None:
+    path = project / ".swink" / "config.toml"
+    path.unlink()
+    os.mkfifo(path)  # reading it would wait for ever
+    assert not found(project, store).has_settings

@@ -1,0 +1,164 @@
+"""The program as a process: in a folder, a home and an environment of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import fcntl
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from swink_agent.testing import FakeProvider
+
+KEY = "fake-key"
+
+
+class Done:
+    """How a process ended."""
+
+    def __init__(self, code: int, stdout: bytes, stderr: bytes) -> None:
+        self.code = code
+        self.stdout = stdout.decode()
+        self.stderr = stderr.decode()
+
+    def __repr__(self) -> str:
+        return f"<exit {self.code}\n{self.stdout}\n--\n{self.stderr}>"
+
+
+class Swink:
+    """Runs `swink` in `folder`. `provider` is the fake that stands in for Anthropic."""
+
+    def __init__(self, folder: Path, home: Path) -> None:
+        self.folder = folder
+        self.home = home
+        self.environ: dict[str, str] = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(home),
+            "LANG": "C.UTF-8",
+            "SWINK_CONFIG_DIR": str(home / "config"),
+            "SWINK_MODELS_DIR": str(home / "models"),
+        }
+
+    def use(self, provider: FakeProvider) -> None:
+        self.environ |= {"ANTHROPIC_BASE_URL": provider.url, "ANTHROPIC_API_KEY": provider.key}
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-W", "error", "-m", "swink_agent", *arguments]
+
+    async def start(
+        self,
+        *arguments: str,
+        stdin: int | None = asyncio.subprocess.DEVNULL,
+        environ: Mapping[str, str] | None = None,
+        **options: int,
+    ) -> asyncio.subprocess.Process:
+        """A process in a session of its own: there is no terminal, and signals to it are for it alone."""
+        return await asyncio.create_subprocess_exec(
+            *self.command(*arguments),
+            cwd=self.folder,
+            env={**self.environ, **(environ or {})},
+            stdin=stdin,
+            stdout=options.get("stdout", asyncio.subprocess.PIPE),
+            stderr=options.get("stderr", asyncio.subprocess.PIPE),
+            start_new_session=True,
+        )
+
+    async def __call__(
+        self, *arguments: str, stdin: bytes | None = None, environ: Mapping[str, str] | None = None, **options: int
+    ) -> Done:
+        given = asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE
+        process = await self.start(*arguments, stdin=given, environ=environ, **options)
+        stdout, stderr = await asyncio.wait_for(process.communicate(stdin), 50)
+        assert process.returncode is not None
+        return Done(process.returncode, stdout or b"", stderr or b"")
+
+
+@pytest.fixture
+def swink(tmp_path: Path) -> Swink:
+    folder, home = tmp_path / "work", tmp_path / "home"
+    folder.mkdir()
+    home.mkdir()
+    return Swink(folder, home)
+
+
+class Terminal:
+    """`swink` at a terminal of its own: what it shows, and keys for it."""
+
+    def __init__(self, swink: Swink) -> None:
+        self._swink = swink
+        self.shown = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._more = asyncio.Event()
+        self._read_to = 0
+        self.master = self.slave = -1
+
+    async def start(self, *arguments: str, environ: Mapping[str, str] | None = None, **streams: int) -> None:
+        self.master, self.slave = pty.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+        self.settings = termios.tcgetattr(self.slave)
+        os.set_blocking(self.master, False)
+        asyncio.get_running_loop().add_reader(self.master, self._read)
+        self.process = await asyncio.create_subprocess_exec(
+            *self._swink.command(*arguments),
+            cwd=self._swink.folder,
+            env={**self._swink.environ, "TERM": "xterm", **(environ or {})},
+            stdin=self.slave,
+            stdout=streams.get("stdout", self.slave),
+            stderr=streams.get("stderr", self.slave),
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+
+    def _read(self) -> None:
+        try:
+            self.shown += self._decoder.decode(os.read(self.master, 65536))
+        except OSError:
+            asyncio.get_running_loop().remove_reader(self.master)
+        self._more.set()
+
+    async def expect(self, text: str) -> None:
+        """Waits until the text shows, after what was expected before."""
+        while (found := self.shown.find(text, self._read_to)) < 0:
+            self._more.clear()
+            try:
+                await asyncio.wait_for(self._more.wait(), 20)
+            except TimeoutError:
+                raise AssertionError(f"{text!r} did not show after {self.shown[self._read_to:]!r}") from None
+        self._read_to = found + len(text)
+
+    def type(self, keys: str) -> None:
+        os.write(self.master, keys.encode())
+
+    async def finish(self) -> int:
+        """The exit code; `shown` is complete then."""
+        code = await asyncio.wait_for(self.process.wait(), 30)
+        self.left_settings = termios.tcgetattr(self.slave)
+        os.close(self.slave)
+        while True:
+            self._more.clear()
+            try:
+                await asyncio.wait_for(self._more.wait(), 0.05)
+            except TimeoutError:
+                break
+        asyncio.get_running_loop().remove_reader(self.master)
+        os.close(self.master)
+        return code
+
+    @property
+    def lines(self) -> list[str]:
+        """What is left to read when all the erasing is done, without colours."""
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", self.shown)
+        return [line.rsplit("\r\x1b[K", 1)[-1].strip("\r") for line in plain.split("\n")]
+
+
+@pytest.fixture
+def terminal(swink: Swink) -> Terminal:
+    return Terminal(swink)

@@ -1,0 +1,266 @@
+"""`swink -p` as a process, asking a fake provider on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent import decode_event
+from swink_agent.testing import FakeFailure, FakeProvider, FakeReply, check_events
+
+READ = FakeReply(calls=[("read_file", {"path": "a.txt"})])
+WRITE = FakeReply(calls=[("write_file", {"path": "new.txt", "content": "hi"})])
+NO_CHILDREN = ("--tools", "read_file,write_file,list_dir")
+
+
+async def test_the_answer_goes_to_stdout_and_nothing_else(swink: Any) -> None:
+    (swink.folder / "a.txt").write_text("hello\n")
+    async with FakeProvider("anthropic", [READ, "It says hello."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "What is in a.txt?", *NO_CHILDREN)
+    assert (done.code, done.stdout, done.stderr) == (0, "It says hello.\n", "")
+    assert provider.rejections == []
+    system, messages = provider.bodies[0]["system"][0]["text"], provider.bodies[1]["messages"]
+    assert system.startswith("You are Swink")
+    assert system.endswith("\na.txt")
+    assert "hello" in json.dumps(messages[-1])
+    assert [tool["name"] for tool in provider.bodies[0]["tools"]] == ["read_file", "write_file", "list_dir"]
+
+
+async def test_stdin_is_added_and_replaced_where_it_is_no_text(swink: Any) -> None:
+    async with FakeProvider("anthropic", ["ok", "ok"]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "Sum this up.", "--tools", "none", stdin=b"\xef\xbb\xbfcaf\xc3\xa9 \xff\xfe\n")
+        assert (done.code, done.stdout) == (0, "ok\n")
+        assert done.stderr == "warning: stdin is not UTF-8 text (byte 6): 2 places in it were replaced\n"
+        assert (await swink("-p", "-", "--tools", "none", stdin=b"All of it.\n")).code == 0
+    prompts = [body["messages"][0]["content"][0]["text"] for body in provider.bodies]
+    assert prompts == ["Sum this up.\n\n<stdin>\ncafé \ufffd\ufffd\n</stdin>", "All of it.\n"]
+    assert "tools" not in provider.bodies[0]
+
+
+async def test_wrong_usage_is_told_before_anything_is_asked(swink: Any, tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text('{"type": "nonsense"}')
+    wrong = {
+        ("-p", ""): "the prompt is empty",
+        ("-p", "x", "--tools", "hammer"): "--tools: tools cannot be",
+        ("-p", "x", "--cwd", "/not/there"): "/not/there is no folder (--cwd)",
+        ("-p", "x", "--schema", str(tmp_path / "schema.json")): "holds no JSON Schema that can be used",
+        ("-p", "x", "--schema", "not-there.json"): "not-there.json cannot be read",
+        ("-p", "x", "--model", "antropic:x"): "did you mean anthropic?",
+        ("-p", "x", "--max-turns", "0"): "--max-turns: max_turns cannot be 0",
+    }
+    async with FakeProvider("anthropic", []) as provider:
+        swink.use(provider)
+        runs = await asyncio.gather(*[swink(*arguments) for arguments in wrong])
+        for done, message in zip(runs, wrong.values(), strict=True):
+            assert (done.code, done.stdout) == (2, "")
+            assert done.stderr.startswith("error: ")
+            assert message in done.stderr
+        huge = await swink("-p", "x", stdin=b"x" * (10 * 1024 * 1024 + 1))
+        assert huge.code == 2
+        assert "stdin is longer than 10 MiB" in huge.stderr
+    assert provider.requests == []
+
+
+async def test_no_key_is_exit_3_with_what_to_do_also_in_json(swink: Any) -> None:
+    done = await swink("-p", "x", "--model", "xai:grok-4.3", "--output", "json")
+    assert done.code == 3
+    assert "set XAI_API_KEY" in done.stderr
+    assert json.loads(done.stdout)["exit_code"] == 3
+    assert "Traceback" not in done.stderr
+
+
+async def test_a_key_that_is_refused_is_exit_3_and_a_failure_is_exit_1(swink: Any) -> None:
+    async with FakeProvider("anthropic", [FakeFailure(400, "no such thing")]) as provider:
+        swink.use(provider)
+        refused = await swink("-p", "x", *NO_CHILDREN, environ={"ANTHROPIC_API_KEY": "wrong-key-of-the-tests"})
+        failed = await swink("-p", "x", *NO_CHILDREN)
+    assert (refused.code, refused.stdout) == (3, "")
+    assert "invalid x-api-key" in refused.stderr
+    assert "wrong-key" not in refused.stderr
+    assert (failed.code, failed.stdout) == (1, "")
+    assert failed.stderr == "error: HTTP 400: no such thing\n"
+
+
+async def test_the_formats_of_stdout(swink: Any, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}')
+    value = FakeReply(calls=[("final_answer", {"n": 3})])
+    async with FakeProvider("anthropic", ["One.", READ, "Two.", value]) as provider:
+        swink.use(provider)
+        as_json = await swink("-p", "x", "--output", "json", *NO_CHILDREN)
+        as_stream = await swink("-p", "x", *NO_CHILDREN, environ={"SWINK_OUTPUT": "stream-json"})
+        as_value = await swink("-p", "x", "--schema", str(schema), *NO_CHILDREN)
+    fields = json.loads(as_json.stdout)
+    assert (fields["text"], fields["model"], fields["turns"]) == ("One.", "anthropic:claude-sonnet-4-6", 1)
+    assert fields["usage"]["input"] == 12
+    assert fields["cost"]["total"] > 0
+    events = [decode_event(line) for line in as_stream.stdout.splitlines()]
+    check_events(events)
+    assert len([event for event in events if type(event).__name__ == "TurnEnd"]) == 2
+    assert json.loads(as_value.stdout) == {"n": 3}
+    assert [as_json.code, as_stream.code, as_value.code] == [0, 0, 0]
+
+
+async def test_limits_are_exit_4(swink: Any) -> None:
+    async with FakeProvider("anthropic", [READ, READ, "x", FakeReply(text="half", ends="hangs")]) as provider:
+        swink.use(provider)
+        turns = await swink("-p", "x", "--max-turns", "1", *NO_CHILDREN)
+        provider.replies[:] = [FakeReply(text="half", ends="hangs")]
+        timed = await swink("-p", "x", "--timeout", "0.3", *NO_CHILDREN)
+        asked = len(provider.requests)
+        cost = await swink("-p", "x", "--max-cost", "0.000001", *NO_CHILDREN)
+    assert (turns.code, turns.stdout) == (4, "")
+    assert (timed.code, timed.stdout) == (4, "")
+    assert timed.stderr == "error: stopped after 0.3 seconds (--timeout)\n"
+    assert (cost.code, cost.stdout) == (4, "")
+    assert "budget stopped it" in cost.stderr
+    assert len(provider.requests) == asked, "nothing was asked for that money"
+
+
+async def test_nothing_is_approved_by_silence_and_the_way_is_told_once(swink: Any) -> None:
+    async with FakeProvider("anthropic", [WRITE, WRITE, "I could not."]) as provider:
+        swink.use(provider)
+        silent = await swink("-p", "x", *NO_CHILDREN)
+        assert not (swink.folder / "new.txt").exists()
+        provider.replies[:] = [WRITE, "Done."]
+        allowed = await swink("-p", "x", "--approve", "all", *NO_CHILDREN)
+    assert (silent.code, silent.stdout) == (0, "I could not.\n")
+    assert silent.stderr.count("--approve all allows such calls") == 1
+    assert (allowed.code, allowed.stdout, allowed.stderr) == (0, "Done.\n", "")
+    assert (swink.folder / "new.txt").read_text() == "hi"
+
+
+async def test_quiet_says_nothing_and_verbose_says_more(swink: Any) -> None:
+    (swink.folder / "a.txt").write_text("hello\n")
+    thinking = FakeReply(text="It says hello.", thinking="let me think")
+    async with FakeProvider("anthropic", [WRITE, "No.", READ, thinking]) as provider:
+        swink.use(provider)
+        quiet = await swink("-p", "x", "-q", *NO_CHILDREN, stdin=b"\xff")
+        verbose = await swink("-p", "x", "-v", "--thinking", "low", *NO_CHILDREN)
+    assert (quiet.code, quiet.stderr) == (0, "")
+    assert (verbose.code, verbose.stdout) == (0, "It says hello.\n")
+    assert "✓ read_file a.txt" in verbose.stderr
+    assert "  │ " in verbose.stderr
+    assert "  ~ let me think" in verbose.stderr
+    assert "2 turns, 1 calls, 24 tokens in, 14 out, $0.0003" in verbose.stderr
+
+
+async def test_a_projects_settings_and_notes_count_after_trust(swink: Any) -> None:
+    (swink.folder / ".swink").mkdir()
+    (swink.folder / ".swink" / "config.toml").write_text('tools = ["list_dir"]\n')
+    (swink.folder / "AGENTS.md").write_text("Always say please.\n")
+    async with FakeProvider("anthropic", ["a", "b"]) as provider:
+        swink.use(provider)
+        before = await swink("-p", "x", *NO_CHILDREN)
+        trust = await swink("config", "trust")
+        after = await swink("-p", "x")
+    assert "its settings are not used" in before.stderr
+    assert trust.code == 0
+    assert (after.code, after.stderr) == (0, "")
+    assert len(provider.bodies[0]["tools"]) == 3
+    assert "say please" not in json.dumps(provider.bodies[0])
+    assert [tool["name"] for tool in provider.bodies[1]["tools"]] == ["list_dir"]
+    assert "Always say please." in provider.bodies[1]["system"][0]["text"]
+
+
+# -- streams -------------------------------------------------------------------------------------------------
+
+
+async def test_a_reader_that_leaves_ends_it_without_a_traceback(swink: Any) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    async with FakeProvider("anthropic", ["x", READ, "x"]) as provider:
+        swink.use(provider)
+        gone = await swink("-p", "x", *NO_CHILDREN, stdout=write_end)
+        streamed = await swink("-p", "x", "--output", "stream-json", *NO_CHILDREN, stdout=write_end)
+    os.close(write_end)
+    assert (gone.code, gone.stderr) == (1, "")
+    assert streamed.code == 1
+    assert streamed.stderr == "error: stopped: nobody reads the output any more\n"
+    assert len(provider.replies) >= 1, "the run ended early"
+
+
+async def test_a_full_disk_and_a_closed_stdout_are_told(swink: Any) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    async with FakeProvider("anthropic", ["x"]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", *NO_CHILDREN, stdout=full)
+        help_done = await swink("--help", stdout=full)
+        os.close(full)
+        script = 'exec "$@" >&-'
+        closed = await asyncio.create_subprocess_exec(
+            *["sh", "-c", script, "sh", *swink.command("-p", "x")],
+            cwd=swink.folder,
+            env=swink.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        _, said = await closed.communicate()
+    assert (done.code, done.stderr) == (1, "error: the answer could not be written: No space left on device\n")
+    assert (help_done.code, help_done.stderr) == (1, "error: the output cannot be written: No space left on device\n")
+    assert (closed.returncode, said) == (1, b"error: the output cannot be written: stdout is closed\n")
+    assert len(provider.requests) == 1, "nothing was asked when there was nowhere to put the answer"
+
+
+# -- signals -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_one_signal_stops_it_cleanly(swink: Any, number: signal.Signals) -> None:
+    async with FakeProvider("anthropic", [FakeReply(text="half an answer", ends="hangs")]) as provider:
+        swink.use(provider)
+        process = await swink.start("-p", "x", "--output", "stream-json", *NO_CHILDREN)
+        lines: list[bytes] = []
+        while b"message_update" not in b"".join(lines):
+            lines.append(await process.stdout.readline())
+        process.send_signal(number)
+        rest, stderr = await process.communicate()
+    events = [decode_event(line) for line in [*lines, *rest.splitlines()]]
+    check_events(events)
+    assert process.returncode == 130
+    assert stderr == b"stopping; once more to stop at once\nerror: interrupted\n"
+
+
+async def test_two_signals_stop_it_at_once_even_when_nobody_reads(swink: Any) -> None:
+    long_answer = FakeReply(text="word " * 100_000)
+    async with FakeProvider("anthropic", [long_answer]) as provider:
+        swink.use(provider)
+        read_end, write_end = os.pipe()  # it fills, and the program blocks in its write
+        process = await swink.start("-p", "x", "--output", "stream-json", *NO_CHILDREN, stdout=write_end)
+        os.close(write_end)
+        while not select.select([read_end], [], [], 0)[0]:
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert await process.stderr.readline() == b"stopping; once more to stop at once\n"
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(process.wait(), 10) == 130
+        os.close(read_end)
+
+
+async def test_an_interrupt_that_the_caller_ignores_stays_ignored(swink: Any) -> None:
+    async with FakeProvider("anthropic", ["x"]) as provider:
+        swink.use(provider)
+        script = 'trap "" INT; exec "$@"'
+        process = await asyncio.create_subprocess_exec(
+            *["sh", "-c", script, "sh", *swink.command("-p", "-", *NO_CHILDREN)],
+            cwd=swink.folder,
+            env=swink.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        await asyncio.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        stdout, _ = await process.communicate(b"go")
+    assert (process.returncode, stdout) == (0, b"x\n")

@@ -1,0 +1,60 @@
+"""AllowList: what may be done, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from swink_agent import PreDispatchContext, Skip
+from swink_agent.policies import AllowList
+
+AskedFn = Callable[..., PreDispatchContext]
+
+
+def test_a_tool_that_is_not_named_is_refused_with_those_that_are(asked: AskedFn) -> None:
+    policy = AllowList(["read_*", "search"])
+    assert policy.pre_dispatch(asked("read_file", path="x")) is None
+    assert policy.pre_dispatch(asked("search")) is None
+    assert policy.pre_dispatch(asked("bash")) == Skip("the tool bash is not among those allowed here: read_*, search")
+    assert policy.pre_dispatch(asked("Search")) is not None
+    assert policy.pre_dispatch(asked("search\n")) is not None
+
+
+def test_an_empty_list_allows_nothing(asked: AskedFn) -> None:
+    assert AllowList([]).pre_dispatch(asked("search")) is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_allowed"),
+    [
+        ({"command": "git status"}, True),
+        ({"command": "git diff", "timeout": 5}, True),
+        ({"command": "git status; rm -rf /"}, False),
+        ({"command": "git status\nrm -rf /"}, False),
+        ({"command": "git status\n"}, False),
+        ({"command": "x && git status"}, False),
+        ({"command": ["git status", "rm"]}, False),
+        ({"command": ["git status", "git diff"]}, True),
+        ({"command": 7}, False),
+        ({}, True),
+    ],
+)
+def test_an_argument_must_fit_from_beginning_to_end(
+    asked: AskedFn, arguments: dict[str, Any], is_allowed: bool
+) -> None:
+    policy = AllowList("bash", {"bash": {"command": [r"git (status|log)", "git diff"]}})
+    assert (policy.pre_dispatch(asked("bash", **arguments)) is None) is is_allowed
+
+
+def test_conditions_for_every_tool_do_not_allow_every_tool(asked: AskedFn) -> None:
+    policy = AllowList("read_file", {"*": {"path": r"src/.*"}})
+    assert policy.pre_dispatch(asked("read_file", path="src/a.py")) is None
+    assert policy.pre_dispatch(asked("read_file", path="a.py")) is not None
+    assert policy.pre_dispatch(asked("write_file", path="src/a.py")) is not None
+
+
+def test_a_pattern_that_is_none_is_an_error_that_says_where() -> None:
+    with pytest.raises(ValueError, match=r"AllowList: '\(' for bash.command is no regular expression"):
+        AllowList("bash", {"bash": {"command": "("}})

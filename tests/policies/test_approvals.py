@@ -1,0 +1,552 @@
+"""Who is asked, about what, and how long an answer holds."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from swink_agent import (
+    Agent,
+    AgentToolResult,
+    Approve,
+    ApproveWith,
+    Reject,
+    ToolApprovalRequest,
+    ToolContext,
+    extract_text,
+)
+from swink_agent.policies.approvals import (
+    ApprovalAnswer,
+    ApprovalChoice,
+    ApprovalQuestion,
+    Approvals,
+    SessionTrust,
+)
+from swink_agent.policies.command_rules import CommandRules
+from swink_agent.testing import call, check_events, collect, scripted, text
+
+HERE = {"folder": "/work/project", "sandbox": "bubblewrap:1234"}
+RULES = CommandRules.standard(search_path="/usr/bin:/bin")
+
+
+def bash(command: Any, scope: dict[str, Any] = HERE, **more: Any) -> ToolApprovalRequest:
+    return ToolApprovalRequest("call-1", "bash", {"command": command, **more}, scope)
+
+
+def other(name: str = "write_file", scope: dict[str, Any] = HERE, **arguments: Any) -> ToolApprovalRequest:
+    return ToolApprovalRequest("call-1", name, arguments, scope)
+
+
+class Person:
+    """Answers what it is told to, and remembers the questions."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.questions: list[ApprovalQuestion] = []
+
+    def __call__(self, question: ApprovalQuestion) -> Any:
+        self.questions.append(question)
+        answer = self.answers.pop(0)
+        return answer(question) if callable(answer) else answer
+
+    @property
+    def why(self) -> str:
+        return self.questions[-1].why
+
+
+def approvals(*answers: Any, **options: Any) -> tuple[Approvals, Person]:
+    person = Person(*answers)
+    return Approvals(person, rules=options.pop("rules", RULES), **options), person
+
+
+# -- modes ---------------------------------------------------------------------------------------------------
+
+
+async def test_smart_asks_only_about_what_no_rule_allows() -> None:
+    approve, person = approvals("once", "no")
+    assert await approve(bash("git status")) == Approve()
+    assert await approve(bash("ls -la", timeout=5)) == Approve()
+    assert person.questions == []
+    assert await approve(bash("npm test")) == Approve()
+    assert await approve(bash("npm test")) == Reject("the user said no")
+    assert [question.why for question in person.questions] == ["no rule allows 'npm test'"] * 2
+
+
+async def test_ask_asks_about_every_call_and_offers_no_trust() -> None:
+    approve, person = approvals("once", "session_tool", "session_prefix", "no", mode="ask")
+    for answer in (Approve(), Approve(), Approve(), Reject("the user said no")):
+        assert await approve(bash("git status")) == answer
+    assert {question.choices for question in person.questions} == {(ApprovalChoice.ONCE, ApprovalChoice.NO)}
+    assert repr(approve.trust) == "<SessionTrust 0 tools, 0 command prefixes>"
+
+
+async def test_all_approves_every_call_and_none_rejects_every_call() -> None:
+    approve, person = approvals(mode="all")
+    assert await approve(bash("curl x | sh")) == Approve()
+    assert await approve(other(path="a", content="b")) == Approve()
+    approve.mode = "none"
+    for request in (bash("ls"), other(path="a", content="b")):
+        assert await approve(request) == Reject(
+            "nothing that needs approval may run here (approvals are set to none); do without it"
+        )
+    assert person.questions == []
+
+
+@pytest.mark.parametrize("mode", ["smart", "ask", "all"])
+async def test_what_is_denied_is_denied_in_every_mode_and_whatever_is_trusted(mode: Any) -> None:
+    approve, person = approvals(mode=mode, rules=CommandRules(allow=["rm"], deny=["rm -rf"]))
+    approve.trust.trust_tool("bash", scope=HERE)
+    approve.trust.trust_command("rm", scope=HERE)
+    for command in ("rm -rf x", "ls; rm -f -r x", "env rm -rf x"):
+        assert await approve(bash(command)) == Reject("the rule 'rm -rf' denies it")
+    assert person.questions == []
+
+
+async def test_without_anybody_to_ask_only_the_rules_and_trust_let_pass() -> None:
+    approve = Approvals(rules=RULES)
+    assert await approve(bash("git status")) == Approve()
+    assert await approve(bash("npm test")) == Reject(
+        "no rule allows 'npm test', and there is nobody to ask; use a command that the rules allow, alone and with "
+        "plain words, or another tool"
+    )
+    assert await approve(other(path="a", content="b")) == Reject(
+        "write_file needs approval, and there is nobody to ask; work without it, and say in the answer what is left "
+        "to do"
+    )
+    approve.trust.trust_command("npm test", scope=HERE)
+    assert await approve(bash("npm test -- x")) == Approve()
+    approve.mode = "ask"
+    assert isinstance(await approve(bash("git status")), Reject)
+
+
+def test_a_mode_that_there_is_not_is_an_error() -> None:
+    with pytest.raises(ValueError, match="the mode of Approvals is 'yolo'; it is one of smart, ask, all, none"):
+        Approvals(mode="yolo")  # type: ignore[arg-type]
+    approve = Approvals()
+    with pytest.raises(ValueError, match="it is one of"):
+        approve.mode = ""  # type: ignore[assignment]
+    assert repr(approve) == "<Approvals smart, nobody to ask>"
+
+
+def test_objects_are_not_shared_by_accident() -> None:
+    assert Approvals().trust is not Approvals().trust
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        bash("ls", cwd="/etc"),
+        bash("ls", sandbox="off"),
+        bash("ls", env={"PATH": "."}),
+        bash(None),
+        bash(["ls"]),
+        bash(7),
+        ToolApprovalRequest("1", "bash", {"cmd": "ls"}, HERE),
+        ToolApprovalRequest("1", "bash", {}, HERE),
+        ToolApprovalRequest("1", "Bash", {"command": "ls"}, HERE),
+        ToolApprovalRequest("1", "bash\u200b", {"command": "ls"}, HERE),
+        ToolApprovalRequest("1", "shell", {"command": "ls"}, HERE),
+        bash("cat /home/me/x"),
+        bash("ls\nid"),
+        bash("l\u0455"),
+    ],
+)
+async def test_what_is_not_just_an_allowed_command_is_asked_about(request_: ToolApprovalRequest) -> None:
+    approve, person = approvals("no")
+    assert await approve(request_) == Reject("the user said no")
+    assert len(person.questions) == 1
+
+
+async def test_other_tools_may_take_commands_too() -> None:
+    approve, person = approvals("session_prefix", tools={"run": "line"})
+    assert await approve(other("run", line="git status")) == Approve()
+    assert await approve(other("run", line="npm test")) == Approve()
+    assert await approve(other("run", line="npm test -x")) == Approve()
+    assert len(person.questions) == 1
+    assert await Approvals(rules=RULES, tools={})(bash("ls")) != Approve()
+
+
+async def test_a_path_inside_the_folder_of_the_call_is_not_asked_about() -> None:
+    approve, _ = approvals("no")
+    assert await approve(bash("cat /work/project/a.py")) == Approve()
+    assert await approve(bash("cat /work/project/a.py", scope={"folder": "/work/elsewhere"})) != Approve()
+
+
+# -- answers -------------------------------------------------------------------------------------------------
+
+
+async def test_once_is_once() -> None:
+    approve, person = approvals("once", ApprovalChoice.ONCE, ApprovalAnswer(ApprovalChoice.ONCE), "no")
+    for _ in range(3):
+        assert await approve(bash("make")) == Approve()
+    assert await approve(bash("make")) == Reject("the user said no")
+    assert len(person.questions) == 4
+
+
+async def test_a_no_may_say_why() -> None:
+    approve, _ = approvals(ApprovalAnswer(ApprovalChoice.NO, "use pnpm"))
+    assert await approve(bash("npm i")) == Reject("use pnpm")
+
+
+@pytest.mark.parametrize("answer", [None, True, False, "yes", "y", "", 1, "ONCE", object, Approve(), ["once"]])
+async def test_anything_that_is_no_answer_is_a_no(answer: Any) -> None:
+    approve, _ = approvals(lambda _: answer)
+    assert isinstance(await approve(bash("make")), Reject)
+
+
+async def test_an_answer_with_a_choice_that_there_is_not_is_a_no() -> None:
+    approve, _ = approvals(ApprovalAnswer("sure"))  # type: ignore[arg-type]
+    assert isinstance(await approve(bash("make")), Reject)
+
+
+async def test_asking_may_take_its_time() -> None:
+    asked = asyncio.Event()
+    decided = asyncio.Event()
+
+    async def ask(question: ApprovalQuestion) -> ApprovalChoice:
+        asked.set()
+        await decided.wait()
+        return ApprovalChoice.ONCE
+
+    task = asyncio.create_task(Approvals(ask, rules=RULES)(bash("make")))
+    await asked.wait()
+    assert not task.done()
+    decided.set()
+    assert await task == Approve()
+
+
+async def test_a_person_may_change_the_arguments_and_trust_nothing_by_it() -> None:
+    changed = {"command": "npm test"}
+    approve, person = approvals(ApprovalAnswer(ApprovalChoice.SESSION_TOOL, arguments=changed), "no")
+    answer = await approve(bash("npm publish"))
+    assert answer == ApproveWith({"command": "npm test"})
+    changed["command"] = "rm -rf x"
+    assert answer == ApproveWith({"command": "npm test"})
+    assert await approve(bash("npm test")) == Reject("the user said no")
+    assert len(person.questions) == 2
+
+
+async def test_changed_arguments_do_not_get_around_a_deny_rule() -> None:
+    approve, _ = approvals(ApprovalAnswer(ApprovalChoice.ONCE, arguments={"command": "sudo ls"}))
+    assert await approve(bash("make")) == Reject("the rule 'sudo' denies it")
+
+
+async def test_what_is_done_with_a_question_changes_nothing() -> None:
+    def meddle(question: ApprovalQuestion) -> str:
+        question.request.arguments["command"] = "git status"
+        question.request.scope.clear()
+        return "session_tool"
+
+    approve, person = approvals(meddle, "no")
+    request = bash("make")
+    assert await approve(request) == Approve()
+    assert request == bash("make")
+    assert await approve(bash("make", scope={})) == Reject("the user said no")
+    assert await approve(bash("make")) == Approve()
+    assert len(person.questions) == 2
+
+
+# -- questions -----------------------------------------------------------------------------------------------
+
+
+async def test_a_question_is_ready_to_be_shown() -> None:
+    approve, person = approvals("no")
+    await approve(bash("npm test\u202e"))
+    (question,) = person.questions
+    assert question == ApprovalQuestion(
+        request=bash("npm test\u202e"),
+        display="bash\n│ npm test\\u{202e}",
+        why="the command is not a plain one: it has the character \\u{202e}, which is not plain",
+        warnings=("it holds characters that do not show: \\u{202e} right-to-left override",),
+        prefix=None,
+        choices=(ApprovalChoice.ONCE, ApprovalChoice.SESSION_TOOL, ApprovalChoice.NO),
+        command="command",
+    )
+    assert question.render() == question.display
+
+
+async def test_a_question_shows_no_arguments_in_its_repr() -> None:
+    approve, person = approvals("no")
+    await approve(bash("curl -H 'Authorization: canary-4711' x"))
+    assert "canary-4711" not in repr(person.questions[0])
+    assert "canary-4711" in person.questions[0].display
+    answer = ApprovalAnswer(ApprovalChoice.ONCE, arguments={"command": "canary-4711"})
+    assert "canary-4711" not in repr(answer)
+
+
+async def test_a_write_is_previewed_as_a_diff_where_details_are_given() -> None:
+    def preview(request: ToolApprovalRequest) -> dict[str, Any]:
+        return {"path": "a", "old": "1\n", "new": request.arguments["content"], "is_new": False}
+
+    approve, person = approvals("no", preview=preview)
+    await approve(other(path="a", content="2\n"))
+    assert person.questions[0].display.split("\n") == ["write_file a", "  @@ -1 +1 @@", "- 1", "+ 2"]
+
+
+async def test_a_preview_that_fails_leaves_the_arguments_to_be_shown() -> None:
+    def preview(request: ToolApprovalRequest) -> dict[str, Any]:
+        raise OSError("gone")
+
+    approve, person = approvals("no", preview=preview)
+    await approve(other(path="a", content="2\n"))
+    assert person.questions[0].display.split("\n") == ["write_file a", "+ 2"]
+
+
+async def test_warnings_are_about_every_text_of_the_call() -> None:
+    approve, person = approvals("no")
+    await approve(other("deploy", deep={"a": ["x\u200b"], "k\u0435y": 1}))
+    assert sorted(person.questions[0].warnings) == [
+        "it holds characters that do not show: \\u{200b} zero width space",
+        "k\u0435y is not what it looks like: it mixes cyrillic and latin letters",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "prefix"),
+    [
+        ("make", None),
+        ("make test", "make test"),
+        ("npm install lodash", "npm install"),
+        ("npm run build -- x", "npm run build"),
+        ("git commit -m 'a b'", "git commit"),
+        ("git -c x=y commit", None),
+        ("rm a.txt", "rm"),
+        ("./run.sh x", "./run.sh"),
+        ("python script.py x", "python script.py"),
+        ("python 'my script.py'", "python 'my script.py'"),
+        ("python -m pytest -q", "python -m pytest"),
+        ("python -c 'x'", None),
+        ("python", None),
+        ("bash script.sh", None),
+        ("env make", None),
+        ("sudo make", None),
+        ("xargs rm", None),
+        ("uv run pytest -q", "uv run pytest"),
+        ("uv run python -c x", None),
+        ("uv run -- x", None),
+        ("docker run -it x", None),
+        ("npx eslint .", "npx eslint"),
+        ("npx -y eslint", None),
+        ("ls; make", None),
+        ("make test > f", None),
+        ("A=b make test", None),
+    ],
+)
+async def test_the_prefix_to_trust_is_never_one_that_would_mean_anything(command: str, prefix: str | None) -> None:
+    approve, person = approvals("no", rules=CommandRules())
+    await approve(bash(command))
+    assert person.questions[0].prefix == prefix
+    assert (ApprovalChoice.SESSION_PREFIX in person.questions[0].choices) == (prefix is not None)
+
+
+# -- trust ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_tool_is_trusted_for_the_session() -> None:
+    approve, person = approvals("session_tool", "no", "no")
+    assert await approve(other(path="a", content="1")) == Approve()
+    assert await approve(other(path="b", content="2")) == Approve()
+    assert len(person.questions) == 1
+    assert await approve(other("edit_file", path="a", edits=[])) == Reject("the user said no")
+    approve.trust.forget()
+    assert await approve(other(path="b", content="2")) == Reject("the user said no")
+
+
+async def test_a_prefix_is_trusted_for_the_session() -> None:
+    approve, person = approvals("session_prefix", *["no"] * 20)
+    assert await approve(bash("npm test")) == Approve()
+    for command in ("npm test", "npm test -- --watch", "'npm' te\\st 'a;b'"):
+        assert await approve(bash(command, timeout=3)) == Approve()
+    assert len(person.questions) == 1
+    asked = [
+        *["npm", "npm install", "npm testing", "npm test; id", "npm test && id", "npm test > f", "npm test $(id)"],
+        *["npm test\nid", "A=b npm test", "./npm test", "npm test *", "npm test '\u200b'", "env npm test"],
+    ]
+    for command in asked:
+        assert await approve(bash(command)) == Reject("the user said no"), command
+    assert await approve(bash("npm test", cwd="/")) == Reject("the user said no")
+    assert await approve(other("run", command="npm test")) == Reject("the user said no")
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        {},
+        {**HERE, "folder": "/work/other"},
+        {**HERE, "sandbox": "off"},
+        {**HERE, "network": True},
+        {"folder": HERE["folder"]},
+    ],
+)
+async def test_trust_holds_only_in_the_folder_and_sandbox_where_it_was_given(scope: dict[str, Any]) -> None:
+    approve, _ = approvals("session_prefix", "session_tool", "no", "no")
+    assert await approve(bash("npm test")) == Approve()
+    assert await approve(other(path="a", content="1")) == Approve()
+    assert await approve(bash("npm test", scope=scope)) == Reject("the user said no")
+    assert await approve(other(path="a", content="1", scope=scope)) == Reject("the user said no")
+    shuffled = dict(reversed(HERE.items()))
+    assert await approve(bash("npm test", scope=shuffled)) == Approve()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".git/config", "sub/.git/hooks/x", ".GIT/config", "./.swink/settings.toml", ".g\u200cit/config", ".ｇｉｔ/x"],  # noqa: RUF001
+)
+async def test_a_trusted_tool_is_not_trusted_with_what_decides_what_runs(path: str) -> None:
+    approve, _ = approvals("no")
+    approve.trust.trust_tool("write_file", scope=HERE)
+    assert await approve(other(path="été/.gitignore", content="1")) == Approve()
+    assert await approve(other(path=path, content="1")) == Reject("the user said no")
+
+
+async def test_trust_in_a_tool_is_for_all_files_of_the_folder_wherever_links_lead() -> None:
+    """The file tools say in their scope which file it is in the end."""
+    approve, _ = approvals("session_tool", "no", "no")
+    assert await approve(other(path="a", content="1", scope={**HERE, "path": "a"})) == Approve()
+    assert await approve(other(path="b", content="1", scope={**HERE, "path": "src/b"})) == Approve()
+    link = other(path="docs/config", content="1", scope={**HERE, "path": ".git/config"})
+    assert await approve(link) == Reject("the user said no")
+    elsewhere = other(path="b", content="1", scope={"folder": "/", "path": "b"})
+    assert await approve(elsewhere) == Reject("the user said no")
+
+
+def test_trust_can_be_given_by_hand() -> None:
+    trust = SessionTrust()
+    trust.trust_tool("edit_file")
+    trust.trust_command("cargo build")
+    assert trust.covers(other("edit_file", scope={}, path="a"))
+    assert trust.covers(bash("cargo build --release", scope={}))
+    assert not trust.covers(bash("cargo run", scope={}))
+    assert not trust.covers(bash("cargo build --release"))
+    assert repr(trust) == "<SessionTrust 1 tools, 1 command prefixes>"
+
+
+@pytest.mark.parametrize("prefix", ["", "a; b", "eval", "A=b", "ls *", "time", "ls $x"])
+def test_only_plain_commands_can_be_trusted(prefix: str) -> None:
+    with pytest.raises(ValueError, match="cannot be trusted as a command"):
+        SessionTrust().trust_command(prefix)
+
+
+def test_trust_is_safe_to_share_between_threads() -> None:
+    trust = SessionTrust()
+    barrier = threading.Barrier(4)
+    failures: list[str] = []
+
+    def work(number: int) -> None:
+        barrier.wait(10.0)
+        for index in range(300):
+            trust.trust_command(f"tool{number} sub{index}", scope=HERE)
+            trust.trust_tool(f"tool{number}-{index}", scope=HERE)
+            if not trust.covers(bash(f"tool{number} sub{index} x")):
+                failures.append(f"{number}.{index}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30.0)
+    assert failures == []
+    assert repr(trust) == "<SessionTrust 1200 tools, 1200 command prefixes>"
+
+
+# -- with an agent -------------------------------------------------------------------------------------------
+
+
+class Shell:
+    """A tool like bash that only writes down what it would run, and checks its grant as the real one does."""
+
+    name = "bash"
+    label = "Bash"
+    description = "Runs a command."
+    requires_approval = True
+    parameters_schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"command": {"type": "string"}},
+        "required": ["command"],
+        "additionalProperties": False,
+    }
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.folder = HERE["folder"]
+
+    def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {**HERE, "folder": self.folder}
+
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+        if ctx.grant is None or not ctx.grant.covers(self.name, arguments, self.approval_scope(arguments)):
+            return AgentToolResult.error("not what was approved")
+        self.ran.append(arguments["command"])
+        return AgentToolResult.text("done")
+
+
+async def results_of(shell: Shell, approve: Callable[..., Any], *commands: str) -> list[str]:
+    script = [*(call("bash", command=command) for command in commands), text("ok")]
+    agent = Agent("scripted:demo", stream_fn=scripted(*script), tools=[shell], approve=approve)
+    stream = agent.prompt_stream("go")
+    events = await collect(stream)
+    check_events(events)
+    result = await stream.result()
+    return [extract_text(message.content) for message in result.messages if hasattr(message, "tool_call_id")]
+
+
+async def test_an_agent_runs_what_is_allowed_trusted_or_approved_and_nothing_else() -> None:
+    shell = Shell()
+    approve, person = approvals("session_prefix", ApprovalAnswer(ApprovalChoice.NO, "not that"), "once")
+    results = await results_of(
+        shell, approve, "git status", "npm test", "npm test -x", "npm test; id", "sudo id", "curl x"
+    )
+    assert results == [
+        "done",
+        "done",
+        "done",
+        "tool call rejected: not that",
+        "tool call rejected: the rule 'sudo' denies it",
+        "done",
+    ]
+    assert shell.ran == ["git status", "npm test", "npm test -x", "curl x"]
+    assert [question.request.arguments["command"] for question in person.questions] == [
+        "npm test",
+        "npm test; id",
+        "curl x",
+    ]
+
+
+async def test_unattended_an_agent_is_told_what_to_do_instead() -> None:
+    shell = Shell()
+    (result,) = await results_of(shell, Approvals(rules=RULES), "make test")
+    assert result == (
+        "tool call rejected: no rule allows 'make test', and there is nobody to ask; use a command that the rules "
+        "allow, alone and with plain words, or another tool"
+    )
+    assert shell.ran == []
+
+
+async def test_a_person_who_raises_has_said_no() -> None:
+    def ask(question: ApprovalQuestion) -> str:
+        raise EOFError
+
+    shell = Shell()
+    (result,) = await results_of(shell, Approvals(ask, rules=RULES), "make test")
+    assert result == "tool call rejected: the approval callback failed: EOFError"
+    assert shell.ran == []
+
+
+async def test_trust_does_not_follow_the_tool_to_another_folder() -> None:
+    shell = Shell()
+    approve, person = approvals("session_prefix", "no")
+    assert await results_of(shell, approve, "npm test", "npm test") == ["done", "done"]
+    shell.folder = "/etc"
+    assert await results_of(shell, approve, "npm test") == ["tool call rejected: the user said no"]
+    assert len(person.questions) == 2
+
+
+async def test_a_command_that_a_person_changed_runs_as_changed() -> None:
+    shell = Shell()
+    approve, _ = approvals(ApprovalAnswer(ApprovalChoice.ONCE, arguments={"command": "npm ci"}))
+    assert await results_of(shell, approve, "npm install") == ["done"]
+    assert shell.ran == ["npm ci"]

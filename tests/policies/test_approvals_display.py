@@ -1,0 +1,232 @@
+"""What a person is shown before saying yes: nothing in it hides, moves or forges anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from swink_agent import ToolApprovalRequest
+from swink_agent.policies.display import display_warnings, render_request, safe_display
+
+
+def request(name: str = "bash", /, **arguments: Any) -> ToolApprovalRequest:
+    return ToolApprovalRequest("call-1", name, arguments)
+
+
+# -- characters ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ls -la", "ls -la"),
+        ("", ""),
+        ("été 日本 😀", "été 日本 😀"),
+        ("a\nb", "a⏎b"),
+        ("a⏎b", "a\\u{23ce}b"),
+        ("a\r\nb", "a\\u{d}⏎b"),
+        ("a\tb", "a\\u{9}b"),
+        ("\x1b[2K\x1b[1Als", "\\u{1b}[2K\\u{1b}[1Als"),
+        ("rm\x08\x08ls", "rm\\u{8}\\u{8}ls"),
+        ("\x9b31m", "\\u{9b}31m"),
+        ("a\u202egnp.exe", "a\\u{202e}gnp.exe"),
+        ("a\u2066b\u2069", "a\\u{2066}b\\u{2069}"),
+        ("a\u200bb\u200d\ufeff", "a\\u{200b}b\\u{200d}\\u{feff}"),
+        ("a\u00a0b\u3000c", "a\\u{a0}b\\u{3000}c"),
+        ("a\u00adb\u2028c", "a\\u{ad}b\\u{2028}c"),
+        ("a\U000e0041\U000e0042", "a\\u{e0041}\\u{e0042}"),
+        ("a\u3164b\u2800c\ufe0f", "a\\u{3164}b\\u{2800}c\\u{fe0f}"),
+        ("a\ud800b\ue000", "a\\u{d800}b\\u{e000}"),
+        ("e\u0301", "e\u0301"),
+        ("e" + "\u0301" * 4, "e\u0301\u0301\\u{301}\\u{301}"),
+        ("\u0301a \u0301", "\\u{301}a \\u{301}"),
+        ("ls" + " " * 300 + "; rm x", "ls [300 spaces] ; rm x"),
+        ("a    b", "a    b"),
+        ("a" + " " * 20, "a [20 spaces] "),
+    ],
+)
+def test_what_does_not_show_is_spelt_out(text: str, shown: str) -> None:
+    assert safe_display(text) == shown
+
+
+def test_a_long_text_keeps_its_head_and_its_tail() -> None:
+    text = "head" + "x" * 10_000 + "tail"
+    shown = safe_display(text, 100)
+    assert shown == f"head{'x' * 56} … [9,908 of 10,008 characters not shown] … {'x' * 36}tail"
+    assert safe_display(text, None) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "warnings"),
+    [
+        ("git status", ()),
+        ("a\nb\tc", ()),
+        ("été, straße, 日本語, 😀", ()),
+        ("echo 'привет мир'", ()),
+        ("echo 'рост и всё'", ()),
+        ("ls \u202e", ("it holds characters that do not show: \\u{202e} right-to-left override",)),
+        ("ls \r\x1b", ("it holds characters that do not show: \\u{d} carriage return, \\u{1b} escape",)),
+        ("ls \U000e0041", ("it holds characters that do not show: \\u{e0041} invisible tag",)),
+        (
+            "\x01\x02\x03\x04\x05",
+            (
+                "it holds characters that do not show: \\u{1} control character, \\u{2} control character, "
+                "\\u{3} control character and 2 more",
+            ),
+        ),
+        ("l\u0455 -la", ("l\u0455 is not what it looks like: it mixes cyrillic and latin letters",)),
+        (
+            "\u0441\u0430\u0442 x",
+            ("\u0441\u0430\u0442 is not what it looks like: it reads as cat but is written in cyrillic letters",),
+        ),
+        (
+            "\uff4c\uff53",
+            ("\uff4c\uff53 is not what it looks like: it reads as ls but is written in other characters",),
+        ),
+    ],
+)
+def test_letters_that_pass_for_others_are_warned_of(text: str, warnings: tuple[str, ...]) -> None:
+    assert display_warnings(text) == warnings
+
+
+# -- calls ---------------------------------------------------------------------------------------------------
+
+
+def test_a_command_is_shown_line_by_line_behind_a_mark() -> None:
+    shown = render_request(request(command="ls\nApprove? [y/n] y\n\x1b[A\n", timeout=5), command="command")
+    assert shown.split("\n") == ["bash", "│ ls", "│ Approve? [y/n] y", "│ \\u{1b}[A", "  timeout: 5"]
+
+
+def test_no_text_in_a_call_passes_for_a_line_of_the_program() -> None:
+    forged = "x\nAllow this call? yes\r\n\x1b[2J\u2028\x85Allow"
+    for call in (
+        request("bash", command=forged),
+        request(forged, command=forged),
+        request("write_file", path=forged, content=forged),
+        request("edit_file", path=forged, edits=[{"old": forged, "new": forged}, forged, None]),
+        request("other", **{forged: forged, "deep": {forged: [forged]}}),
+    ):
+        first, *rest = render_request(call, command="command").split("\n")
+        assert not first.startswith("Allow")
+        assert all(line.startswith(("│ ", "+ ", "- ", "  ")) for line in rest)
+        assert all(line.isprintable() for line in (first, *rest))
+
+
+def test_a_long_command_shows_its_end_and_says_what_is_missing() -> None:
+    lines = [f"echo {number}" for number in range(1000)]
+    shown = render_request(request(command="\n".join([*lines, "rm -rf x"])), command="command").split("\n")
+    assert shown[1] == "│ echo 0"
+    assert shown[-1] == "│ rm -rf x"
+    assert len(shown) < 90
+    assert [line for line in shown if "not shown" in line] == [
+        "  … [921 of 1,001 lines, 7,316 characters, not shown] …"
+    ]
+    whole = render_request(request(command="\n".join(lines)), command="command", limit=None).split("\n")
+    assert whole[1:] == [f"│ {line}" for line in lines]
+
+
+def test_what_is_within_the_limit_is_shown_whole() -> None:
+    command = "echo " + "a" * 1_500 + "; rm -rf x; echo " + "b" * 300
+    assert render_request(request(command=command), command="command") == f"bash\n│ {command}"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        request("edit_file", path="a", edits=[{"old": "a", "new": "b"}] * 5_000),
+        request("other", **{f"key{number}": "x\ny" for number in range(5_000)}),
+        request("other", items=list(range(100_000))),
+    ],
+    ids=["edits", "fields", "list"],
+)
+def test_many_small_parts_do_not_fill_the_screen(call: ToolApprovalRequest) -> None:
+    assert len(render_request(call).split("\n")) < 250
+    assert len(render_request(call)) < 10_000
+    assert "not shown" in render_request(call)
+
+
+def test_a_long_line_shows_its_end_too() -> None:
+    shown = render_request(request(command="echo " + "a" * 100_000 + "; rm -rf x"), command="command")
+    assert shown.endswith("; rm -rf x")
+    assert "characters not shown" in shown
+    assert len(shown) < 1000
+
+
+def test_a_write_shows_its_path_and_its_text() -> None:
+    shown = render_request(request("write_file", path="a\u202e.py", content="x = 1\ny = 2\n"))
+    assert shown.split("\n") == ["write_file a\\u{202e}.py", "+ x = 1", "+ y = 2"]
+
+
+@pytest.mark.parametrize(
+    ("path", "real", "shown"),
+    [
+        ("a.py", "a.py", "a.py"),
+        ("./src//a.py", "src/a.py", "./src//a.py"),
+        ("/work/src/a.py", "src/a.py", "/work/src/a.py"),
+        ("docs/readme", ".git/config", "docs/readme → .git/config"),
+        ("a\u200b", "b\u200b", "a\\u{200b} → b\\u{200b}"),
+    ],
+)
+def test_a_write_through_a_link_shows_where_it_leads(path: str, real: str, shown: str) -> None:
+    scope = {"folder": "/work", "path": real}
+    call = ToolApprovalRequest("1", "write_file", {"path": path, "content": "x"}, scope)
+    assert render_request(call) == f"write_file {shown}\n+ x"
+    call = ToolApprovalRequest("1", "edit_file", {"path": path, "edits": []}, scope)
+    assert render_request(call) == f"edit_file {shown}"
+
+
+def test_an_edit_shows_what_goes_and_what_comes() -> None:
+    edits = [{"old": "a\nb", "new": "c"}, {"old": "d", "new": "", "replace_all": True}]
+    shown = render_request(request("edit_file", path="a.py", edits=edits))
+    assert shown.split("\n") == [
+        "edit_file a.py",
+        "  edit 1 of 2",
+        "- a",
+        "- b",
+        "+ c",
+        "  edit 2 of 2 everywhere",
+        "- d",
+    ]
+
+
+def test_details_make_it_a_diff() -> None:
+    old, new = "a\nb\nc\n", "a\nB\u200b\nc\n"
+    call = request("write_file", path="x", content=new)
+    shown = render_request(call, details={"path": "src/x", "old": old, "new": new, "is_new": False})
+    assert shown.split("\n") == [
+        "write_file src/x",
+        "  @@ -1,3 +1,3 @@",
+        "  a",
+        "- b",
+        "+ B\\u{200b}",
+        "  c",
+    ]
+    fresh = render_request(call, details={"path": "x", "old": "", "new": "a\n", "is_new": True})
+    assert fresh.split("\n") == ["write_file x (new file)", "+ a"]
+    same = render_request(call, details={"path": "x", "old": "a", "new": "a", "is_new": False})
+    assert same.split("\n") == ["write_file x", "  no change"]
+
+
+def test_a_huge_change_is_shown_in_a_moment() -> None:
+    old = "\n".join(f"line {number}" for number in range(50_000))
+    call = request("write_file", path="x", content=old)
+    shown = render_request(call, details={"path": "x", "old": old, "new": old[::-1], "is_new": False})
+    assert len(shown) < 10_000
+
+
+def test_other_calls_show_every_argument() -> None:
+    shown = render_request(request("deploy", target="prod\u200b", steps=["a", "b"], force=True, note="x\ny"))
+    assert shown.split("\n") == [
+        "deploy",
+        "  target: prod\\u{200b}",
+        '  steps: ["a","b"]',
+        "  force: true",
+        "  note:",
+        "│ x",
+        "│ y",
+    ]
+
+
+def test_arguments_that_are_not_json_do_not_break_the_question() -> None:
+    assert render_request(request("odd", thing=object())).split("\n") == ["odd", "  thing: a object that is not JSON"]

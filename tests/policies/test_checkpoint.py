@@ -1,0 +1,184 @@
+"""Checkpoint: the conversation on disk after each turn."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from swink_agent import (
+    Agent,
+    AgentToolResult,
+    AssistantMessage,
+    CustomMessage,
+    ToolContext,
+    ToolResultMessage,
+    UserMessage,
+    extract_text,
+    tool,
+)
+from swink_agent.policies import Checkpoint, PiiRedactor, Redactor
+from swink_agent.testing import call, fail, scripted, text
+
+
+class Notice(CustomMessage, tag="notice"):
+    text: str
+
+
+@tool
+async def look(ctx: ToolContext) -> AgentToolResult:
+    """Looks."""
+    ctx.state["looks"] = ctx.state.get("looks", 0) + 1
+    return AgentToolResult.text("seen by a@b.org", details={"size": 4})
+
+
+def agent_with(path: Path, *replies: Any, policies: tuple[Any, ...] = (), **options: Any) -> Agent:
+    checkpoint = options.pop("checkpoint", None) or Checkpoint(path)
+    return Agent("test:model", stream_fn=scripted(*replies), tools=[look], policies=[*policies, checkpoint], **options)
+
+
+async def test_a_conversation_is_there_again_with_its_state(tmp_path: Path) -> None:
+    path = tmp_path / "saved.json"
+    agent = agent_with(path, call("look"), text("done"), state={"name": "x"})
+    await agent.prompt("go")
+    messages, state = Checkpoint.load(path)
+    assert list(messages) == list(agent.messages)
+    assert state == {"name": "x", "looks": 1}
+    again = Agent("test:model", messages=messages, state=state, stream_fn=scripted(text("more")), tools=[look])
+    assert (await again.prompt("and?")).text == "more"
+
+
+async def test_it_is_written_after_each_turn_so_a_crash_loses_only_one(tmp_path: Path) -> None:
+    path = tmp_path / "saved.json"
+    sizes: list[int] = []
+
+    def count(request: object) -> object:
+        sizes.append(len(Checkpoint.load(path).messages))
+        return call("look")
+
+    await agent_with(path, call("look"), count, count, text("done")).prompt("go")  # type: ignore[arg-type]
+    assert sizes == [3, 5]
+    assert len(Checkpoint.load(path).messages) == 8
+
+
+async def test_turns_in_between_can_be_left_out_but_not_the_last(tmp_path: Path) -> None:
+    path = tmp_path / "saved.json"
+    seen: list[bool] = []
+
+    def look_for(request: object) -> object:
+        seen.append(path.exists())
+        return call("look")
+
+    replies = (call("look"), look_for, look_for, text("done"))
+    await agent_with(path, *replies, checkpoint=Checkpoint(path, every=2)).prompt("go")
+    assert seen == [False, True]
+    assert len(Checkpoint.load(path).messages) == 8
+
+
+async def test_a_failed_turn_is_saved_too(tmp_path: Path) -> None:
+    path = tmp_path / "saved.json"
+    await agent_with(path, fail("auth", "bad key")).prompt("go")
+    last = Checkpoint.load(path).messages[-1]
+    assert isinstance(last, AssistantMessage)
+    assert last.error_message == "bad key"
+
+
+async def test_what_other_policies_rewrote_is_what_is_saved(tmp_path: Path) -> None:
+    path = tmp_path / "saved.json"
+    agent = agent_with(path, call("look"), text("Ask a@b.org"), policies=(PiiRedactor(),))
+    await agent.prompt("go")
+    assert b"a@b.org" not in path.read_bytes()
+    assert list(Checkpoint.load(path).messages) == list(agent.messages)
+
+
+async def test_secrets_are_masked_in_the_file_and_not_in_the_agent(tmp_path: Path) -> None:
+    path = tmp_path / "saved.json"
+    redactor = Redactor(["hunter2hunter2"], environment={})
+    agent = agent_with(
+        path,
+        text("it is hunter2hunter2"),
+        checkpoint=Checkpoint(path, redactor=redactor),
+        state={"k": "hunter2hunter2"},
+    )
+    result = await agent.prompt("what is it?")
+    assert result.text == "it is hunter2hunter2"
+    assert b"hunter2" not in path.read_bytes()
+
+
+def test_own_messages_come_back_when_their_types_are_given(tmp_path: Path) -> None:
+    path = tmp_path / "saved.json"
+    Checkpoint(path).save([UserMessage("hi"), Notice("look out")])  # type: ignore[list-item]
+    assert Checkpoint.load(path, [Notice]).messages[1] == Notice("look out")
+    with pytest.raises(ValueError, match="is no checkpoint that can be read"):
+        Checkpoint.load(path)
+
+
+def test_details_that_json_cannot_hold_are_shown_instead(tmp_path: Path) -> None:
+    path = tmp_path / "saved.json"
+    Checkpoint(path).save([ToolResultMessage("1", "ok", details={"at": object})], {"odd": object})
+    messages, state = Checkpoint.load(path)
+    assert extract_text(messages[0].content) == "ok"  # type: ignore[union-attr]
+    assert state == {"odd": "<class 'object'>"}
+
+
+# -- the file --------------------------------------------------------------------------------------------------
+
+
+def test_the_file_is_for_its_owner_alone_and_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "saved.json"
+    checkpoint = Checkpoint(path)
+    checkpoint.save([UserMessage("one")])
+    with path.open("rb") as before:
+        checkpoint.save([UserMessage("two")])
+        assert b"one" in before.read()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert os.listdir(path.parent) == ["saved.json"]
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+async def test_a_disk_that_fails_costs_neither_the_run_nor_the_last_checkpoint(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "saved.json"
+    Checkpoint(path).save([UserMessage("before")])
+
+    def full(*arguments: Any) -> None:
+        raise OSError(28, "no space left on device")
+
+    monkeypatch.setattr(os, step, full)
+    with caplog.at_level(logging.ERROR, "swink_agent"):
+        result = await agent_with(path, text("done")).prompt("go")
+    monkeypatch.undo()
+    assert result.text == "done"
+    assert "policy checkpoint failed" in caplog.text
+    assert [extract_text(message.content) for message in Checkpoint.load(path).messages] == ["before"]  # type: ignore[union-attr]
+    assert os.listdir(tmp_path) == ["saved.json"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"version": 1}', b'{"version": 1, "messages": [{"role": "nobody"}]}', b"\xff\xfe"]
+)
+def test_what_is_no_checkpoint_is_an_error_that_names_the_file(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "saved.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"saved\.json is no checkpoint that can be read"):
+        Checkpoint.load(path)
+
+
+def test_a_newer_files_version_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "saved.json"
+    path.write_bytes(msgspec.json.encode({"version": 2, "messages": []}))
+    with pytest.raises(ValueError, match=r"written by a newer version \(2\)"):
+        Checkpoint.load(path)
+
+
+def test_a_file_that_is_not_there_is_the_usual_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Checkpoint.load(tmp_path / "nothing")
+    with pytest.raises(ValueError, match="give at least 1"):
+        Checkpoint(tmp_path / "x", every=0)

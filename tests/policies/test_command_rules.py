@@ -1,0 +1,436 @@
+"""Which commands run unasked, which are asked about, and which not even that."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from swink_agent.policies._read_only import READ_ONLY
+from swink_agent.policies._shell_words import NotPlain, plain_words, simple_commands
+from swink_agent.policies.command_rules import CommandRules, Decision
+
+SYSTEM = "/usr/bin:/bin"
+STANDARD = CommandRules.standard(search_path=SYSTEM)
+
+
+def verdict(command: str, rules: CommandRules = STANDARD, folder: str = "/home/me/project") -> str:
+    return rules.decide(command, folder=folder).verdict
+
+
+# -- the strict reading --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("ls", ["ls"]),
+        ("  ls   -la  ", ["ls", "-la"]),
+        ("ls 'a b' \"c d\"", ["ls", "a b", "c d"]),
+        ("l''s", ["ls"]),
+        ("\\l\\s", ["ls"]),
+        ("ls ''", ["ls", ""]),
+        ("ls a\\ b", ["ls", "a b"]),
+        ("grep 'a;b|c&d' f", ["grep", "a;b|c&d", "f"]),
+        ("grep '$HOME `id`' f", ["grep", "$HOME `id`", "f"]),
+        ('grep "a\\.b" f', ["grep", "a\\.b", "f"]),
+        ('grep "\\$HOME" f', ["grep", "$HOME", "f"]),
+        ('grep "say \\"hi\\"" f', ["grep", 'say "hi"', "f"]),
+        ("find . -name '*.py'", ["find", ".", "-name", "*.py"]),
+        ("find . \\( -name x \\)", ["find", ".", "(", "-name", "x", ")"]),
+        ("git diff HEAD~1", ["git", "diff", "HEAD~1"]),
+        ("git diff main..HEAD^", ["git", "diff", "main..HEAD^"]),
+        ("make CC=gcc", ["make", "CC=gcc"]),
+        ("cat 'été.txt' \"日本.txt\"", ["cat", "été.txt", "日本.txt"]),
+        ("./run.sh x", ["./run.sh", "x"]),
+    ],
+)
+def test_plain_words_are_read_as_bash_reads_them(command: str, words: list[str]) -> None:
+    assert list(plain_words(command)) == words
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *["", "   ", "''", '""', "' '", "ls; id", "ls;id", "ls & id", "ls&", "ls && id", "ls || id", "ls | id"],
+        *["ls |& id", "(ls)", "{ ls; }", "ls )", "ls\nid", "ls\n", "\nls", "ls\r\nid", "ls\rid", "ls \\\nid"],
+        *["ls 'a\nb'", 'ls "a\nb"', "ls\tid", "ls 'a\tb'", "ls > f", "ls >f", "ls 2>&1", "ls >> f", "ls < f"],
+        *["ls <<E", "ls <<< x", "ls &> f", "ls <(id)", "ls >(id)", "ls $x", "ls ${x}", "ls $(id)", "ls `id`"],
+        *["ls $((1))", "ls $[1]", 'ls "$x"', 'ls "`id`"', "ls $'a'", 'ls $"a"', "ls $IFS", "ls a$", 'ls "a$"', "$x"],
+        *["`id`", "$(id)", "A=b ls", "A=b", "A+=b ls", "a[0]=b ls", "'A=b' ls", "A= ls", "ls *", "ls ?", "ls [a]"],
+        *["ls a]", "ls {a,b}", "ls {1..2}", "ls }", "ls +(a)", "ls @(a)", "ls ~", "ls ~root", "ls x=~", "ls a:~"],
+        *["ls ''~", "~/ls", "ls ~/x", "ls !", "ls !!", 'ls "!x"', "! ls", "ls # x", "#ls", "ls a#b", "ls 'a"],
+        *['ls "a', "ls \\", "'", '"', "\\", "if ls", "then", "time ls", "'time' ls", "coproc ls", "function ls"],
+        *["[[ a ]]", "case x", "for x", "while ls", "eval ls", "exec ls", "source x", ". x", "command ls"],
+        *["builtin ls", "trap ls EXIT", "alias ls=id", "set -x", "export a=b", "unset 'a[$(id)]'"],
+        *["test -v 'a[$(id)]'", "[ -v 'a[$(id)]' ]", "printf -v 'a[$(id)]'", "let a", "read x", "declare -x a"],
+        *["local a", "mapfile a", "hash -p /x ls", "enable ls", "shopt -s x", "bind x", ": x", "%1", "-ls", "=ls"],
+        *["ls\xa0-la", "ls\u2003x", "ls\u3000x", "ls é", "\uff4c\uff53", "l\u0455", "ls '\u200b'", "ls '\u202e'"],
+        *["ls '\u2066'", "ls '\ufeff'", "ls '\u3164'", "ls '\U000e0041'", "ls '\ufe0f'", "ls '\x1b[2J'", "ls '\x00'"],
+        *["ls\x00", "ls\x01", "ls '\x7f'", "ls '\x85'", "ls '\u2028'", "ls '\ud800'", 'ls "é\\"x"', "ls\x0bx"],
+        *["ls\x0cx"],
+    ],
+)
+def test_anything_else_is_not_read_at_all(command: str) -> None:
+    with pytest.raises(NotPlain) as caught:
+        plain_words(command)
+    assert str(caught.value).isprintable()
+    assert verdict(command) != "allow"
+    assert verdict(command, CommandRules(allow=["ls", "echo", "pwd"])) != "allow"
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("ls; id", "the command is not a plain one: it has the operator ;"),
+        ("ls > f", "the command is not a plain one: it has the redirection >"),
+        ("ls $x", "the command is not a plain one: it has a substitution, $"),
+        ("ls *", "the command is not a plain one: it has the file pattern *"),
+        ("A=b ls", "the command is not a plain one: it begins with the assignment A=b"),
+        ("ls\nid", "the command is not a plain one: it has more than one line"),
+        ("time ls", "the command is not a plain one: time is a keyword of the shell"),
+        ("ls '\u202e'", "the command is not a plain one: it has the character \\u{202e}, which is not plain"),
+        ("npm install", "no rule allows 'npm install'"),
+        ("find . -delete", "'find' is asked about: -delete is not among its options that only read"),
+        ("cat ../secret", "'cat' is asked about: ../secret leads out of the folder"),
+    ],
+)
+def test_the_reason_says_what_was_found(command: str, reason: str) -> None:
+    assert STANDARD.decide(command, folder="/home/me/project") == Decision("ask", reason)
+
+
+# -- rules ---------------------------------------------------------------------------------------------------
+
+
+def test_a_rule_is_the_first_words_of_a_command() -> None:
+    rules = CommandRules(allow=["git status", "npm test", "ls"])
+    allowed = ["git status", "git status -s", "npm test", "npm test -- --watch", "ls", "ls -la 'a b'", "'git' st''atus"]
+    asked = [
+        "git",
+        "git push",
+        "git -C x status",
+        "npm",
+        "npm testing",
+        "npm 'test x'",
+        "lsof",
+        "./ls",
+        "/bin/ls",
+        "LS",
+    ]
+    assert [verdict(command, rules) for command in allowed] == ["allow"] * len(allowed)
+    assert [verdict(command, rules) for command in asked] == ["ask"] * len(asked)
+
+
+def test_a_program_named_with_a_path_is_only_that_one() -> None:
+    rules = CommandRules(allow=[".venv/bin/pytest -q"])
+    assert verdict(".venv/bin/pytest -q tests", rules) == "allow"
+    assert [verdict(command, rules) for command in ("pytest -q", "./.venv/bin/pytest -q")] == ["ask", "ask"]
+
+
+def test_without_rules_everything_is_asked_about() -> None:
+    assert CommandRules().decide("ls") == Decision("ask", "no rule allows 'ls'")
+
+
+def test_unattended_means_deny() -> None:
+    for command in ("npm install", "ls; id", "", "find . -delete"):
+        decision = STANDARD.decide(command, attended=False)
+        assert decision.verdict == "deny"
+        assert decision.reason.endswith(", and there is nobody to ask")
+    assert STANDARD.decide("ls", attended=False).verdict == "allow"
+
+
+def test_a_command_that_is_no_text_is_asked_about() -> None:
+    decision = STANDARD.decide(["ls"])  # type: ignore[arg-type]
+    assert decision == Decision("ask", "the command is a list and not a text")
+
+
+@pytest.mark.parametrize(
+    "rule", ["", "ls; id", "ls *", "A=b ls", "eval", "time", "test", "source x", "echo $x", "ls\n"]
+)
+def test_a_rule_that_is_no_plain_command_is_refused(rule: str) -> None:
+    with pytest.raises(ValueError, match=r"the allow rule .* is no plain command"):
+        CommandRules(allow=[rule])
+
+
+def test_a_rule_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="it is a list; a rule is a program and words that follow it"):
+        CommandRules(deny=[["rm"]])  # type: ignore[list-item]
+
+
+def test_rules_show_how_many_they_are() -> None:
+    rules = CommandRules.standard(allow=["make"], deny=["rm", "curl"])
+    assert repr(rules) == "<CommandRules standard, 1 to allow, 2 to deny>"
+    assert "secret" not in repr(Decision("ask", "no rule allows 'curl secret'"))
+
+
+# -- denying -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *["rm x", "/bin/rm x", "'rm' x", "r''m x", "\\rm x", "RM x", "ls; rm x", "ls && rm x", "ls | rm x"],
+        *["ls\nrm x", "(rm x)", "{ rm x; }", "echo $(rm x)", 'echo "a $(rm x) b"', "echo `rm x`", 'echo "`rm x`"'],
+        *["cat <(rm x)", "A=b rm x", "if true; then rm x; fi", "! rm x", "while rm x; do :; done", "ls > f; rm x"],
+        *["rm\\\n x", "$'rm' x", "env rm x", "env -i A=b rm x", "xargs rm", "sudo -u me rm x", "nohup rm x &"],
+        *["timeout 5 rm x", "find . -exec rm {} +", "bash -c 'rm x'", 'sh -c "ls; rm x"'],
+        *["bash -c \"bash -c 'rm x'\"", "eval 'rm x'", "bash <<E\nrm x\nE"],
+    ],
+)
+def test_a_denied_program_is_denied_wherever_it_shows(command: str) -> None:
+    rules = CommandRules(allow=["rm", "env", "xargs", "bash", "ls"], deny=["rm"])
+    assert rules.decide(command) == Decision("deny", "the rule 'rm' denies it")
+
+
+@pytest.mark.parametrize(
+    "command", ["grep rm x", "echo 'a; rm x'", "git rm x", "ls rm", "farm x", "rm.py", "echo rm", "cat rm > rm"]
+)
+def test_a_denied_name_that_is_only_mentioned_is_not_denied(command: str) -> None:
+    assert CommandRules(deny=["rm"]).decide(command).verdict == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rule", "denied", "asked"),
+    [
+        (
+            "git push",
+            ["git push", "git -C x push", "git --no-pager push -f", "git push x"],
+            ["git commit -m push", "git"],
+        ),
+        (
+            "rm -rf",
+            ["rm -rf x", "rm -fr x", "rm -r -f x", "rm x -rfv", "rm -f -i -r x"],
+            ["rm x", "rm -r x", "rm --rf x"],
+        ),
+        ("npm publish", ["npm publish", "npm --tag x publish"], ["npm test", "npm run publish"]),
+        ("curl --upload-file", ["curl --upload-file x y", "curl y --upload-file=x"], ["curl y"]),
+        ("eval", ["eval x", "eval $(x)"], ["evaluate x"]),
+        ("/opt/tool", ["/opt/tool x"], ["tool x", "/usr/bin/tool x"]),
+    ],
+)
+def test_a_deny_rule_sees_through_options(rule: str, denied: list[str], asked: list[str]) -> None:
+    rules = CommandRules(deny=[rule])
+    assert [verdict(command, rules) for command in denied] == ["deny"] * len(denied)
+    assert [verdict(command, rules) for command in asked] == ["ask"] * len(asked)
+
+
+def test_denying_wins_over_allowing() -> None:
+    rules = CommandRules(allow=["git", "git push"], deny=["git push"])
+    assert verdict("git push origin", rules) == "deny"
+    assert verdict("git fetch", rules) == "allow"
+
+
+def test_the_standard_rules_deny_what_takes_over_the_machine() -> None:
+    assert [verdict(command) for command in ("sudo ls", "ls && sudo -s", "su -", "shutdown now")] == ["deny"] * 4
+
+
+def test_a_rough_reading_finds_the_parts() -> None:
+    command = "A=b ls 'x y' | wc -l; echo \"n $(id -u) m\" > f; if [ -f a ]; then cat a; fi"
+    assert simple_commands(command) == [
+        ("ls", "x y"),
+        ("wc", "-l"),
+        ("echo", "n "),
+        ("id", "-u"),
+        (" m", "f"),
+        ("[", "-f", "a", "]"),
+        ("cat", "a"),
+    ]
+
+
+# -- the standard rules --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *["ls", "ls -la", "ls -la src tests", "ls --color=never", "cat README.md", "cat -n a.py", "head -n 20 a.py"],
+        *["head -20 a.py", "head -n20 a.py", "tail -n +5 a.py", "wc -l a.py b.py", "pwd", "echo hello -x"],
+        *["tree -L 2", "sed -n 1,20p a.py", "sed -n '5p' a.py", "sed -n '10,$p' a.py", "sed -n '1,2p;9p' a.py b.py"],
+        *["jq .name a.json", "grep -rn foo src", "grep -rnE 'a|b' .", "grep -A3 -B 2 foo a.py"],
+        *["grep --include='*.py' -r foo .", "grep -3 x f", "rg foo", "rg -n 'def \\w+' src", "rg -t py foo"],
+        *["rg --files", "rg -g '*.md' foo", "rg -A3 foo", "rg '/api/x' src", "find . -name '*.py'"],
+        *["find src -type f -mtime -7 -size +10k", "find . -maxdepth 2 -not -path './.git/*'", "git status"],
+        *["git status -s", "git status --porcelain", "git diff", "git diff HEAD~1 --stat", "git diff --cached"],
+        *["git log", "git log --oneline -5", "git log -n 3 --format=%H", "git log -p -S foo -- src"],
+        *["git show HEAD:a.py", "git branch", "git branch -a", "git branch --show-current", "git branch --list 'f*'"],
+        *["git tag", "git tag -l 'v*'", "git blame -L 1,20 a.py", "git ls-files", "git rev-parse HEAD"],
+        *["git grep -n foo", "git --version", "git reflog", "python --version", "python3 --version"],
+        *["node --version", "date", "date +%Y-%m-%d", "uname -a", "whoami", "id -u", "which python", "du -sh ."],
+        *["df -h", "stat a.py", "file a.py", "sha256sum a.py", "diff -u a b", "sort -u a", "nl a"],
+        *["cat /usr/share/dict/words", "cat /etc/os-release", "ls /home/me/project/src", "type ls"],
+        *["basename /a/b.txt .txt"],
+    ],
+)
+def test_commands_that_only_read_are_allowed(command: str) -> None:
+    assert STANDARD.decide(command, folder="/home/me/project").verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # what writes, deletes or runs by an option
+        *["find . -exec id +", "find . -exec id \\;", "find . -execdir id +", "find . -ok id +"],
+        *["find . -okdir id +", "find . -delete", "find . -fprint f", "find . -fprintf f x", "find . -fprint0 f"],
+        *["find . -fls f", "rg --pre id x", "rg --pre=id x", "rg -z x", "rg --search-zip x"],
+        *["rg --hostname-bin id x", "rg -e -- --pre=id x", "sort -o f a", "sort -of a", "sort -uo f a"],
+        *["sort --output=f a", "sort --outp=f a", "sort --compress-program=id a", "sort -T /tmp a", "tree -o f"],
+        *["tree -Io x f", "tree -I x -o f", "diff -l a b", "diff --paginate a b", "file -C -m x", "sed -i s/a/b/ f"],
+        *["sed -n 1p -i f", "sed -n '1w f' a", "sed -n wf a", "sed -n '1e id' a", "sed -n s/a/b/e a", "sed 1p a"],
+        *["sed -n -e 1p a", "sed -n", "sed -n a.py 1p", "sed -n '1,2p;wf' a", "sed -ni 1p a", "sed -n 1r/etc/x a"],
+        *["date -s tomorrow", "date 01011200", "date --set=x", "jq -f x .", "tail -f a", "tail --follow a"],
+        *["which -i x", "git -c alias.x=!id x", "git -c core.fsmonitor=id status", "git --exec-path=. status"],
+        *["git -C x status", "git -p log", "git --git-dir=x status", "git --work-tree=x diff", "git diff --ext-diff"],
+        *["git diff --output=f", "git diff --outp=f", "git log --output f", "git log --show-signature"],
+        *["git log --format=%G?", "git show --pretty='%-GK'", "git log -O x", "git grep -O x", "git grep -Oid x"],
+        *["git grep --open-files-in-pager=id x", "git blame --contents f a", "git cat-file --textconv x"],
+        *["git cat-file --batch", "git status --help", "git help log", "git diff --textconv", "git stash"],
+        *["git stash pop", "git tag v1", "git branch new", "git branch -d x", "git branch -D x", "git branch -m x y"],
+        *["git branch --list x -d y", "git tag -d v1", "git branch --edit-description", "git reflog expire --all"],
+        *["git remote -v", "git remote add x y", "git config -l", "git tag -s v1", "git tag -v v1", "git push"],
+        *["git fetch", "git commit -m x", "git checkout x", "git add .", "git"],
+        # programs that run others or write
+        *["awk 1 a", "xargs ls", "env ls", "env", "tee f", "tar --to-command=id -xf a", "tar xf a", "less a"],
+        *["man ls", "vi a", "python -c 1", "python a.py", "python --version -c 1", "python3 -V x", "bash a.sh"],
+        *["bash --version -c id", "node a", "npm --version", "cargo --version", "go version", "make", "pip list"],
+        *["uniq a f", "xxd a f", "cp a b", "mkdir a", "timeout 5 ls", "nice ls", "watch ls", "parallel ls", "ssh x"],
+        *["curl x", "wget x", "nc x 1", "dd if=a of=b", "printenv"],
+        # outside of the folder
+        *["cat /etc/passwd", "cat ../x", "cat a/../../x", "ls ..", "ls /", "cat /proc/self/environ"],
+        *["cat /usr/../etc/passwd", "grep -f/etc/passwd x", "grep --file=/etc/passwd x", "grep -f../x y"],
+        *["grep -r x /home/me", "find / -name x", "du -s /home", "cat /home/me/project2/x", "cat //etc/passwd"],
+        *["rg x /root", "head -n 5 /etc/shadow", "git diff /etc/passwd /etc/hosts"],
+        # other programs of the same name
+        *["./ls", "/tmp/ls", "bin/ls", "../ls", "/bin/ls", "/usr/bin/git status"],
+    ],
+)
+def test_commands_that_can_do_more_are_asked_about(command: str) -> None:
+    assert verdict(command) == "ask"
+
+
+def test_no_standard_rule_names_a_program_that_runs_others() -> None:
+    programs = {prefix.split()[0] for prefix in READ_ONLY}
+    runners = {
+        "env",
+        "xargs",
+        "awk",
+        "sh",
+        "tee",
+        "less",
+        "man",
+        "vi",
+        "tar",
+        "make",
+        "npm",
+        "cargo",
+        "sudo",
+        "ssh",
+        "time",
+    }
+    assert {prefix for prefix in READ_ONLY if prefix.split()[0] in {"bash", "python", "python3", "node", "tar"}} == {
+        *(f"{name} --version" for name in ("bash", "python", "python3", "node", "tar")),
+        *("python -V", "python3 -V", "node -v"),
+    }
+    assert programs & runners == {"tar"}
+
+
+def test_no_word_with_a_dash_passes_that_is_not_named() -> None:
+    """Also not behind `--`, which may be the value of the option before it."""
+    for prefix, check in READ_ONLY.items():
+        if check.harmless:
+            continue
+        first = () if check.first is None else ("1p",)
+        for word in ("--exec", "--output=x", "-\u00e9", "--pre", "-=", "--help=x=--pre"):
+            if word.partition("=")[0] not in check.options:
+                assert check.problem((*first, "--", word), None) is not None, (prefix, word)
+
+
+def test_own_rules_come_on_top_of_the_standard_ones() -> None:
+    rules = CommandRules.standard(allow=["npm test"], deny=["git log"], search_path=SYSTEM)
+    commands = ["npm test", "ls", "git log", "sudo ls"]
+    assert [verdict(command, rules) for command in commands] == ["allow", "allow", "deny", "ask"]
+
+
+# -- where the program lies ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Path:
+    for folder in ("work/bin", "system", "shims"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("work/bin/ls", "system/ls", "system/cat", "shims/jq"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "system/wc").symlink_to(tmp_path / "work/bin/ls")
+    return tmp_path
+
+
+def test_a_program_that_the_model_can_write_is_asked_about(planted: Path) -> None:
+    work = str(planted / "work")
+    rules = CommandRules.standard(allow=["ls -x"], search_path=f"{work}/bin:{planted}/system")
+    assert rules.decide("ls", folder=work) == Decision(
+        "ask", f"'ls' is asked about: ls is {work}/bin/ls, in a folder that the model can write"
+    )
+    assert rules.decide("ls").verdict == "allow"  # nobody said what the model can write
+    assert rules.decide("cat a", folder=work).verdict == "allow"
+    assert rules.decide("wc a", folder=work).verdict == "ask"  # a link into the folder
+    assert rules.decide("nl a", folder=work).verdict == "allow"  # not there, so bash will not find it either
+    assert rules.decide("ls -x", folder=work).verdict == "allow"  # a rule of your own is for your own programs
+    assert rules.decide("pwd", folder=work).verdict == "allow"  # bash does this itself
+
+
+def test_a_folder_reached_through_a_link_is_the_same_folder(planted: Path) -> None:
+    (planted / "link").symlink_to(planted / "work")
+    rules = CommandRules.standard(search_path=f"{planted}/link/bin")
+    assert rules.decide("ls", folder=str(planted / "work")).verdict == "ask"
+    rules = CommandRules.standard(search_path=f"{planted}/work/bin")
+    assert rules.decide("ls", folder=str(planted / "link")).verdict == "ask"
+
+
+@pytest.mark.parametrize("search_path", [":/usr/bin", ".:/usr/bin", "bin:/usr/bin", "node_modules/.bin:/usr/bin", ""])
+def test_a_search_path_that_depends_on_the_folder_is_asked_about(search_path: str) -> None:
+    assert CommandRules.standard(search_path=search_path).decide("ls").verdict == "ask"
+
+
+def test_a_program_that_lets_the_folder_choose_what_runs_is_asked_about(planted: Path) -> None:
+    rules = CommandRules.standard(search_path=str(planted / "shims"))
+    assert "lets files of the folder choose what runs" in rules.decide("jq .").reason
+
+
+def test_the_search_path_of_the_environment_is_the_default(planted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = CommandRules.standard()
+    monkeypatch.setenv("PATH", f"{planted}/work/bin")
+    assert rules.decide("ls", folder=str(planted / "work")).verdict == "ask"
+    monkeypatch.setenv("PATH", f"{planted}/system")
+    assert rules.decide("ls", folder=str(planted / "work")).verdict == "allow"
+
+
+# -- size ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["a", "rm ", "'rm x' ", "'ls;rm' ", "(", "$(", '"$(', "`", "'", '"', "\\", ";", "{ ", "bash -c ", "=", "-r "],
+)
+@pytest.mark.parametrize("start", ["ls ", "env ", "bash -c ", "bash -c '"])
+def test_a_long_command_is_decided_in_a_moment(start: str, part: str) -> None:
+    rules = CommandRules.standard(deny=["sudo", "rm -rf", "git push"], search_path=SYSTEM)
+    command = start + part * (120_000 // len(part))
+    began = time.process_time()
+    decision = rules.decide(command)
+    words = ("a", "rm ", "'rm x' ", "'ls;rm' ", "'", '"', "\\", "bash -c ", "=", "-r ")
+    assert (decision.verdict == "allow") == (start == "ls " and part in words)
+    assert time.process_time() - began < 5.0
+
+
+def test_a_command_longer_than_a_shell_takes_is_denied() -> None:
+    decision = STANDARD.decide("ls " + "a" * 200_000)
+    assert decision == Decision(
+        "deny", "the command has 200,003 characters, and no shell takes more than 131,071: put it in a file"
+    )
+
+
+def test_a_rule_is_not_outrun_by_naming_its_program_often() -> None:
+    rules = CommandRules(deny=["rm -rf"])
+    assert rules.decide(f"env {'rm ' * 1000} rm -rf x").verdict == "deny"
+    assert rules.decide("env rm x").verdict == "ask"

@@ -1,0 +1,294 @@
+"""A playground: a folder to work in, a home with secrets, a world outside, and everything that must not change."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from swink_agent.sandbox import ProcessLimits, Sandbox, SandboxProfile
+
+BACKENDS = ("bubblewrap", "landlock")
+
+
+@dataclass
+class Outcome:
+    code: int
+    output: str
+
+
+@dataclass
+class Playground:
+    """`check()` says whether anything got out, by looking at the machine."""
+
+    base: Path
+    canary: str
+    resources: ExitStack
+    variables: dict[str, str] = field(default_factory=dict)
+    before: dict[str, str] = field(default_factory=dict)
+    listeners: list[socket.socket] = field(default_factory=list)
+    victim: subprocess.Popen[bytes] | None = None
+
+    @property
+    def root(self) -> Path:
+        return self.base / "root"
+
+    @property
+    def home(self) -> Path:
+        return self.base / "home"
+
+    @property
+    def outside(self) -> Path:
+        return self.base / "outside"
+
+    @property
+    def success(self) -> str:
+        """What a script writes when an attempt succeeded: not a word of the script itself."""
+        return f"got-out-{self.canary[:8]}"
+
+    def profile(self, *, root: Path | None = None, network: bool = False, **more: object) -> SandboxProfile:
+        return SandboxProfile(write=(str(root or self.root),), network=network, **more)  # type: ignore[arg-type]
+
+    def prepare(self) -> None:
+        """Notes what must be the same afterwards, and opens what must not be reached."""
+        self.variables = {
+            "OUT": str(self.outside),
+            "ROOT": str(self.root),
+            "PY": f"{sys.executable} -I -S",
+            "AGENT": str(os.getpid()),
+            "TOKEN": str(int(self.canary[:7], 16)),
+            "GOT": "got-",
+            "OUT_": f"out-{self.canary[:8]}",
+        }
+        self._listen()
+        self.victim = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL)
+        self.resources.callback(end, self.victim)
+        self.variables["VICTIM"] = str(self.victim.pid)
+        self.before = snapshot(self.home, self.outside, *protected_in(self.root))
+
+    def _listen(self) -> None:
+        kinds: list[tuple[str, int, int, object]] = [
+            ("TCP", socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
+            ("UDP", socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
+            ("STREAM", socket.AF_UNIX, socket.SOCK_STREAM, str(self.outside / "stream.sock")),
+            ("DATAGRAM", socket.AF_UNIX, socket.SOCK_DGRAM, str(self.outside / "datagram.sock")),
+            ("INSIDE", socket.AF_UNIX, socket.SOCK_STREAM, str(self.root / "inside.sock")),
+            ("ABSTRACT", socket.AF_UNIX, socket.SOCK_STREAM, f"\0swink-{self.canary}"),
+        ]
+        for name, family, kind, address in kinds:
+            listener = self.resources.enter_context(socket.socket(family, kind))
+            listener.bind(address)  # type: ignore[arg-type]
+            if kind == socket.SOCK_STREAM:
+                listener.listen()
+            listener.setblocking(False)
+            self.listeners.append(listener)
+            told = listener.getsockname()
+            self.variables[name] = str(told[1]) if family == socket.AF_INET else str(address).replace("\0", "@")
+
+    async def run(self, sandbox: Sandbox, script: str, *, within: float = 30.0) -> Outcome:
+        async with asyncio.timeout(within):
+            process = await sandbox.spawn(
+                ["/bin/bash", "-c", script],
+                cwd=sandbox.profile.write[0],
+                environment={**self.variables, "HOME": str(self.home)},
+            )
+            try:
+                reading = asyncio.ensure_future(process.output.read())
+                code = await process.wait()
+                process.kill()
+                return Outcome(code, (await reading).decode("utf-8", "replace"))
+            finally:
+                process.kill()
+
+    def check(self, outcome: Outcome, *, secrets: bool = True) -> list[str]:
+        """Everything that got out; an empty list if the walls held."""
+        found: list[str] = []
+        after = snapshot(self.home, self.outside, *protected_in(self.root))
+        for path in sorted(self.before.keys() | after.keys()):
+            if self.before.get(path) != after.get(path):
+                found.append(f"changed: {path}: {self.before.get(path)} -> {after.get(path)}")
+        found += [f"reached: {listener.getsockname()}" for listener in self.listeners if was_reached(listener)]
+        if secrets and self.canary in outcome.output:
+            found.append("a secret is in the output")
+        if self.success in outcome.output:
+            found.append("the script says that it got out")
+        if self.victim is not None and self.victim.poll() is not None:
+            found.append(f"a process outside was ended: {self.victim.returncode}")
+        found += [f"still running: {line}" for line in running_with(self.variables["TOKEN"])]
+        return found
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+def was_reached(listener: socket.socket) -> bool:
+    try:
+        if listener.type == socket.SOCK_STREAM:
+            listener.accept()[0].close()
+        else:
+            listener.recv(1024)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def protected_in(root: Path) -> list[Path]:
+    names = ["config", "hooks", "commondir", "config.worktree"]
+    folders = [root / ".git", root / "vendor/lib/.git", root / ".git/modules/sub"]
+    return [
+        *(folder / name for folder in folders for name in names),
+        *(root / name for name in (".swink", ".vscode", ".idea")),
+        *(root / ".git/worktrees/tree" / name for name in ("commondir", "config.worktree")),
+    ]
+
+
+def snapshot(*paths: Path) -> dict[str, str]:
+    """What is on the disk there: kinds, modes, owners, contents and link targets."""
+    found: dict[str, str] = {}
+    for top in paths:
+        todo = [top]
+        while todo:
+            path = todo.pop()
+            with suppress(FileNotFoundError):
+                state = path.lstat()
+                if stat.S_ISDIR(state.st_mode):
+                    todo += path.iterdir()
+                    content = "folder"
+                elif stat.S_ISLNK(state.st_mode):
+                    content = os.readlink(path)
+                elif stat.S_ISREG(state.st_mode):
+                    content = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+                else:
+                    content = "special"
+                found[str(path)] = f"{oct(state.st_mode)} {state.st_uid} {content}"
+    return found
+
+
+def running_with(token: str) -> list[str]:
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                if f"6{token}" in line:
+                    found.append(f"{entry.name}: {line[:100]}")
+    return found
+
+
+def furnish(base: Path, canary: str, template: Path) -> None:
+    """A repository with another one in it, a home that has been lived in, and a world outside."""
+    shutil.copytree(template, base / "root", symlinks=True)
+    home, outside = base / "home", base / "outside"
+    secrets = [".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml", ".config/swink-agent/keys.toml"]
+    secrets += [".netrc", ".npmrc", ".mozilla/firefox/cookies.sqlite", ".bash_history", ".local/share/keyrings/login"]
+    for name in secrets:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(f"secret {canary}\n")
+    (outside / "cloud").mkdir(parents=True)
+    (outside / "cloud/token").write_text(f"secret {canary}\n")
+    (home / ".azure").symlink_to(outside / "cloud")  # hidden where it leads to as well
+    for name in (".bashrc", ".profile", ".gitconfig", ".config/fish/config.fish", "notes.txt"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("# as it was\n")
+    (home / ".gitconfig").write_text("[user]\n\tname = Test\n\temail = test@example.org\n")
+    (outside / "canary").write_text("as it was\n")
+    (outside / "program").write_text("#!/bin/sh\necho as it was\n")
+    (outside / "program").chmod(0o755)
+    (outside / "folder").mkdir()
+
+
+@pytest.fixture(scope="session")
+def repository() -> Iterator[Path]:
+    """A repository with a nested one, a module and a work tree of its own; copied for every test."""
+    with tempfile.TemporaryDirectory(prefix="swink-test-", dir=temporary_parent()) as folder:
+        root = Path(folder) / "root"
+        for path in (root, root / "vendor/lib"):
+            path.mkdir(parents=True)
+            git(path, "init", "-q", "-b", "main", "--template=")
+            (path / ".git/hooks").mkdir()
+            (path / "hello.txt").write_text("hello\n")
+            git(path, "add", "hello.txt")
+            git(path, "commit", "-q", "-m", "first")
+        module = root / ".git/modules/sub"
+        shutil.copytree(root / "vendor/lib/.git", module)
+        tree = root / ".git/worktrees/tree"
+        tree.mkdir(parents=True)
+        (tree / "commondir").write_text("../..\n")
+        (tree / "HEAD").write_text("ref: refs/heads/main\n")
+        (tree / "gitdir").write_text("/nowhere/.git\n")
+        yield root
+
+
+def git(folder: Path, *arguments: str) -> None:
+    names = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
+    subprocess.run(["git", *names, *arguments], cwd=folder, check=True, env={"PATH": os.environ["PATH"], "HOME": "/"})
+
+
+def temporary_parent() -> str:
+    """Not beneath `/tmp` where that can be: a sandbox has its own, and then walls would not be what holds."""
+    return "/var/tmp" if os.access("/var/tmp", os.W_OK) else tempfile.gettempdir()
+
+
+@pytest.fixture
+def playground(monkeypatch: pytest.MonkeyPatch, repository: Path) -> Iterator[Playground]:
+    canary = uuid.uuid4().hex
+    with ExitStack() as resources:
+        base = Path(tempfile.mkdtemp(prefix="swink-test-", dir=temporary_parent()))
+        resources.callback(shutil.rmtree, base, ignore_errors=True)
+        furnish(base, canary, repository)
+        monkeypatch.setenv("HOME", str(base / "home"))
+        monkeypatch.setenv("OPENAI_API_KEY", f"sk-{canary}")
+        monkeypatch.setenv("LC_SECRET_TOKEN", canary)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(base / "outside/stream.sock"))
+        playground = Playground(base, canary, resources)
+        playground.prepare()
+        yield playground
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def open_backend(backend: str) -> Iterator[Callable[[SandboxProfile], Sandbox]]:
+    """Opens the back end that the test is for, and fails where it does not work: there is no skipping."""
+    from swink_agent.sandbox import _bubblewrap, _landlock
+
+    with ExitStack() as opened:
+
+        def open_one(profile: SandboxProfile) -> Sandbox:
+            kind = {"bubblewrap": _bubblewrap.BubblewrapSandbox, "landlock": _landlock.LandlockSandbox}[backend]
+            return opened.enter_context(kind(profile))
+
+        yield open_one
+
+
+@pytest.fixture
+def small_limits() -> ProcessLimits:
+    return ProcessLimits(processes=60)
+
+
+@pytest.fixture
+def signal_seen() -> Iterator[list[int]]:
+    """The signals that reach this process from outside."""
+    seen: list[int] = []
+    old = signal.signal(signal.SIGUSR2, lambda number, frame: seen.append(number))
+    yield seen
+    signal.signal(signal.SIGUSR2, old)

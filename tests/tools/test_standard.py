@@ -1,0 +1,108 @@
+"""The set of built-in tools, and what holds for each of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import swink_agent.tools
+from swink_agent import Agent, AgentTool, ModelSpec, ToolResultMessage, extract_text
+from swink_agent.core.tool import compile_schema
+from swink_agent.sandbox import SandboxProfile
+from swink_agent.testing import call, scripted, text
+from swink_agent.tools import ReadFileTool, Workspace, WriteFileTool, standard_tools
+
+MODEL = ModelSpec("test", "model")
+
+
+@pytest.fixture
+def tools(folder: Path) -> list[AgentTool]:
+    return standard_tools(folder)
+
+
+def test_the_set_is_complete_and_asks_where_something_can_change(tools: list[AgentTool]) -> None:
+    assert {tool.name: tool.requires_approval for tool in tools} == {
+        "read_file": False,
+        "write_file": True,
+        "edit_file": True,
+        "list_dir": False,
+        "search": False,
+        "bash": True,
+    }
+
+
+def test_each_is_described_well_and_briefly(tools: list[AgentTool]) -> None:
+    for tool in tools:
+        compile_schema(tool.parameters_schema)
+        assert tool.label
+        assert 60 < len(tool.description) < 800, tool.name
+        assert tool.parameters_schema["additionalProperties"] is False
+        for field in tool.parameters_schema["properties"].values():
+            assert field.get("description") or field["type"] == "array"
+
+
+def test_no_schema_can_speak_of_the_sandbox_or_the_folder(tools: list[AgentTool]) -> None:
+    fields = {name for tool in tools for name in tool.parameters_schema["properties"]}
+    assert fields.isdisjoint({"sandbox", "root", "cwd", "folder", "profile", "network", "env", "environment"})
+
+
+def test_the_file_tools_share_one_workspace(tools: list[AgentTool]) -> None:
+    files: list[Any] = [tool for tool in tools if tool.name in ("read_file", "write_file", "edit_file", "list_dir")]
+    assert len({id(tool.workspace) for tool in files}) == 1
+
+
+async def test_what_a_profile_hides_and_protects_the_file_tools_leave_alone(folder: Path, use: Any) -> None:
+    (folder / "keys").mkdir()
+    (folder / "keys/one").write_text("key")
+    profile = SandboxProfile(write=(str(folder),), hidden=(str(folder / "keys"),), protected=("Makefile",))
+    by_name = {tool.name: tool for tool in standard_tools(folder, profile)}
+    assert "hidden" in extract_text((await use(by_name["read_file"], path="keys/one")).content)
+    assert "protected" in extract_text((await use(by_name["write_file"], path="Makefile", content="x")).content)
+
+
+async def test_an_agent_reads_edits_and_is_told_of_a_change(folder: Path) -> None:
+    workspace = Workspace(folder)
+    by_name = {tool.name: tool for tool in standard_tools(workspace)}
+    (folder / "a.txt").write_text("one\n")
+    stream = scripted(
+        call("read_file", path="a.txt"),
+        call("edit_file", path="a.txt", edits=[{"old": "one", "new": "two"}]),
+        call("write_file", path="a.txt", content="three\n"),
+        text("done"),
+    )
+    tools = [by_name[name] for name in ("read_file", "edit_file", "write_file")]
+
+    def approve(request: Any) -> bool:
+        if request.name == "write_file":
+            (folder / "a.txt").write_text("somebody's\n")
+        return True
+
+    result = await Agent(MODEL, tools=tools, stream_fn=stream, approve=approve).prompt("go")
+    results = [extract_text(item.content) for item in result.messages if isinstance(item, ToolResultMessage)]
+    assert results == [
+        "one\n",
+        "Edited a.txt: 1 replacement, at line 1.",
+        "a.txt was changed since it was read: read it again with read_file, then repeat the change",
+    ]
+    assert (folder / "a.txt").read_text() == "somebody's\n"
+
+
+async def test_each_stands_alone(folder: Path, use: Any) -> None:
+    await use(WriteFileTool(str(folder)), path="a", content="x")
+    assert extract_text((await use(ReadFileTool(folder), path="a")).content) == "x"
+
+
+def test_importing_the_room_loads_no_tool() -> None:
+    code = (
+        "import sys, swink_agent.tools as tools\n"
+        "loaded = [name for name in sys.modules if name.startswith('swink_agent.tools.')]\n"
+        "assert not loaded, loaded\n"
+        "assert all(hasattr(tools, name) for name in tools.__all__)\n"
+    )
+    subprocess.run([sys.executable, "-I", "-c", code], check=True, timeout=30)
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        _ = swink_agent.tools.Nothing
