@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from swink_agent import Agent, AgentResult, ApprovalMode, AssistantMessage, ModelSpec, StreamOptions, ToolResultMessage
+from swink_agent.app.prompt import standard_prompt
 from swink_agent.local import DEFAULT_MODEL, LocalStreamFn
 from swink_agent.tools import standard_tools
 
@@ -53,19 +54,6 @@ class TurnLimit:
         return Stop(f"{MOST_TURNS} turns") if ctx.turn_index >= MOST_TURNS else None
 
 
-def system_prompt(folder: Path) -> str:
-    """What the `swink` command says to a model on this machine, with the folder's files."""
-    try:
-        from swink_agent.app.prompt import local_system_prompt  # pyright: ignore
-    except ImportError:
-        names = sorted(str(path.relative_to(folder)) + "/" * path.is_dir() for path in folder.rglob("*"))
-        return (
-            "You are an agent that works in a folder on the user's computer. Look at files before you talk about them; "
-            "do not guess.\n\nFiles in the folder:\n" + ("\n".join(names[:40]) or "(none)")
-        )
-    return local_system_prompt(folder)
-
-
 async def attempt(task: Task, model: ModelSpec, stream_fn: Any, sandbox: str, options: StreamOptions) -> Score:
     with tempfile.TemporaryDirectory(prefix="ability-") as name:
         folder = Path(name)
@@ -74,7 +62,7 @@ async def attempt(task: Task, model: ModelSpec, stream_fn: Any, sandbox: str, op
             (folder / path).write_text(content)
         agent = Agent(
             model,
-            system_prompt=system_prompt(folder),
+            system_prompt=standard_prompt(folder),
             tools=standard_tools(folder, sandbox=sandbox),
             stream_fn=stream_fn,
             stream_options=options,
@@ -104,7 +92,11 @@ def trace(result: AgentResult) -> tuple[str, ...]:
 
 
 def chosen(arguments: argparse.Namespace) -> list[Task]:
-    tasks = [task for task in TASKS if not arguments.only or any(word in f"{task.kind} {task.name}" for word in arguments.only)]
+    tasks = [
+        task
+        for task in TASKS
+        if not arguments.only or any(word in f"{task.kind} {task.name}" for word in arguments.only)
+    ]
     if arguments.quick and arguments.quick < len(tasks):
         step = len(tasks) / arguments.quick
         tasks = [tasks[int(number * step)] for number in range(arguments.quick)]
@@ -136,7 +128,8 @@ def summary(scores: Sequence[Score], speed: Speed) -> str:
     lines.append(f"time      {seconds:.0f} s, {seconds / len(scores):.0f} s a task")
     if speed.writing and speed.reading:
         lines.append(
-            f"speed     {speed.output / speed.writing:.1f} tokens/s written, {speed.read / speed.reading:.1f} tokens/s read; "
+            f"speed     {speed.output / speed.writing:.1f} tokens/s written, "
+            f"{speed.read / speed.reading:.1f} tokens/s read; "
             f"{speed.cached / max(1, speed.cached + speed.read):.0%} of the prompts came from the cache"
         )
     return "\n".join(lines)
@@ -159,8 +152,11 @@ async def main() -> int:
     for task in chosen(arguments):
         score = await attempt(task, model, stream_fn, arguments.sandbox, options)
         scores.append(score)
-        print(f"{'ok  ' if score.is_right else 'FAIL'} {score.kind:<9} {score.name:<18} "
-              f"{score.turns} turns {score.seconds:5.0f} s", flush=True)
+        print(
+            f"{'ok  ' if score.is_right else 'FAIL'} {score.kind:<9} {score.name:<18} "
+            f"{score.turns} turns {score.seconds:5.0f} s",
+            flush=True,
+        )
         if arguments.verbose or not score.is_right:
             print("".join(f"       {line}\n" for line in score.trace), end="", flush=True)
     print(summary(scores, speed))

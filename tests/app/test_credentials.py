@@ -160,7 +160,9 @@ def test_no_key_shows(path: Path) -> None:
 
 
 def test_every_key_is_known_to_the_redactor(path: Path) -> None:
-    credentials = Credentials(path, environ={"MISTRAL_API_KEY": "mistral-odd-key-1234", "OTHER_TOKEN": "another-secret"})
+    credentials = Credentials(
+        path, environ={"MISTRAL_API_KEY": "mistral-odd-key-1234", "OTHER_TOKEN": "another-secret"}
+    )
     credentials.set("xai", "stored-odd-key-5678", "file")
     masked_text = credentials.redactor().redact("mistral-odd-key-1234 stored-odd-key-5678 another-secret")
     assert masked_text == "[redacted MISTRAL_API_KEY] [redacted xai] [redacted OTHER_TOKEN]"

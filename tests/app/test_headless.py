@@ -43,7 +43,9 @@ async def outcome_of(made: Agent, **options: Any) -> Outcome:
 
 
 async def test_an_answer_is_done_and_everything_is_counted() -> None:
-    outcome = await outcome_of(agent(text("let me see") + call("add", a=1, b=2), text("It is 3.")), clock=iter([1.0, 3.5]).__next__)
+    outcome = await outcome_of(
+        agent(text("let me see") + call("add", a=1, b=2), text("It is 3.")), clock=iter([1.0, 3.5]).__next__
+    )
     assert outcome == Outcome(
         exit_code=ExitCode.DONE,
         model=outcome.model,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent.app.errors import SettingsError
@@ -99,7 +99,7 @@ def test_a_mistake_in_the_environment_and_in_a_flag_is_told() -> None:
         load_settings(path=nowhere, environ={"SWINK_MAX_TURNS": "many"})
     with pytest.raises(SettingsError, match="--tools: tools cannot be"):
         load_settings(path=nowhere, environ={}, flags={"tools": "bash,teleport"})
-    with pytest.raises(SettingsError, match="--max-cost: max_cost cannot be 0.0"):
+    with pytest.raises(SettingsError, match=r"--max-cost: max_cost cannot be 0\.0"):
         load_settings(path=nowhere, environ={}, flags={"max_cost": 0.0})
 
 
@@ -128,7 +128,9 @@ def with_project(text: str, **flags: Any) -> Any:
     return load_settings(path=Path("/no/such"), environ={}, project=project, flags=flags)
 
 
-@pytest.mark.parametrize("text", ['sandbox = "off"', 'output = "json"', 'models_dir = "/x"', '[base_url]\nxai = "http://x"'])
+@pytest.mark.parametrize(
+    "text", ['sandbox = "off"', 'output = "json"', 'models_dir = "/x"', '[base_url]\nxai = "http://x"']
+)
 def test_a_project_cannot_touch_what_is_the_users(text: str) -> None:
     with pytest.raises(SettingsError, match="a project may not set"):
         with_project(text + "\n")
@@ -142,7 +144,8 @@ def test_a_project_can_only_tighten() -> None:
     assert looser.value("tools") == ("bash",)
     assert looser.value("max_cost") == 100.0
     assert [note.split(": ", 1)[1] for note in looser.notes] == [
-        f"{name} is looser there than in your own settings, so yours holds" for name in ("approve", "network", "max_turns")
+        f"{name} is looser there than in your own settings, so yours holds"
+        for name in ("approve", "network", "max_turns")
     ]
     stricter = with_project('approve = "none"\ntimeout = 10\n')
     assert (stricter.value("approve"), stricter.value("timeout")) == ("none", 10.0)
@@ -205,6 +208,7 @@ VALUES = {
 }
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_every_setting_survives_the_file(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("settings") / "config.toml"
@@ -215,5 +219,5 @@ def test_every_setting_survives_the_file(tmp_path_factory: pytest.TempPathFactor
         text = (",".join(value) or "none") if isinstance(value, tuple) else str(value)
         set_value(item.name, text, path=path)
         wanted[item.name] = value
-    settings = load_settings(path=path, environ={})
-    assert {name: item.value for name, item in settings.items() if item.source != "default"} == wanted
+    read = load_settings(path=path, environ={})
+    assert {name: item.value for name, item in read.items() if item.source != "default"} == wanted

@@ -26,9 +26,7 @@ openai = "http://10.0.0.1" # "quoted" # twice
 
 
 def test_a_value_is_replaced_where_it_stands_with_its_comment() -> None:
-    assert TomlFile(FILE).with_value("model", "local:x") == FILE.replace(
-        '"anthropic:claude-sonnet-4-6"', '"local:x"'
-    )
+    assert TomlFile(FILE).with_value("model", "local:x") == FILE.replace('"anthropic:claude-sonnet-4-6"', '"local:x"')
     assert TomlFile(FILE).with_value("base_url.openai", "http://b") == FILE.replace(
         '"http://10.0.0.1" #', '"http://b" #'
     )
@@ -40,7 +38,9 @@ def test_a_value_of_several_lines_becomes_one() -> None:
 
 
 def test_a_new_value_goes_to_the_end_of_its_table() -> None:
-    assert TomlFile(FILE).with_value("max_turns", 9) == FILE.replace("]\n\n[base_url]", "]\nmax_turns = 9\n\n[base_url]")
+    assert TomlFile(FILE).with_value("max_turns", 9) == FILE.replace(
+        "]\n\n[base_url]", "]\nmax_turns = 9\n\n[base_url]"
+    )
     assert TomlFile(FILE).with_value("base_url.xai", "http://x") == FILE + 'xai = "http://x"\n'
     assert TomlFile("").with_value("base_url.xai", "http://x") == '[base_url]\nxai = "http://x"\n'
     assert TomlFile("# mine\n").with_value("a", 1) == "# mine\na = 1\n"
@@ -73,7 +73,11 @@ def test_lines_are_told() -> None:
 
 
 SIMPLE = st.one_of(
-    st.booleans(), st.integers(-(2**60), 2**60), st.floats(allow_nan=False, allow_infinity=False), st.text(), st.lists(st.text())
+    st.booleans(),
+    st.integers(-(2**60), 2**60),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(),
+    st.lists(st.text()),
 )
 KEYS = st.text("abcdefgh_", min_size=1, max_size=4)
 DOCUMENTS = st.dictionaries(

@@ -63,7 +63,9 @@ def test_settings_that_appear_in_a_trusted_folder_are_not_trusted(project: Path,
     assert not found(project, store).is_trusted
 
 
-def test_trust_belongs_to_the_place_and_not_to_a_link_or_a_copy(project: Path, store: TrustStore, tmp_path: Path) -> None:
+def test_trust_belongs_to_the_place_and_not_to_a_link_or_a_copy(
+    project: Path, store: TrustStore, tmp_path: Path
+) -> None:
     link = tmp_path / "link"
     link.symlink_to(project)
     store.trust(link)

@@ -84,7 +84,7 @@ class Swink:
 @pytest.fixture
 def swink(tmp_path: Path) -> Swink:
     folder, home = tmp_path / "work", tmp_path / "home"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     home.mkdir()
     return Swink(folder, home)
 
@@ -131,7 +131,7 @@ class Terminal:
             try:
                 await asyncio.wait_for(self._more.wait(), 20)
             except TimeoutError:
-                raise AssertionError(f"{text!r} did not show after {self.shown[self._read_to:]!r}") from None
+                raise AssertionError(f"{text!r} did not show after {self.shown[self._read_to :]!r}") from None
         self._read_to = found + len(text)
 
     def type(self, keys: str) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
-import select
 import signal
 import subprocess
 from pathlib import Path
@@ -239,8 +239,10 @@ async def test_two_signals_stop_it_at_once_even_when_nobody_reads(swink: Any) ->
         read_end, write_end = os.pipe()  # it fills, and the program blocks in its write
         process = await swink.start("-p", "x", "--output", "stream-json", *NO_CHILDREN, stdout=write_end)
         os.close(write_end)
-        while not select.select([read_end], [], [], 0)[0]:
-            await asyncio.sleep(0.01)
+        written = asyncio.Event()
+        asyncio.get_running_loop().add_reader(read_end, written.set)
+        await written.wait()
+        asyncio.get_running_loop().remove_reader(read_end)
         process.send_signal(signal.SIGINT)
         assert await process.stderr.readline() == b"stopping; once more to stop at once\n"
         process.send_signal(signal.SIGINT)
@@ -264,3 +266,26 @@ async def test_an_interrupt_that_the_caller_ignores_stays_ignored(swink: Any) ->
         process.send_signal(signal.SIGINT)
         stdout, _ = await process.communicate(b"go")
     assert (process.returncode, stdout) == (0, b"x\n")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_an_interrupt_takes_running_commands_with_it(swink: Any, times: int) -> None:
+    command = "exec 9> lock; flock 9; touch started; sleep 600"
+    async with FakeProvider("anthropic", [FakeReply(calls=[("bash", {"command": command})])]) as provider:
+        swink.use(provider)
+        process = await swink.start("-p", "x", "--approve", "all", "--output", "stream-json")
+        while b"tool_execution_start" not in await process.stdout.readline():
+            pass
+        await there(swink.folder / "started")
+        for _ in range(times):
+            process.send_signal(signal.SIGINT)
+        await asyncio.wait_for(process.communicate(), 10)
+    assert process.returncode == 130
+    with (swink.folder / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # whoever held it is gone; the test's own time limit says if not
+
+
+async def there(path: Path) -> None:
+    """Waits until a file is there. Files have no events that every system shares, so it looks."""
+    while not path.exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)

@@ -23,7 +23,10 @@ async def test_tool_lines_are_live_and_the_answer_is_plain_text(terminal: Any, s
     assert "\x1b[32m✓\x1b[0m read_file a.txt" in terminal.shown
     kept = [line for line in terminal.lines if line]
     assert kept[0].startswith("✓ read_file a.txt ")
-    assert [line.expandtabs() for line in kept[1:]] == ["Done.\\u{1b}]52;c;ZXZpbA==\\u{7} \\u{202e} A new line:", "        end"]
+    assert [line.expandtabs() for line in kept[1:]] == [
+        "Done.\\u{1b}]52;c;ZXZpbA==\\u{7} \\u{202e} A new line:",
+        "        end",
+    ]
 
 
 async def test_no_colour_means_no_colour(terminal: Any, swink: Any) -> None:
@@ -89,7 +92,7 @@ async def test_ctrl_c_at_a_question_ends_it_cleanly_and_gives_the_terminal_back(
         await terminal.start("-p", "x", *FILES)
         await terminal.expect("Run it?")
         terminal.type("\x03")
-        assert await terminal.finish() == 130
+        assert await terminal.finish() == 130, terminal.shown
     assert not (swink.folder / "new.txt").exists()
     assert terminal.left_settings == terminal.settings
     assert "Traceback" not in terminal.shown

@@ -106,6 +106,7 @@ def test_doing_it_twice_changes_nothing() -> None:
     once = redactor.redact(everything)
     assert once == "[email] [phone] [credit_card] [iban] [ssn] [api_key] [ip_address]"
     assert redactor.redact(once) == once
+    assert redactor.redact("(415) 555-2671+49 170 1234567") == "[phone][phone]"
 
 
 def test_kinds_and_the_replacement_can_be_chosen() -> None:

@@ -87,7 +87,7 @@ class Playground:
             ("STREAM", socket.AF_UNIX, socket.SOCK_STREAM, str(self.outside / "stream.sock")),
             ("DATAGRAM", socket.AF_UNIX, socket.SOCK_DGRAM, str(self.outside / "datagram.sock")),
             ("INSIDE", socket.AF_UNIX, socket.SOCK_STREAM, str(self.root / "inside.sock")),
-            ("ABSTRACT", socket.AF_UNIX, socket.SOCK_STREAM, f"\0swink-{self.canary}"),
+            ("ABSTRACT", socket.AF_UNIX, socket.SOCK_STREAM, f"\0swink-{uuid.uuid4().hex}"),
         ]
         for name, family, kind, address in kinds:
             listener = self.resources.enter_context(socket.socket(family, kind))
@@ -165,7 +165,7 @@ def snapshot(*paths: Path) -> dict[str, str]:
         todo = [top]
         while todo:
             path = todo.pop()
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, NotADirectoryError):
                 state = path.lstat()
                 if stat.S_ISDIR(state.st_mode):
                     todo += path.iterdir()
@@ -245,20 +245,83 @@ def temporary_parent() -> str:
     return "/var/tmp" if os.access("/var/tmp", os.W_OK) else tempfile.gettempdir()
 
 
+def build(patch: pytest.MonkeyPatch, resources: ExitStack, template: Path) -> Playground:
+    canary = uuid.uuid4().hex
+    base = Path(tempfile.mkdtemp(prefix="swink-test-", dir=temporary_parent()))
+    resources.callback(shutil.rmtree, base, ignore_errors=True)
+    furnish(base, canary, template)
+    patch.setenv("HOME", str(base / "home"))
+    patch.setenv("OPENAI_API_KEY", f"sk-{canary}")
+    patch.setenv("LC_SECRET_TOKEN", canary)
+    patch.setenv("SSH_AUTH_SOCK", str(base / "outside/stream.sock"))
+    playground = Playground(base, canary, resources)
+    playground.prepare()
+    return playground
+
+
 @pytest.fixture
 def playground(monkeypatch: pytest.MonkeyPatch, repository: Path) -> Iterator[Playground]:
-    canary = uuid.uuid4().hex
     with ExitStack() as resources:
-        base = Path(tempfile.mkdtemp(prefix="swink-test-", dir=temporary_parent()))
-        resources.callback(shutil.rmtree, base, ignore_errors=True)
-        furnish(base, canary, repository)
-        monkeypatch.setenv("HOME", str(base / "home"))
-        monkeypatch.setenv("OPENAI_API_KEY", f"sk-{canary}")
-        monkeypatch.setenv("LC_SECRET_TOKEN", canary)
-        monkeypatch.setenv("SSH_AUTH_SOCK", str(base / "outside/stream.sock"))
-        playground = Playground(base, canary, resources)
-        playground.prepare()
-        yield playground
+        yield build(monkeypatch, resources, repository)
+
+
+class Arena:
+    """A playground and a sandbox for many attempts, one after another. After one that got out, both are made anew."""
+
+    def __init__(self, backend: str, template: Path, patch: pytest.MonkeyPatch) -> None:
+        self._backend = backend
+        self._template = template
+        self._patch = patch
+        self._resources = ExitStack()
+        self._clean: dict[str, str] = {}
+        self._sandbox: Sandbox | None = None
+
+    async def attempt(self, script: str) -> tuple[Outcome, list[str]]:
+        if self._sandbox is None:
+            self.playground = build(self._patch, self._resources, self._template)
+            self._clean = snapshot(self.playground.root)
+            self._sandbox = self._resources.enter_context(back_end(self._backend)(self.playground.profile()))
+        outcome = Outcome(-1, "")
+        try:
+            outcome = await self.playground.run(self._sandbox, script)
+            found = self.playground.check(outcome)
+        except BaseException:
+            self.close()
+            raise
+        if found:
+            self.close()
+        elif snapshot(self.playground.root) != self._clean:
+            self._tidy()
+        return outcome, found
+
+    def _tidy(self) -> None:
+        root = self.playground.root
+        for path in [path for path in root.iterdir() if path.name != "inside.sock"]:
+            if path.is_dir() and not path.is_symlink():
+                subprocess.run(["chmod", "-R", "u+rwX", str(path)], check=True)
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        shutil.copytree(self._template, root, symlinks=True, dirs_exist_ok=True)
+        self._clean = snapshot(root)
+
+    def close(self) -> None:
+        self._resources.close()
+        self._sandbox = None
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def arena(request: pytest.FixtureRequest, repository: Path) -> Iterator[Arena]:
+    with pytest.MonkeyPatch.context() as patch:
+        arena = Arena(request.param, repository, patch)
+        yield arena
+        arena.close()
+
+
+def back_end(name: str) -> Callable[[SandboxProfile], Sandbox]:
+    from swink_agent.sandbox import _bubblewrap, _landlock
+
+    return {"bubblewrap": _bubblewrap.BubblewrapSandbox, "landlock": _landlock.LandlockSandbox}[name]
 
 
 @pytest.fixture(params=BACKENDS)
@@ -269,15 +332,8 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def open_backend(backend: str) -> Iterator[Callable[[SandboxProfile], Sandbox]]:
     """Opens the back end that the test is for, and fails where it does not work: there is no skipping."""
-    from swink_agent.sandbox import _bubblewrap, _landlock
-
     with ExitStack() as opened:
-
-        def open_one(profile: SandboxProfile) -> Sandbox:
-            kind = {"bubblewrap": _bubblewrap.BubblewrapSandbox, "landlock": _landlock.LandlockSandbox}[backend]
-            return opened.enter_context(kind(profile))
-
-        yield open_one
+        yield lambda profile: opened.enter_context(back_end(backend)(profile))
 
 
 @pytest.fixture

@@ -202,7 +202,7 @@ THE_REPOSITORY = {
     "call \"d = os.open('.git/hooks', os.O_RDONLY); os.open('pre-commit', os.O_CREAT | os.O_WRONLY, dir_fd=d)\"",
     "a hook from a template": "mkdir -p t/hooks; echo evil > t/hooks/pre-commit; git init --template=$PWD/t .",
     "the hooks folder replaced": "mkdir evil; touch evil/pre-commit; mv .git/hooks old; ln -s ../evil .git/hooks; rm -rf .git/hooks; mv evil .git/hooks",
-    "the hooks folder exchanged": "mkdir evil; call \"syscall(316, 276, -100, b'evil', -100, b'.git/hooks', 2)\"",
+    "the hooks folder exchanged": "mkdir evil; touch evil/pre-commit; call \"syscall(316, 276, -100, b'evil', -100, b'.git/hooks', 2)\"",
     "the configuration": "echo '[core] fsmonitor = evil' >> .git/config; git config core.fsmonitor evil; git config core.hooksPath evil",
     "the configuration replaced": "cp .git/config c; echo x >> c; mv -f c .git/config; cp c .git/config; rm .git/config; ln -sf /tmp/c .git/config",
     "the configuration truncated": "> .git/config; truncate -s 0 .git/config; call \"os.truncate('.git/config', 0)\"",
@@ -259,16 +259,10 @@ def test_there_are_enough_attempts() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-async def test_no_attempt_gets_out(name: str, playground: Any, open_backend: OpenFn) -> None:
-    sandbox = open_backend(playground.profile())
-    outcome = await playground.run(sandbox, PRELUDE + ALL[name] + "\ntrue")
-    assert playground.check(outcome) == [], outcome.output
+async def test_no_attempt_gets_out(name: str, arena: Any) -> None:
+    outcome, found = await arena.attempt(PRELUDE + ALL[name] + "\ntrue")
+    assert found == [], outcome.output
     assert outcome.code in (0, -9), outcome.output
-    assert all(name.startswith(".git") for name in left_behind(playground.root)), "a place-holder is left behind"
-
-
-def left_behind(root: Path) -> list[str]:
-    return [name for name in (".swink", ".vscode", ".idea") if (root / name).exists()]
 
 
 HARMLESS = {

@@ -142,7 +142,7 @@ class HeadlessRun:
         return self._made(ExitCode.DONE)
 
     def _failed(self, error: AgentError) -> Callable[[float], Outcome]:
-        if self._reason is not None and (self._tally.stop_reason == StopReason.ABORTED or not self._tally.turns):
+        if self._reason is not None and isinstance(error, Aborted):
             return self._cut_short(self._reason)
         stop = self._tally.stopped_by
         if (
@@ -157,11 +157,12 @@ class HeadlessRun:
     def _cut_short(self, reason: Reason) -> Callable[[float], Outcome]:
         match reason:
             case "interrupted":
-                return self._made(ExitCode.INTERRUPTED, error="interrupted")
+                code, error = ExitCode.INTERRUPTED, "interrupted"
             case "timeout":
-                return self._made(ExitCode.LIMIT, error=f"stopped after {self._timeout:g} seconds (--timeout)")
+                code, error = ExitCode.LIMIT, f"stopped after {self._timeout:g} seconds (--timeout)"
             case "output":
-                return self._made(ExitCode.FAILED, error="stopped: nobody reads the output any more")
+                code, error = ExitCode.FAILED, "stopped: nobody reads the output any more"
+        return self._made(code, error=error, stop_reason=StopReason.ABORTED)
 
     def _made(self, code: ExitCode, **fields: Any) -> Callable[[float], Outcome]:
         tally = self._tally
@@ -175,7 +176,7 @@ class HeadlessRun:
             "turns": tally.turns,
             "tool_calls": tally.tool_calls,
         }
-        return lambda seconds: Outcome(exit_code=code, seconds=seconds, **common, **fields)
+        return lambda seconds: Outcome(exit_code=code, seconds=seconds, **{**common, **fields})
 
 
 class _Tally:

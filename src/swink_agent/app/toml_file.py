@@ -172,8 +172,8 @@ def _read(lines: list[str]) -> dict[str, Any] | None:
 def _table_name(line: str) -> str:
     """The dotted name in a header; an array of tables gets a name that no key has."""
     names: list[str] = []
-    inner: object = _read([line])
+    inner: Any = _read([line])
     while isinstance(inner, dict) and inner:
-        name, inner = next(iter(inner.items()))
+        name, inner = next(iter(cast("dict[str, Any]", inner).items()))
         names.append(name if isinstance(inner, dict) else f"{name}[]")
     return ".".join(names)

@@ -125,8 +125,7 @@ class PreTurnPolicy(Protocol):
     """Runs before the model is asked.
 
     One that has `every_call = True` is asked again before each repetition of the turn's request: a retry, a fallback,
-    the second try after an overflow. `ctx.message` is then the attempt that
-    failed, and with a stop the turn ends with it.
+    the second try after an overflow. `ctx.message` is then the attempt that failed; a stop ends the turn with that.
     """
 
     def pre_turn(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...

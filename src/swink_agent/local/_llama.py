@@ -1,7 +1,7 @@
 """The model itself, through xllamacpp. Imported in the worker process only.
 
-Owns every use of the native library: settings, completion with a grammar, the chat template, embeddings, and the state of
-a prompt's stable beginning, which is kept on disk so that it is read once and not at every start.
+Owns every use of the native library: settings, completion with a grammar, the chat template, embeddings, and the state
+of a prompt's stable beginning, which is kept on disk so that it is read once and not at every start.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,10 +36,9 @@ class LlamaModel:
     def __init__(self, settings: WorkerSettings) -> None:
         os.environ["OMP_WAIT_POLICY"] = "passive"  # threads without work would spin; read when the library loads
         try:
-            import xllamacpp
+            self._library: Any = import_module("xllamacpp")  # it has no types
         except ImportError as error:
             raise RuntimeError("xllamacpp is not installed: pip install 'swink-agent[local]'") from error
-        self._library: Any = xllamacpp
         self._settings = settings
         self._prefixes = _Prefixes(settings)
         self._known = ""  # what the context holds: a prompt that begins alike is read from there
@@ -46,7 +46,7 @@ class LlamaModel:
         # name relative to that folder is never too long for one.
         os.chdir(self._prefixes.folder)
         self._socket = f"{os.getpid()}.sock"
-        self._server: Any = xllamacpp.Server(self._params())
+        self._server: Any = self._library.Server(self._params())
         properties = self._get("/props")
         self.info = ModelInfo(
             int(properties.get("default_generation_settings", {}).get("n_ctx") or settings.context_length),
@@ -142,7 +142,9 @@ class LlamaModel:
             progress = data.get("prompt_progress")
             if progress is not None:
                 cached = int(progress.get("cache", 0))
-                is_wanted[0] = is_wanted[0] and emit(Progress(int(progress["processed"]), int(progress["total"]), cached))
+                is_wanted[0] = is_wanted[0] and emit(
+                    Progress(int(progress["processed"]), int(progress["total"]), cached)
+                )
             return not is_wanted[0]
 
         body = {"prompt": prefix, "n_predict": 0, "stream": True, "cache_prompt": True, "return_progress": True}
@@ -220,9 +222,11 @@ def _body(request: Completion) -> dict[str, Any]:
 
 
 def _finished(reason: str, data: dict[str, Any]) -> Finished:
-    usage, timings = data.get("usage") or {}, data.get("timings") or {}
+    usage: dict[str, Any] = data.get("usage") or {}
+    timings: dict[str, Any] = data.get("timings") or {}
+    details: dict[str, Any] = usage.get("prompt_tokens_details") or {}
     prompt = int(usage.get("prompt_tokens") or 0)
-    cached = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+    cached = int(details.get("cached_tokens") or 0)
     return Finished(
         reason == "length",
         prompt,
@@ -242,7 +246,7 @@ def _cores() -> int:
 
 
 class _Prefixes:
-    """The folder of kept states. Each is for one text, one file of weights, one window and one version of the library."""
+    """The folder of kept states, each for one text, one file of weights, one window, one version of the library."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         from importlib.metadata import version

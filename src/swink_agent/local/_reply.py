@@ -13,7 +13,6 @@ from swink_agent.core.stream import (
     AssistantMessageEvent,
     StreamDone,
     StreamFailed,
-    StreamStart,
     TextDelta,
     TextEnd,
     TextStart,
@@ -32,18 +31,19 @@ ANSWER = "answer"
 CALL_START, CALL_END = "<tool_call>\n", "\n</tool_call>"
 _THINK_START, _THINK_END = "<think>", "</think>"
 _NAME_START, _NAME_END = '{"name": "', '", "arguments": '
+_LOOP_CHARACTERS, _LOOP_PERIOD = 400, 80
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 class ReplyParser:
-    """Reads one reply as it is generated. `take()` hands over the events written since the last time.
+    """Reads one reply as it is generated. `take()` hands over the events written since the last time, without a start.
 
     A call is passed on piece by piece, unless `is_held`: then it is kept until `release()`, so that it can be looked at
     first and thrown away with `discard()`.
     """
 
     def __init__(self, *, in_call: bool = False, is_held: bool = False) -> None:
-        self._events: list[AssistantMessageEvent] = [StreamStart()]
+        self._events: list[AssistantMessageEvent] = []
         self._state = self._call if in_call else self._text
         self._buffer = ""
         self._index = 0
@@ -53,6 +53,7 @@ class ReplyParser:
         self._name = ""
         self._scanner = _ObjectScanner()
         self._answer = _AnswerScanner()
+        self._tail = ""
         self.calls: list[tuple[str, str]] = []
         """Name and arguments, as JSON text, of the calls that are complete; the answer is none of them."""
 
@@ -62,9 +63,15 @@ class ReplyParser:
 
     def feed(self, text: str) -> None:
         """The next piece of generated text."""
+        self._tail = (self._tail + text)[-_LOOP_CHARACTERS:]
         self._buffer += text
         while self._state():
             pass
+
+    @property
+    def is_looping(self) -> bool:
+        """Whether the model writes the same few words over and over, as small ones do until they are stopped."""
+        return _repeats(self._tail)
 
     # -- what the text is in, one method per state; true if the state changed ---------------------------------------
 
@@ -194,7 +201,12 @@ class ReplyParser:
         """The text is complete, or was cut at its longest: a call that is not complete then stays open."""
         if self._state == self._text or self._state == self._thinking:
             rest, self._buffer = self._buffer, ""
-            self._say(rest) if self._state == self._text else self._think(rest)
+            say = self._say if self._state == self._text else self._think
+            say(rest)
+        if is_cut and self._is_held and self._state == self._in_arguments:
+            self._events.append(ToolCallStart(self._index, f"call_{uuid4().hex[:24]}", self._name))
+            self._events.append(ToolCallDelta(self._index, "".join(self._arguments)))
+            self._open = "call"
         reason = StopReason.LENGTH if is_cut else StopReason.TOOL_USE if self.calls else StopReason.STOP
         if not (is_cut and self._open == "call"):
             self._close()
@@ -204,6 +216,13 @@ class ReplyParser:
         self._close()
         reason = StopReason.ABORTED if kind == ErrorKind.ABORTED else StopReason.ERROR
         self._events.append(StreamFailed(message, kind, reason, None, usage))
+
+
+def _repeats(tail: str) -> bool:
+    """Whether the text is one short piece after itself, to its end."""
+    if len(tail) < _LOOP_CHARACTERS:
+        return False
+    return any(tail[period:] == tail[:-period] for period in range(1, _LOOP_PERIOD + 1))
 
 
 def _first(text: str, markers: tuple[str, ...]) -> tuple[int, str]:

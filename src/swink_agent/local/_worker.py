@@ -1,7 +1,7 @@
 """The worker process: `python -m swink_agent.local._worker FD`, which holds one model in memory and serves it.
 
-Owns the process: its end with its parent's, its two threads (one listens, one works), what it says. What is done with the
-model is in `_llama`. It reads its settings as the first line on the socket whose descriptor it is given.
+Owns the process: its end with its parent's, its two threads (one listens, one works), what it says. What is done with
+the model is in `_llama`. It reads its settings as the first line on the socket whose descriptor it is given.
 """
 
 from __future__ import annotations
@@ -191,7 +191,9 @@ def main(open_model: Callable[[WorkerSettings], Any] | None = None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the agent, which then closes the connection
     connected = socket.socket(fileno=int(sys.argv[1]))
     if open_model is None:
-        from ._llama import LlamaModel as open_model
+        from ._llama import LlamaModel
+
+        open_model = LlamaModel
     serve(connected, open_model)
     # At once: what a native thread is doing is of no use to anybody.
     os._exit(0)

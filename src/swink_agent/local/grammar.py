@@ -33,7 +33,7 @@ _KNOWN = {
     "boolean": frozenset[str](),
     "null": frozenset[str](),
 }
-_ANY_KEYWORD = frozenset().union(*_KNOWN.values()) | {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
+_ANY_KEYWORD = frozenset[str]().union(*_KNOWN.values()) | {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
 
 _PRIMITIVES = {
     "json-char": r'[^"\\\x00-\x1F\x7F] | "\\" ["\\/bfnrt]',
@@ -82,8 +82,8 @@ class Grammar:
     def schema(self, schema: JsonSchema | bool, *, excluding: Sequence[Mapping[str, Any]] = ()) -> str:
         """A rule for the JSON that the schema accepts, without the objects in `excluding`; returns its name.
 
-        They are left out by the strings in them, with others that have one of those strings in the same place; an object
-        without any stays allowed.
+        They are left out by the strings in them, with others that have one of those strings in the same place; an
+        object without any stays allowed.
         """
         builder = _Schemas(self, schema)
         if excluding and isinstance(schema, Mapping):
@@ -126,6 +126,8 @@ class _Schemas:
         self._depth = 0
 
     def rule(self, schema: JsonSchema | bool) -> str:
+        if schema is False:
+            raise ValueError("the schema asks for a value where it accepts none")
         if isinstance(schema, bool) or not schema:
             return self.grammar.primitive("json-any")
         self._depth += 1
@@ -141,11 +143,9 @@ class _Schemas:
             self._note(schema, {"$ref"})
             return self._reference(str(schema["$ref"]))
         if "const" in schema:
-            self._note(schema, set(_ANY_KEYWORD))
-            return self.grammar.fresh(_json(schema["const"]))
+            return self._one_of(schema, [schema["const"]])
         if "enum" in schema:
-            self._note(schema, set(_ANY_KEYWORD))
-            return self._alternatives(_json(value) for value in schema["enum"])
+            return self._one_of(schema, cast("list[Any]", schema["enum"]))
         if "allOf" in schema:
             return self.rule(self._merged(schema))
         for keyword in ("anyOf", "oneOf"):
@@ -158,7 +158,7 @@ class _Schemas:
 
     def _typed(self, kind: str, schema: JsonSchema) -> str:
         if kind not in _KNOWN:
-            self.grammar.is_exact = self.grammar.is_exact and kind == "any"
+            self._note(schema, ())
             return self.grammar.primitive("json-any")
         self._note(schema, {"type"} | (_ANY_KEYWORD if kind in ("boolean", "null") else _KNOWN[kind]))
         match kind:
@@ -184,6 +184,19 @@ class _Schemas:
     def _alternatives(self, bodies: Iterable[str]) -> str:
         return self.grammar.fresh(" | ".join(dict.fromkeys(bodies)))
 
+    def _one_of(self, schema: JsonSchema, values: Sequence[Any]) -> str:
+        """Those of the values that the rest of the schema accepts too."""
+        rest = {key: value for key, value in schema.items() if key not in _ANNOTATIONS and key not in ("enum", "const")}
+        if rest:
+            import jsonschema_rs
+
+            whole = {**schema, "$defs": cast("Any", self.document).get("$defs", {})}
+            is_valid = jsonschema_rs.validator_for(whole).is_valid
+            values = [value for value in values if is_valid(value)]
+        if not values:
+            raise ValueError("the schema lists values of which it accepts none")
+        return self._alternatives(_json(value) for value in values)
+
     # -- references and combinations -----------------------------------------------------------------------------
 
     def _reference(self, reference: str) -> str:
@@ -198,7 +211,7 @@ class _Schemas:
         found: Any = self.document
         for part in reference.removeprefix("#").strip("/").split("/"):
             key = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(key) if isinstance(found, Mapping) else None
+            found = cast("Mapping[str, Any]", found).get(key) if isinstance(found, Mapping) else None
         if not isinstance(found, Mapping):
             raise ValueError(f"the schema refers to {reference!r}, which it does not hold")
         return cast("JsonSchema", found)
@@ -236,7 +249,8 @@ class _Schemas:
         undeclared = schema.get("additionalProperties", True)
         if not properties and not required and undeclared is not False:
             return self._map(undeclared, schema)
-        properties = {**properties, **{name: {} for name in sorted(required - set(properties))}}
+        unnamed: dict[str, JsonSchema] = {name: {} for name in sorted(required - set(properties))}
+        properties = {**properties, **unnamed}
         least, most = schema.get("minProperties", 0), schema.get("maxProperties", len(properties))
         if len(required) < least or len(properties) > most:
             self.grammar.is_exact = False
@@ -365,7 +379,9 @@ class _Schemas:
             return self.grammar.primitive("json-integer")
         furthest = 10**_DIGITS - 1
         return self._alternatives(
-            _integers(max(-furthest, -furthest if low is None else low), min(furthest, furthest if high is None else high))
+            _integers(
+                max(-furthest, -furthest if low is None else low), min(furthest, furthest if high is None else high)
+            )
         )
 
     def _number(self, schema: JsonSchema) -> str:
@@ -376,9 +392,13 @@ class _Schemas:
         whole = self._integer(schema)
         fraction = f'"." [0-9]{{1,{_DIGITS}}}'
         furthest = 10**_DIGITS - 1
-        inner = self._alternatives(
-            _integers(max(0, -1 if low is None else low), min(furthest, furthest if high is None else high - 1))
-        ) if (high is None or high > 0) else ""
+        inner = (
+            self._alternatives(
+                _integers(max(0, -1 if low is None else low), min(furthest, furthest if high is None else high - 1))
+            )
+            if (high is None or high > 0)
+            else ""
+        )
         return self._alternatives([whole, f"{inner} {fraction}"] if inner else [whole])
 
 
@@ -411,8 +431,12 @@ def _are_apart(options: Sequence[JsonSchema]) -> bool:
 
 def _in_class(character: str) -> str:
     """A character as it stands between square brackets."""
-    return f"\\{character}" if character in '\\]["' else "\\x5E" if character == "^" else (
-        "\\x2D" if character == "-" else _escaped(character)
+    return (
+        f"\\{character}"
+        if character in '\\]["'
+        else "\\x5E"
+        if character == "^"
+        else ("\\x2D" if character == "-" else _escaped(character))
     )
 
 

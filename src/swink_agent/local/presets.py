@@ -31,7 +31,7 @@ class IndexFile(Value, frozen=True):
 
 
 class Preset(Value, frozen=True, kw_only=True):
-    """A model by name. `size` and `sha256` are those of its file; zero and empty are taken from the hub's own record."""
+    """A model by name. `size` and `sha256` are its file's; zero and empty are taken from the hub's own record."""
 
     name: str
     file: str

@@ -1,8 +1,8 @@
 """From a conversation to the text that a model goes on with, and the grammar of what it may write.
 
-Owns the words of the prompt: how tools are shown, how calls and results read, the internal `answer` call through which a
-model that always calls something speaks. The chat format is that of ChatML models (Qwen, SmolLM2 and many more); other
-models get the same words through their own template. What gives way in a full window is in `window`.
+Owns the words of the prompt: how tools are shown, how calls and results read, the internal `answer` call through which
+a model that always calls something speaks. The chat format is that of ChatML models (Qwen, SmolLM2 and many more);
+other models get the same words through their own template. What gives way in a full window is in `window`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,17 @@ _THINKS = "<think>"
 _LONGEST_SENTENCE = 160
 _MOST_SIGNATURES = 1_200
 _NOISE = frozenset(
-    {"title", "default", "examples", "$schema", "additionalProperties", "minItems", "maxItems", "minLength", "maxLength"}
+    {
+        "title",
+        "default",
+        "examples",
+        "$schema",
+        "additionalProperties",
+        "minItems",
+        "maxItems",
+        "minLength",
+        "maxLength",
+    }
 )
 _INTRODUCTION = """\
 # Tools
@@ -243,7 +253,7 @@ def turns(messages: Sequence[LlmMessage], *, with_tools: bool, result_characters
                     found.append(Turn((("assistant", text),)))
             case ToolResultMessage():
                 text = _result(message, result_characters, with_tools=with_tools)
-                if (found and found[-1].texts[-1][0] != "user") or (found and len(found[-1].texts) > 1):
+                if found and not found[-1].is_request:
                     found[-1] = Turn((*found[-1].texts, ("user", text)))
     requests = [turn for turn in found if turn.is_request]
     return [Turn(turn.texts, is_request=bool(requests) and turn is requests[-1]) for turn in found]
@@ -257,9 +267,7 @@ def _said(message: UserMessage) -> str:
 
 def _spoken(message: AssistantMessage, *, with_tools: bool) -> str:
     """An assistant's message the way this model would have written it, so that what it wrote is read from the cache."""
-    calls = [
-        f"{CALL_START}{_head(call.name)}{plain(_json(call.arguments))}}}{CALL_END}" for call in message.tool_calls
-    ]
+    calls = [f"{CALL_START}{_head(call.name)}{plain(_json(call.arguments))}}}{CALL_END}" for call in message.tool_calls]
     text = plain(message.text)
     if not text.strip():
         return "\n".join(calls)

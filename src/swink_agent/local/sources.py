@@ -14,6 +14,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -79,7 +80,7 @@ class HubSource:
     def fetch(self, preset: Preset, staging: Path, report: Any, cancel: CancellationToken) -> Fetched:
         assert preset.hub is not None
         try:
-            import huggingface_hub as hub
+            hub: Any = import_module("huggingface_hub")
         except ImportError as error:
             raise SourceError("huggingface_hub is not installed: pip install 'swink-agent[local]'") from error
         repository, path = preset.hub.repository, preset.hub.path
@@ -111,13 +112,13 @@ class HubSource:
 
 def _progress_class(report: Any, total: int, cancel: CancellationToken) -> Any:
     """A progress bar that draws nothing, reports, and is where a download can be stopped."""
-    from tqdm.auto import tqdm  # huggingface_hub brings it
+    base: Any = import_module("tqdm.auto").tqdm  # huggingface_hub brings it
 
-    class Progress(tqdm):  # pyright: ignore[reportMissingTypeArgument, reportUntypedBaseClass]
+    class Progress(base):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             self._done = int(options.get("initial") or 0)
             options.pop("name", None)
-            super().__init__(*arguments, **{**options, "disable": True})
+            base.__init__(self, *arguments, **{**options, "disable": True})
 
         def update(self, n: float | None = 1) -> bool | None:
             if cancel.is_cancelled:

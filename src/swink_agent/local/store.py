@@ -16,7 +16,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -108,7 +108,7 @@ class ModelStore:
         return sum(path.lstat().st_size for path in self.folder.rglob("*") if path.is_file())
 
     def remove(self, model: str) -> int:
-        """Deletes a preset's file, or one by the name that `list` gives, and what a fetch of it left; returns bytes freed."""
+        """Deletes a preset's file, or one by its name in `list()`, and what a fetch of it left; returns bytes freed."""
         found = [stored for stored in self.list() if stored.name == model]
         file = found[0].path.name if found else preset_named(model, self.presets).file
         freed = 0
@@ -212,7 +212,7 @@ class ModelStore:
     @contextmanager
     def _lock(
         self, file: str, model: str, report: _Reporter | None, cancel: CancellationToken | None
-    ) -> Iterator[None]:
+    ) -> Generator[None]:
         """Held by one process at a time; the kernel lets go of it when that process ends, however it does."""
         place = self.folder / ".fetching"
         place.mkdir(parents=True, exist_ok=True)
@@ -266,7 +266,9 @@ def _gguf_at(model: str) -> Path:
         with path.open("rb") as file:
             is_model = file.read(4) == b"GGUF"
     except OSError as error:
-        raise LocalModelError(f"the model file {model} cannot be read: {error.strerror or error}", model=model) from error
+        raise LocalModelError(
+            f"the model file {model} cannot be read: {error.strerror or error}", model=model
+        ) from error
     if not is_model:
         raise LocalModelError(f"{model} is no GGUF file: convert the model first, or give another", model=model)
     return path.absolute()

@@ -1,7 +1,7 @@
 """What gives way when a conversation is longer than the model's window.
 
-Owns the rule: the oldest turns go, the system prompt, the last request and the newest turn stay, and a call goes with its
-results. The cut moves in steps, so that from turn to turn the prompt begins alike and the cache holds.
+Owns the rule: the oldest turns go, the system prompt, the last request and the newest turn stay, and a call goes with
+its results. The cut moves in steps, so that from turn to turn the prompt begins alike and the cache holds.
 """
 
 from __future__ import annotations

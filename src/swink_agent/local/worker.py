@@ -287,8 +287,8 @@ class _Life:
                 self._deliver(number, vectors)
             case Failed(None, reason):
                 return reason
-            case Failed(int() as number, reason):
-                self._deliver(number, EngineError(reason))
+            case Failed(number, reason):
+                self._deliver(number or 0, EngineError(reason))
         return ""
 
     def _deliver(self, number: int, item: object) -> None:

@@ -33,8 +33,8 @@ class ContentFilter:
     model, and ends the run; `"redact"` puts `replacement` in the place of each find and goes on. `replies` and
     `results` say which texts are looked at.
 
-    Calls are not changed, nor reasoning that a provider signed, nor what people and subscribers saw as it came. Safe
-    to share between runs.
+    Calls are not changed, nor reasoning that a provider signed, nor what people and subscribers saw as it came. Give
+    it with `policies=[…]`: it stops in another slot than it finds. Safe to share between runs.
     """
 
     name = "content_filter"

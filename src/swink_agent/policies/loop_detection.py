@@ -27,8 +27,8 @@ class LoopDetection:
     `"skip"` refuses the next round, `"stop"` ends the run. After `stop_after` rounds, by default twice as many, the run
     ends in any case. With `compare_results=False` the calls alone count, whatever they return.
 
-    Only the calls of the current run are looked at, the last `window` of them. Nothing is remembered, so the object
-    can be shared.
+    Only the calls of the current run are looked at, the last `window` of them. Put it behind policies that rewrite
+    results: what it compares with has been rewritten. Nothing is remembered, so the object can be shared.
     """
 
     name = "loop_detection"
@@ -79,7 +79,7 @@ class LoopDetection:
         """Tells the model, or stops the run, when a circle has closed often enough."""
         if not ctx.tool_results:
             return None
-        made = self._made(ctx.messages, ctx.turn_index)[-self.window :]
+        made = self._made(ctx.messages, ctx.turn_index, ctx.tool_results)[-self.window :]
         period, rounds = self._circle(made)
         if rounds < self.repeats:
             return None
@@ -93,8 +93,16 @@ class LoopDetection:
             )
         return None
 
-    def _made(self, messages: Sequence[AgentMessage], turn_index: int) -> list[_Made]:
-        """The last calls of this run that have a result, oldest first."""
+    def _made(
+        self,
+        messages: Sequence[AgentMessage],
+        turn_index: int,
+        replaced: Sequence[ToolResultMessage] = (),
+    ) -> list[_Made]:
+        """The last calls of this run that have a result, oldest first.
+
+        `replaced` are the newest results as other policies left them: in the history they are so only later.
+        """
         results: dict[str, ToolResultMessage] = {}
         made: list[_Made] = []
         turns = turn_index + 1
@@ -102,6 +110,8 @@ class LoopDetection:
             if type(message) is ToolResultMessage:
                 results[message.tool_call_id] = message
             elif type(message) is AssistantMessage:
+                results.update((result.tool_call_id, result) for result in replaced)
+                replaced = ()
                 for call in reversed(message.tool_calls):
                     if (result := results.get(call.id)) is not None:
                         made.append(_Made(_signature(call), self._outcome(result)))

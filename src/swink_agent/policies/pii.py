@@ -21,6 +21,8 @@ DEFAULT_KINDS = ("email", "phone", "credit_card", "iban", "ssn", "api_key")
 PII_KINDS = (*DEFAULT_KINDS, "ip_address")
 """Every kind there is; addresses of machines are left in unless asked for."""
 
+_MOST_PASSES = 4
+
 ReplaceFn: TypeAlias = Callable[[re.Match[str], str], str]
 """A match with what was looked for replaced; the match as it is, if it only looked like it."""
 
@@ -55,6 +57,14 @@ class PiiRedactor:
 
     def redact(self, text: str) -> str:
         """The text with what was asked for replaced."""
+        for _ in range(_MOST_PASSES):
+            redacted = self._redact_once(text)
+            if redacted == text:
+                break
+            text = redacted  # what a find ran into may be one itself, now that it stands alone
+        return text
+
+    def _redact_once(self, text: str) -> str:
         if self._keys is not None:
             masked = self._keys.redact(text)
             text = text if masked == text else masked.replace(MASK, self._replacements["api_key"])

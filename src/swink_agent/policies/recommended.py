@@ -27,7 +27,7 @@ def recommended(
 ) -> list[Any]:
     """A fresh list for `Agent(policies=…)`.
 
-    Always: `MaxTurns`, `WorkspaceOnly(root)`, `LoopDetection`, `PromptGuard`. If asked for: `AuditLog` (first, so that
+    Always: `MaxTurns`, `WorkspaceOnly(root)`, `PromptGuard`, `LoopDetection`. If asked for: `AuditLog` (first, so that
     it sees what others refuse), `MaxDuration`, `PiiRedactor`, and `Budget` (last, so that it reserves nothing for a
     turn that another policy stops). `PiiRedactor` is not on by itself, because the model cannot edit what it may not
     see.
@@ -47,11 +47,12 @@ def recommended(
         from .max_duration import MaxDuration
 
         policies.append(MaxDuration(max_seconds))
-    policies += [WorkspaceOnly(root), LoopDetection(), PromptGuard(prompt_guard)]
+    policies += [WorkspaceOnly(root), PromptGuard(prompt_guard)]
     if pii:
         from .pii import PiiRedactor
 
         policies.append(PiiRedactor())
+    policies.append(LoopDetection())
     if max_cost is not None or max_tokens is not None:
         from .budget import Budget
 

@@ -123,7 +123,9 @@ class BubblewrapSandbox(Sandbox):
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         mounts += ["--share-net"] if profile.network else []
         mounts += ["--ro-bind", "/", "/"] if profile.read is None else _system_folders()
-        mounts += ["--proc", "/proc", "--dev", "/dev", "--bind", self._private.path, "/tmp"]
+        # Read-only, as root could change the kernel's settings there, with no capability at all.
+        mounts += ["--proc", "/proc", "--remount-ro", "/proc"]
+        mounts += ["--dev", "/dev", "--bind", self._private.path, "/tmp"]
         mounts += self._way_through_tmp()
         for folder in sorted(profile.read or ()):
             mounts += ["--ro-bind-try", folder, folder]

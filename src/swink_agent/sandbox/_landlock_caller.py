@@ -14,7 +14,7 @@ from typing import NamedTuple
 from swink_agent.sandbox import _landlock_calls as kernel
 from swink_agent.sandbox._landlock_paths import OPEN, VEILED, Ground, Grounds, Resolver, path_of, umask_of
 
-SHARED_MEMORY = b"/dev/shm"
+_SHARED_MEMORY = b"/dev/shm/"
 
 
 class Scene(NamedTuple):
@@ -71,7 +71,9 @@ class Caller:
         """
         scene = self.scene
         path = scene.memory.path(self.task, address)
-        if path[:1] == b"/":
+        if path.startswith(_SHARED_MEMORY):
+            start, path = scene.shared_memory, path[len(_SHARED_MEMORY) :].lstrip(b"/") or b"."
+        elif path[:1] == b"/":
             start = scene.resolver.root
         else:
             start = self.keep(scene.resolver.folder_of_caller(self.task, signed(folder)))
@@ -106,9 +108,6 @@ class Caller:
         place = scene.resolver.place(start, path, self.task)
         folder = self.keep(place.folder) if place.owned else place.folder
         ground = scene.grounds.under(folder)
-        if ground.path == SHARED_MEMORY and place.name not in (b".", b".."):
-            folder = scene.shared_memory
-            ground = scene.grounds.under(folder)
         return Spot(folder, place.name, place.slash, ground, ground.of(place.name))
 
     def thing(self, folder: int, address: int, *, follow: bool, empty: bool = False) -> int:

@@ -130,7 +130,10 @@ class Opens:
         kind = self._scene.grounds.protected.get((status.st_dev, status.st_ino))
         if kind is not None and (kind == VEILED or flags & (os.O_ACCMODE | os.O_TRUNC)):
             raise denial(kind)
-        if flags & os.O_TRUNC and stat.S_ISREG(status.st_mode):
+        if flags & os.O_TRUNC and stat.S_ISDIR(status.st_mode):
+            raise failure(errno.EISDIR)
+        if flags & os.O_TRUNC and stat.S_ISREG(status.st_mode) and status.st_size:
+            # An empty one is left alone: some file systems write out at once what was cut to nothing.
             if flags & os.O_ACCMODE != os.O_RDONLY:
                 os.ftruncate(opened, 0)
             elif is_inside:

@@ -179,13 +179,14 @@ class Ground(NamedTuple):
     names: dict[str, str]
     is_inside: bool
     """Whether the folder is in a place that may be written at all; elsewhere Landlock has the word."""
-    path: bytes = b""
-    """What the folder is called, where it is elsewhere."""
 
     def of(self, name: bytes) -> str:
         if not self.names:
             return self.rest
         return self.names.get(_fold(name), self.rest)
+
+
+_ELSEWHERE = Ground(OPEN, {}, False)
 
 
 class _Node:
@@ -265,7 +266,7 @@ class Grounds:
         inside = self._inside(path)
         if inside is None:
             # The same folders may be mounted a second time, where their names say nothing.
-            return self._by_identity(path, folder)
+            return self._by_identity(folder)
         ground = self._judge(inside)
         if len(self._known) >= _MOST_GROUNDS:
             self._known.clear()
@@ -286,11 +287,11 @@ class Grounds:
             node = found
         return Ground(OPEN, {name: child.kind for name, child in node.children.items()}, True)
 
-    def _by_identity(self, path: bytes, folder: int) -> Ground:
+    def _by_identity(self, folder: int) -> Ground:
         """Climbs from the folder to one that is a root by device and number, and takes the path from there."""
         status = os.fstat(folder)
         if not stat.S_ISDIR(status.st_mode):
-            return Ground(OPEN, {}, False, path)
+            return _ELSEWHERE
         roots = {identity: root for root, identity in self.roots.items()}
         names: list[bytes] = []
         current = os.dup(folder)
@@ -303,7 +304,7 @@ class Grounds:
                 current = _step(current, os.open(b"..", _INTO | os.O_DIRECTORY, dir_fd=current))
                 status = os.fstat(current)
                 if (status.st_dev, status.st_ino) == here:
-                    return Ground(OPEN, {}, False, path)
+                    return _ELSEWHERE
                 names.insert(0, name)
         finally:
             os.close(current)

@@ -207,7 +207,8 @@ def _socket_rules(network: bool) -> Sequence[Rule]:
         rules.append(Rule("socket", ALLOW, (Condition(0, _AF_NETLINK), Condition(2, _NETLINK_ROUTE))))
     else:
         rules += [Rule(name, _EPERM) for name in ("connect", "bind", "listen", "accept", "accept4")]
-    rules.append(Rule("socket", _EPERM))
+    # Programs that would try again and again when forbidden give up at once when there is no such thing.
+    rules.append(Rule("socket", fail_with(errno.EAFNOSUPPORT)))
     # Pairs are pipes, but those of datagrams can be sent on to any Unix socket by its address.
     for kind in (_SOCK_STREAM, _SOCK_SEQPACKET):
         rules.append(Rule("socketpair", ALLOW, (Condition(1, kind, _SOCK_TYPE_MASK),)))

@@ -21,7 +21,7 @@ __all__ = ["Binary", "Engine", "Hit", "Query", "Record", "RipgrepEngine", "Scann
 
 _LONGEST_RECORD = 4 * 1024 * 1024
 _MOST_NOISE = 4096
-_PLAIN_GLOB = re.compile(rb"[\w.*?+@ -]+", re.ASCII)
+_PLAIN_GLOB = re.compile(rb"[\w.*+@ -]+", re.ASCII)
 
 
 class Query(NamedTuple):

@@ -52,7 +52,7 @@ class NameGlob:
             if alternative.endswith(b"/"):
                 alternative += b"**"
             is_path = b"/" in alternative
-            compiled = translate(alternative.removeprefix(b"/"), is_path=is_path)
+            compiled = translate(alternative.removeprefix(b"/"), is_path=is_path, is_text=True)
             if compiled is None:
                 raise ValueError(f"the glob {pattern!r} is not valid: a [ has no ], or a \\ stands at the end")
             (self._paths if is_path else self._names).append(compiled)
@@ -113,12 +113,13 @@ def _first_braces(pattern: bytes) -> tuple[int, int, list[bytes]] | None:
 # -- one pattern ---------------------------------------------------------------------------------------------
 
 
-def translate(pattern: bytes, *, is_path: bool) -> re.Pattern[bytes] | None:
+def translate(pattern: bytes, *, is_path: bool, is_text: bool = False) -> re.Pattern[bytes] | None:
     """A regular expression that matches what git's matcher does, or `None` for a pattern that matches nothing.
 
-    With `is_path`, `*` stops at a slash and `**` between slashes does not; else the text is a single name.
+    With `is_path`, `*` stops at a slash and `**` between slashes does not; else the text is a single name. `?` is one
+    byte, as git has it, or with `is_text` one character.
     """
-    tokens = _tokens(pattern, is_path)
+    tokens = _tokens(pattern, is_path, rb"(?>[\xc0-\xff][\x80-\xbf]*|[^/])" if is_text else b"[^/]")
     if tokens is None:
         return None
     runs: list[list[str | bytes]] = [[]]
@@ -158,8 +159,8 @@ def _run(tokens: list[str | bytes], *, is_last: bool) -> bytes:
     return lead + body if is_last else b"(?>" + lead + body + b")"
 
 
-def _tokens(pattern: bytes, is_path: bool) -> list[str | bytes] | None:
-    """The pattern in pieces: stars, and bytes that match exactly one byte each."""
+def _tokens(pattern: bytes, is_path: bool, any_one: bytes) -> list[str | bytes] | None:
+    """The pattern in pieces: stars, and expressions that match exactly one byte or character each."""
     tokens: list[str | bytes] = []
     position = 0
     while position < len(pattern):
@@ -172,7 +173,7 @@ def _tokens(pattern: bytes, is_path: bool) -> list[str | bytes] | None:
             if not (kind == _STAR and tokens and tokens[-1] == _STAR):
                 tokens.append(kind)
         elif char == b"?":
-            tokens.append(b"[^/]")
+            tokens.append(any_one)
             position += 1
         elif char == b"[":
             found = _character_class(pattern, position)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterable
@@ -25,7 +26,6 @@ from ._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice
 from ._engines import Binary, Engine, Hit, Query, Record, RipgrepEngine, ScannerEngine, read_folders
 from ._glob import NameGlob
 from ._programs import find_program
-from ._terminal import clean
 from ._tree import IgnoredPaths
 from .workspace import Workspace, WorkspaceError
 
@@ -37,6 +37,8 @@ _MOST_UNSORTED = 4000
 _LONGEST_PATTERN = 4000
 _CHUNK = 64 * 1024
 _NOTES = 1024
+_UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Of a line, what a terminal would obey: controls, and what turns the direction of writing."""
 
 _SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -130,6 +132,8 @@ class SearchTool:
             return _Answer(query, limit).result(await self._search(query, limit, ctx))
         except (ToolError, SandboxError) as error:
             return AgentToolResult.error(str(error))
+        except OSError as error:
+            return AgentToolResult.error(f"nothing was searched: {error}")
 
     def _query(self, arguments: dict[str, Any]) -> Query:
         pattern, glob = arguments.get("pattern"), arguments.get("glob")
@@ -144,6 +148,8 @@ class SearchTool:
             compiled = NameGlob(glob) if glob else None
         except ValueError as error:
             raise ToolError(str(error)) from error
+        if not os.path.samestat(os.stat(self._root), os.fstat(self.workspace.beneath.fd)):
+            raise ToolError(f"nothing was searched: {self._root} is no longer the folder that the user gave")
         parts, is_file = self._start(arguments.get("path") or ".")
         start = tuple(os.fsencode(part) for part in parts)
         return Query(pattern or None, compiled, glob or None, arguments.get("ignore_case", False), start, is_file)
@@ -218,8 +224,11 @@ class SearchTool:
             if not reading.done():
                 why = "the call was cancelled" if cancelled.done() else f"its {self._time_limit:g} seconds were over"
                 return _Found(finds.hits(), engine.name, finds.is_full, stopped=why)
-            code = reading.result()
-            problem = engine.problem(code) if code is not None else None
+            try:
+                code = reading.result()
+                problem = engine.problem(code) if code is not None else None
+            except SandboxError as error:  # the walls fell before the engine began
+                problem = f"the search could not be started: {error}"
             return _Found(finds.hits(), engine.name, finds.is_full, problem=problem, skipped=engine.skipped)
         finally:
             process.kill()
@@ -250,7 +259,8 @@ class _Finds:
         self._most = most
         self._count = 0
         self._ignored = IgnoredPaths(workspace.beneath.fd, query.start)
-        self._wanted: dict[bytes, list[Hit] | None] = {}
+        self._shown: dict[bytes, list[Hit]] = {}
+        self._rejected: bytes | None = None
         self._lock = threading.Lock()
         self._is_closed = False
 
@@ -261,8 +271,7 @@ class _Finds:
                 if self._is_closed:
                     break
                 if isinstance(record, Binary):
-                    self._count -= len(self._wanted.get(record.path) or ())
-                    self._wanted[record.path] = None
+                    self._count -= len(self._shown.pop(record.path, ()))
                     continue
                 hits = self._hits_of(record.path)
                 if hits is not None:
@@ -276,8 +285,8 @@ class _Finds:
     def hits(self) -> list[Hit]:
         """The finds in order: folder by folder, line by line."""
         with self._lock:
-            paths = sorted(self._wanted, key=lambda path: path.split(b"/"))
-            return [hit for path in paths for hit in self._wanted[path] or ()]
+            paths = sorted(self._shown, key=lambda path: path.split(b"/"))
+            return [hit for path in paths for hit in self._shown[path]]
 
     def close(self) -> None:
         with self._lock:
@@ -285,9 +294,14 @@ class _Finds:
             self._ignored.close()
 
     def _hits_of(self, path: bytes) -> list[Hit] | None:
-        if path not in self._wanted:
-            self._wanted[path] = [] if self._is_shown(path) else None
-        return self._wanted[path]
+        """Where finds in that file go; `None` if they are not shown. The finds of a file come together."""
+        hits = self._shown.get(path)
+        if hits is None and path != self._rejected:
+            if self._is_shown(path):
+                hits = self._shown[path] = []
+            else:
+                self._rejected = path
+        return hits
 
     def _is_shown(self, path: bytes) -> bool:
         query = self._query
@@ -344,7 +358,11 @@ class _Answer:
 
 def _line(hit: Hit) -> str:
     name = show_name(os.fsdecode(hit.path))
-    return f"{name}:{hit.line}: {clean(hit.text)}" if hit.line else name
+    return f"{name}:{hit.line}: {_UNSEEN.sub(_escaped, hit.text)}" if hit.line else name
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("ascii", "backslashreplace").decode() if match[0] > "\x7f" else repr(match[0])[1:-1]
 
 
 def _is_encodable(text: str) -> bool:

@@ -195,12 +195,17 @@ class _Command:
                 {exiting, cancelled, self._flooded}, timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED
             )
             duration = self._loop.time() - started
-            code = exiting.result() if exiting.done() else None
-            is_cancelled = code is None and cancelled.done()
+            is_cancelled = cancelled.done() and not exiting.done()
             # What a command left in the background goes with it, and with that the pipe comes to its end.
             self._process.kill()
+            has_exited = exiting.done()
             await asyncio.wait({reading}, timeout=_DRAIN_CANCELLED if is_cancelled else _DRAIN)
             self._update(is_last=True)
+            try:
+                code = exiting.result() if has_exited else None
+            except SandboxError as error:  # the walls fell before the command began
+                said = self._output.text().text
+                return AgentToolResult.error(f"the command was not run: {error}" + (f"\n{said}" if said else ""))
             return self._result(code, is_cancelled, duration)
         finally:
             self._process.kill()

@@ -1,0 +1,135 @@
+"""From the name of a model to an engine that holds it.
+
+Owns the way: the file found or fetched, the worker shared, the events that tell of it. What is asked of the engine then
+is the business of `stream`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar, cast
+
+from swink_agent.core.cancel import CancellationToken, call_in
+
+from ._worker import WorkerSettings
+from .engine import Engine, ModelInfo
+from .events import LocalModelError, LocalModelEvent, LocalState, OnStateFn
+from .presets import preset_named
+from .store import ModelStore, is_path
+from .worker import WorkerEngine, Workers, shared_workers
+
+__all__ = ["EngineRoom"]
+
+T = TypeVar("T")
+_SMALL_BYTES = 3_000_000_000
+
+
+class EngineRoom:
+    """The engines that one stream function uses. `engine`, if given, is the only one, whatever the model's name."""
+
+    def __init__(
+        self,
+        store: ModelStore,
+        *,
+        on_state: OnStateFn | None = None,
+        may_fetch: bool = True,
+        context_length: int,
+        threads: int = 0,
+        gpu_layers: int | None = None,
+        idle_seconds: float = 900.0,
+        workers: Workers | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self.store = store
+        self._on_state = on_state
+        self._may_fetch = may_fetch
+        self._context_length = context_length
+        self._threads = threads
+        self._gpu_layers = gpu_layers
+        self._idle_seconds = idle_seconds
+        self._workers = workers
+        self._engine = engine
+
+    async def engine(self, name: str, cancel: CancellationToken, *, embedding: bool = False) -> Engine:
+        """The engine for a model, its file found or fetched. Raises `LocalModelError`, and `Aborted` when cancelled."""
+        if self._engine is not None:
+            return self._engine
+        path = await _in_thread(partial(self._file, name, cancel))
+        longest = self._context_length if is_path(name) else preset_named(name, self.store.presets).context_length
+        settings = WorkerSettings(
+            path=str(path),
+            state_dir=str(self.store.folder / ".states"),
+            context_length=min(self._context_length, longest),
+            threads=self._threads,
+            gpu_layers=self._gpu_layers,
+            embedding=embedding,
+            idle_seconds=self._idle_seconds,
+        )
+        return self._shared().engine(settings)
+
+    async def loaded(self, engine: Engine, name: str) -> ModelInfo:
+        """Waits until the model is in memory. Raises `EngineError`."""
+        if isinstance(engine, WorkerEngine) and engine.is_loaded:
+            return await engine.load()
+        self.tell(LocalState.LOADING, name)
+        info = await engine.load()
+        self.tell(LocalState.READY, name)
+        return info
+
+    def is_small(self, engine: Engine) -> bool:
+        """Whether the model is one that needs its tools in few words."""
+        return not isinstance(engine, WorkerEngine) or os.path.getsize(engine.settings.path) < _SMALL_BYTES
+
+    def tell(self, state: LocalState, name: str, message: str = "", done: int = 0, total: int = 0) -> None:
+        """Passes an event on to who listens."""
+        if self._on_state is not None:
+            try:
+                self._on_state(LocalModelEvent(state, name, message, done, total))
+            except Exception:  # what listens must not fail a reply
+                logging.getLogger("swink_agent").exception("a listener of a local model failed")
+
+    def close(self) -> None:
+        """Ends the workers."""
+        self._shared().close()
+
+    def _shared(self) -> Workers:
+        return self._workers or shared_workers()
+
+    def _file(self, name: str, cancel: CancellationToken) -> Path:
+        path = self.store.find(name)
+        if path is not None:
+            return path
+        if not self._may_fetch:
+            raise LocalModelError(f"{name} is not on this machine yet: swink models pull {name}", model=name)
+        return self.store.fetch(name, self._on_state, cancel=cancel)
+
+
+async def _in_thread(function: Callable[[], T]) -> T:
+    """The function's outcome, from a thread of its own: a fetch may take minutes, and must not keep a program alive."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def deliver(outcome: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(cast("T", outcome))
+        else:
+            future.set_exception(error)
+
+    def run() -> None:
+        try:
+            outcome = function()
+        except BaseException as error:
+            call_in(loop, deliver, None, error)
+        else:
+            call_in(loop, deliver, outcome, None)
+
+    threading.Thread(target=run, name="swink-local-file", daemon=True).start()
+    return await future

@@ -1,0 +1,203 @@
+"""The standard agent: what it can do, what it cannot, and what it never tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent import ModelSpec, ToolExecutionEnd, extract_text
+from swink_agent.app.agent import AgentOptions, StandardAgent, standard_agent
+from swink_agent.app.credentials import Credentials
+from swink_agent.app.errors import ExitCode, NoModel, UsageProblem
+from swink_agent.app.headless import HeadlessRun, Outcome
+from swink_agent.app.settings import load_settings
+from swink_agent.app.trust import TrustStore, find_project
+from swink_agent.testing import call, scripted, text
+
+KEY = "key-of-the-standard-agent-" + "7" * 8
+MODEL = ModelSpec("anthropic", "claude-sonnet-4-6")
+
+
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "config"
+    folder.mkdir()
+    monkeypatch.setenv("SWINK_CONFIG_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "a.txt").write_text("hello\n")
+    return folder
+
+
+def made(root: Path, *replies: Any, environ: dict[str, str] | None = None, **chosen: Any) -> StandardAgent:
+    options = {name: chosen.pop(name) for name in ("ask", "project") if name in chosen}
+    return standard_agent(
+        AgentOptions(
+            settings=load_settings(path=Path("/no/such"), environ={}, flags=chosen),
+            credentials=Credentials(root.parent / "keys.json", environ=environ or {}),
+            folder=root,
+            model=MODEL,
+            stream_fn=scripted(*replies) if replies else None,
+            **options,
+        )
+    )
+
+
+async def run(agent: StandardAgent) -> tuple[Outcome, list[str]]:
+    """The outcome, and the text of each result."""
+    results: list[str] = []
+
+    def watch(event: object) -> None:
+        if isinstance(event, ToolExecutionEnd):
+            results.append(extract_text(event.result.content))
+
+    with agent, agent.agent.subscribe(watch):
+        return await HeadlessRun(agent.agent).run("go"), results
+
+
+async def test_it_has_the_built_in_tools_in_its_folder(root: Path) -> None:
+    agent = made(root, call("read_file", path="a.txt"), text("Done."))
+    names = [tool.name for tool in agent.agent.tools]
+    assert sorted(names) == ["bash", "edit_file", "list_dir", "read_file", "search", "write_file"]
+    outcome, results = await run(agent)
+    assert outcome.text == "Done."
+    assert "hello" in results[0]
+
+
+async def test_only_the_tools_that_were_chosen_are_there(root: Path) -> None:
+    assert [tool.name for tool in made(root, "x", tools="list_dir").agent.tools] == ["list_dir"]
+    assert made(root, "x", tools="none").agent.tools == ()
+
+
+async def test_harmless_commands_run_unasked_and_others_do_not_without_anybody_to_ask(root: Path) -> None:
+    agent = made(root, call("bash", command="cat a.txt") + call("bash", command="touch b.txt"), text("Done."))
+    _, results = await run(agent)
+    assert any("hello" in result for result in results)
+    assert any("nobody to ask" in result for result in results)
+    assert not (root / "b.txt").exists()
+
+
+@pytest.mark.parametrize(("approve", "happens"), [("none", False), ("ask", False), ("smart", False), ("all", True)])
+async def test_who_approves_decides(root: Path, approve: str, happens: bool) -> None:
+    await run(made(root, call("bash", command="touch b.txt"), text("Done."), approve=approve))
+    assert (root / "b.txt").exists() is happens
+
+
+async def test_commands_stay_in_the_folder_and_off_the_network(root: Path) -> None:
+    outside = root.parent / "outside.txt"
+    command = f"touch '{outside}'; touch inside.txt; exec 3<>/dev/tcp/127.0.0.1/9 && echo reached"
+    _, results = await run(made(root, call("bash", command=command), text("Done."), approve="all"))
+    assert not outside.exists()
+    assert (root / "inside.txt").exists()
+    assert "reached" not in results[0]
+
+
+async def test_without_walls_only_when_the_user_says_so(root: Path) -> None:
+    outside = root.parent / "outside.txt"
+    calls = [call("bash", command=f"touch '{outside}'"), text("Done.")]
+    await run(made(root, *calls, approve="all", sandbox="off"))
+    assert outside.exists()
+
+
+async def test_our_own_settings_and_keys_are_hidden_even_inside_the_folder(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = root / "mine"
+    hidden.mkdir()
+    (hidden / "keys.json").write_text("a canary")
+    monkeypatch.setenv("SWINK_CONFIG_DIR", str(hidden))
+    calls = call("bash", command="cat mine/keys.json") + call("read_file", path="mine/keys.json")
+    _, results = await run(made(root, calls, text("Done."), approve="all"))
+    assert len(results) == 2
+    assert "a canary" not in str(results)
+
+
+async def test_a_folder_that_leaves_no_wall_is_refused() -> None:
+    with pytest.raises(UsageProblem, match="is no folder to work in"):
+        made(Path("/"), "x")
+    with pytest.raises(UsageProblem, match="is no folder to work in"):
+        made(Path("/no/such/folder"), "x")
+
+
+async def test_where_no_sandbox_works_commands_are_refused_and_it_is_told(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from swink_agent.sandbox import SandboxUnavailable
+
+    def unavailable(profile: object, **_: object) -> None:
+        raise SandboxUnavailable("nothing works here")
+
+    monkeypatch.setattr("swink_agent.sandbox.open.open_sandbox", unavailable)
+    agent = made(root, call("bash", command="touch b.txt"), text("Done."), approve="all")
+    assert agent.warnings == ("commands will be refused: nothing works here",)
+    _, results = await run(agent)
+    assert "nothing works here" in results[0]
+    assert not (root / "b.txt").exists()
+
+
+async def test_limits_stop_it(root: Path) -> None:
+    outcome, _ = await run(made(root, *[call("list_dir")] * 3, max_turns=2))
+    assert outcome.exit_code == ExitCode.LIMIT
+    assert outcome.turns <= 3
+
+
+async def test_a_limit_of_cost_makes_replies_short_enough_to_be_affordable(root: Path) -> None:
+    def most(**limits: Any) -> int | None:
+        with made(root, "x", **limits) as agent:
+            return agent.agent._config.stream_options.max_tokens  # pyright: ignore[reportPrivateUsage]
+
+    assert most() is None
+    assert most(max_cost=100.0) == 16_384
+    assert most(max_cost=0.12) == 2_000
+    assert most(max_cost=0.0001) == 1_024
+    outcome, _ = await run(made(root, text("Affordable."), max_cost=0.12))
+    assert outcome.text == "Affordable."
+
+
+async def test_keys_reach_the_provider_and_nobody_else(root: Path) -> None:
+    stream = scripted(call("write_file", path="b.txt", content="x"), text(f"{KEY} it is"))
+    credentials = Credentials(root.parent / "keys.json", environ={})
+    credentials.set("anthropic", KEY, "file")
+    agent = standard_agent(
+        AgentOptions(
+            settings=load_settings(path=Path("/no/such"), environ={}, flags={"approve": "all"}),
+            credentials=credentials,
+            folder=root,
+            model=MODEL,
+            stream_fn=stream,
+        )
+    )
+    await run(agent)
+    assert {request.options.api_key for request in stream.requests} == {KEY}
+    assert agent.redactor.redact(KEY) == "[redacted anthropic]"
+    assert KEY not in repr(agent) + repr(agent.agent)
+
+
+async def test_a_trusted_projects_notes_are_in_the_prompt_and_an_untrusted_ones_are_not(root: Path) -> None:
+    (root / "AGENTS.md").write_text("Always say please.\n")
+    store = TrustStore(root.parent / "trusted.json")
+    prompt = made(root, "x", project=find_project(root, store)).agent.system_prompt
+    assert "say please" not in str(prompt)
+    store.trust(root)
+    prompt = made(root, "x", project=find_project(root, store)).agent.system_prompt
+    assert str(prompt).endswith("The project's notes for agents:\nAlways say please.")
+
+
+async def test_own_instructions_take_the_place_of_the_standard_ones(root: Path) -> None:
+    prompt = str(made(root, "x", system="Speak Latin.").agent.system_prompt)
+    assert prompt.startswith("Speak Latin.\nDate: ")
+    assert prompt.endswith("a.txt")
+
+
+def test_a_missing_key_is_told_before_anything_is_opened(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(NoModel, match="ANTHROPIC_API_KEY"):
+        made(root)

@@ -1,0 +1,321 @@
+"""The commands around a prompt, in this process: their output, their exit codes, their help."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from swink_agent import __version__
+from swink_agent.app import settings as settings_module
+from swink_agent.cli.entry import run
+from swink_agent.cli.root import COMMANDS, swink
+from swink_agent.core.types import ThinkingLevel
+
+KEY = "key-of-the-command-tests-" + "9" * 8
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, with no keys in the environment."""
+    from swink_agent.app.providers import PROVIDERS
+
+    for provider in PROVIDERS:
+        for name in (*provider.key_variables, provider.url_variable, *provider.other_url_variables):
+            if name:
+                monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SWINK_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.setenv("SWINK_MODELS_DIR", str(tmp_path / "models"))
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def invoke(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(swink, list(arguments), input=stdin, prog_name="swink")
+
+
+class Ended:
+    """An exit code and what was written, of the whole program."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def program(capfd: pytest.CaptureFixture[str]) -> Any:
+    def call(*arguments: str) -> Ended:
+        code = run(list(arguments))
+        out, err = capfd.readouterr()
+        return Ended(code, out, err)
+
+    return call
+
+
+# -- the program ---------------------------------------------------------------------------------------------
+
+
+def test_help_has_examples_codes_and_every_command() -> None:
+    text = invoke("--help").output
+    for word in (
+        *COMMANDS,
+        "--approve",
+        "stream-json",
+        "Examples:",
+        "Exit codes: 0 done, 1 the run failed, 2 wrong usage",
+    ):
+        assert word in text
+
+
+def test_without_arguments_it_is_the_help_and_a_word_on_the_terminal_ui() -> None:
+    result = invoke()
+    assert result.exit_code == 0
+    assert "Usage: swink" in result.output
+    assert "swink-agent[tui]" in result.output
+
+
+def test_the_version_is_told() -> None:
+    assert invoke("--version").output == f"swink {__version__}\n"
+
+
+def test_options_without_a_prompt_and_prompts_with_a_command_are_wrong_usage(program: Any) -> None:
+    alone = program("--model", "xai:grok")
+    assert (alone.code, "--model is there, but no prompt" in alone.err) == (2, True)
+    both = program("-p", "x", "models")
+    assert (both.code, "--prompt goes with a prompt (-p), not with the command models" in both.err) == (2, True)
+    unknown = program("modles")
+    assert (unknown.code, "Did you mean models?" in unknown.err) == (2, True)
+    assert "swink -p" in program("do something").err
+
+
+def test_every_command_has_help_with_examples_and_the_line_that_the_group_shows() -> None:
+    for name, (place, line) in COMMANDS.items():
+        module, _, attribute = place.partition(":")
+        command = getattr(import_module(module), attribute)
+        assert command.help is not None
+        assert command.help.split("\n")[0] == line
+        assert "Examples:" in invoke(name, "--help").output
+        for inner in command.commands.values() if isinstance(command, click.Group) else ():
+            assert inner.help, inner.name
+
+
+def test_the_choices_of_the_flags_are_those_of_the_settings() -> None:
+    flags = {option.name: option for option in swink.params}
+    for definition in settings_module.DEFINITIONS:
+        option = flags.get(definition.name)
+        if option is not None and isinstance(option.type, click.Choice):
+            assert tuple(option.type.choices) == definition.choices
+    thinking = settings_module.definition_of("thinking")
+    assert thinking.choices == tuple(level.value for level in ThinkingLevel)
+
+
+def test_help_and_version_load_nothing_of_weight() -> None:
+    code = (
+        "import sys; from swink_agent.cli import main; code = main(['--help']); "
+        "loaded = {name.split('.')[1] for name in sys.modules if name.startswith('swink_agent.')}; "
+        "heavy = {'aiohttp', 'platformdirs', 'tomllib', 'keyring', 'swink_agent.app'} & set(sys.modules); "
+        "print(code, sorted(loaded - {'core'}), sorted(heavy), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "0 ['cli'] []\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_for_our_program(shell: str) -> None:
+    result = invoke("completion", shell)
+    assert result.exit_code == 0
+    assert f"_SWINK_COMPLETE={shell}_complete" in result.output
+
+
+def test_commands_and_options_are_completed_without_loading_them() -> None:
+    from click.shell_completion import BashComplete
+
+    complete = BashComplete(swink, {}, "swink", "_SWINK_COMPLETE")
+    assert [item.value for item in complete.get_completions([], "co")] == ["config", "completion"]
+    assert [item.value for item in complete.get_completions([], "--max")] == ["--max-turns", "--max-cost"]
+    assert [item.value for item in complete.get_completions(["--approve"], "s")] == ["smart"]
+    assert "trust" in [item.value for item in complete.get_completions(["config"], "")]
+
+
+def test_a_bug_is_one_line_and_a_way_to_see_more(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("swink_agent.app.settings.settings_file", broken)
+    monkeypatch.setattr("swink_agent.cli.config.settings_file", broken)
+    done = program("config", "path")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "error: RuntimeError: boom\n(this should not happen; SWINK_DEBUG=1 shows where)\n"
+    monkeypatch.setenv("SWINK_DEBUG", "1")
+    assert "Traceback" in program("config", "path").err
+
+
+# -- config --------------------------------------------------------------------------------------------------
+
+
+def test_settings_are_shown_with_their_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert invoke("config", "set", "model", "anthropic:claude-sonnet-4-6").exit_code == 0
+    monkeypatch.setenv("SWINK_APPROVE", "ask")
+    path = tmp_path / "config" / "config.toml"
+    assert invoke("config", "path").output == f"{path}\n"
+    rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in invoke("config").output.splitlines()}
+    assert rows["model"] == ["anthropic:claude-sonnet-4-6", f"{path}:1"]
+    assert rows["approve"] == ["ask", "environment SWINK_APPROVE"]
+    assert rows["max_turns"] == ["50", "default"]
+    assert invoke("config", "get", "model").output == "anthropic:claude-sonnet-4-6\n"
+    assert invoke("config", "get", "max_cost").output == "\n"
+    as_json = json.loads(invoke("config", "show", "--json").output)
+    assert as_json["approve"] == {"value": "ask", "source": "environment SWINK_APPROVE"}
+    assert invoke("config", "unset", "model").exit_code == 0
+    assert path.read_text() == ""
+
+
+def test_a_setting_that_something_else_overrules_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWINK_APPROVE", "ask")
+    assert "note: here it is ask, by environment SWINK_APPROVE" in invoke("config", "set", "approve", "none").stderr
+
+
+def test_mistakes_in_settings_are_exit_2_with_their_place(program: Any, tmp_path: Path) -> None:
+    for arguments in (("set", "modle", "x"), ("set", "approve", "sure"), ("unset", "model"), ("get", "nothing")):
+        done = program("config", *arguments)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("error: ")
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.toml").write_text("model = 3\n")
+    assert f"{tmp_path}/config/config.toml, line 1: model cannot be 3" in program("config").err
+
+
+def test_a_folder_is_trusted_and_no_longer(place: Path, program: Any) -> None:
+    (place / ".swink").mkdir()
+    (place / ".swink" / "config.toml").write_text("max_turns = 3 # \x1b[31m\n")
+    assert program("config", "trust").code == 2, "TOML has no such character"
+    (place / ".swink" / "config.toml").write_text("max_turns = 3 # \u202e\n")
+    assert "not used: swink config trust" in program("config").err
+    trusted = program("config", "trust")
+    assert trusted.code == 0
+    assert trusted.err.endswith("is trusted.\nIts settings:\nmax_turns = 3 # \\u{202e}\n")
+    assert program("config", "trust", "--list").out == f"{place.resolve()}\n"
+    assert program("config", "get", "max_turns").out == "3\n"
+    assert program("config", "trust", "--remove").code == 0
+    assert program("config", "get", "max_turns").out == "50\n"
+    assert program("config", "trust", "--remove").code == 2
+
+
+# -- keys ----------------------------------------------------------------------------------------------------
+
+
+def test_keys_are_set_from_stdin_listed_masked_and_removed(swink: Any, tmp_path: Path, program: Any) -> None:
+    command = [*swink.command("keys", "set", "mistral", "--store", "file")]
+    done = subprocess.run(command, input=KEY + "\n", capture_output=True, text=True, check=True)
+    assert (done.stdout, KEY in done.stderr) == ("", False)
+    listed = program("keys")
+    assert listed.out == f"mistral  key-…9999  {tmp_path}/config/keys.json\n"
+    assert program("keys", "remove", "mistral").code == 0
+    assert program("keys", "remove", "mistral").code == 2
+    empty = program("keys", "list")
+    assert (empty.code, empty.out) == (0, "")
+    assert "swink keys set anthropic" in empty.err
+
+
+def test_a_key_is_never_an_argument(program: Any) -> None:
+    done = program("keys", "set", "mistral", KEY)
+    assert done.code == 2
+
+
+# -- models --------------------------------------------------------------------------------------------------
+
+
+def test_models_are_listed_with_prices_windows_and_whether_there_is_a_key(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    done = program("models", "list", "Sonnet-4-6")
+    header, row = done.out.splitlines()
+    assert header.split() == ["MODEL", "WINDOW", "OUTPUT", "IN", "$/M", "OUT", "$/M"]
+    assert row.split() == ["anthropic:claude-sonnet-4-6", "1M", "128k", "3.00", "15.00"]
+    assert "more of providers without a key here" in done.err
+    everything = program("models", "list", "sonnet-4-6", "--all").out
+    assert "bedrock:anthropic.claude-sonnet-4-6" in everything
+    assert "no key" in everything
+    rows = json.loads(program("models", "list", "--json", "local:").out)
+    assert [row["model"] for row in rows] == [
+        "local:qwen2.5-coder-1.5b",
+        "local:qwen2.5-coder-7b",
+        "local:smollm2-135m",
+    ]
+    assert rows[0]["size"] == 1_117_320_768
+    assert rows[0]["fetched"] is False
+
+
+def test_a_model_that_is_there_is_listed_pulled_and_removed(program: Any, tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    model = tmp_path / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    model.write_bytes(b"GGUF" + bytes(96))
+    listed = program("models", "list", "--all", "smollm2")
+    assert " fetched; " in listed.out
+    assert f"100 B in {tmp_path}/models" in listed.err
+    assert program("models", "rm", "local:smollm2-135m").code == 0
+    assert not model.exists()
+    assert program("models", "rm", "smollm2-135m").code == 2
+    unknown = program("models", "pull", "smolm2")
+    assert unknown.code == 3
+    assert "did you mean smollm2-135m?" in unknown.err
+    path = tmp_path / "mine.gguf"
+    path.write_bytes(b"GGUF")
+    assert program("models", "pull", str(path)).out == f"{path}\n"
+
+
+# -- doctor --------------------------------------------------------------------------------------------------
+
+
+def test_the_doctor_tells_what_works_and_what_to_do(
+    program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    monkeypatch.setenv("SWINK_MODLE", "x")
+    healthy = program("doctor", "--json")
+    findings = json.loads(healthy.out)
+    assert healthy.code == 0, findings
+    areas = {finding["area"] for finding in findings}
+    assert areas == {"python", "settings", "sandbox", "keys", "local model", "model", "programs", "terminal"}
+    assert any(finding["text"].endswith("works") for finding in findings if finding["area"] == "sandbox")
+    assert {
+        "area": "keys",
+        "state": "ok",
+        "text": "anthropic key-…9999 (environment ANTHROPIC_API_KEY)",
+        "remedy": "",
+    } in findings
+    assert any(finding["remedy"] == "did you mean SWINK_MODEL?" for finding in findings)
+    assert KEY not in healthy.out
+
+
+def test_the_doctor_finds_problems(program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.toml").write_text("model = 3\n")
+    keys = tmp_path / "config" / "keys.json"
+    keys.write_text("{}")
+    keys.chmod(0o644)
+    monkeypatch.setattr("swink_agent.app.models.find_spec", lambda name: None)
+    monkeypatch.setattr("swink_agent.sandbox.open.probe_backends", no_backend)
+    done = program("doctor")
+    assert done.code == 1
+    assert "✗ settings     " in done.out
+    assert "line 1: model cannot be 3" in done.out
+    assert "chmod 600" in done.out
+    assert "→ pip install 'swink-agent[local]'" in done.out
+    assert "✗ sandbox      no back end works, so commands are refused" in done.out
+    assert "Traceback" not in done.out + done.err
+
+
+def no_backend(profile: object = None) -> tuple[Any, ...]:
+    from swink_agent.sandbox import BackendReport
+
+    return (BackendReport(name="landlock", works=False, reason="the kernel is too old", remedy="a newer kernel"),)

@@ -1,0 +1,39 @@
+"""`swink proxy`, and a `swink -p` that has no key and asks through it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+from swink_agent.testing import FakeProvider
+
+
+async def test_a_machine_without_keys_asks_through_one_that_has_them(swink: Any) -> None:
+    async with FakeProvider("anthropic", ["Hello from afar."]) as provider:
+        address = {"ANTHROPIC_BASE_URL": provider.url}
+        (swink.home / "config").mkdir(mode=0o700)
+        keys = swink.home / "config" / "keys.json"
+        descriptor = os.open(keys, os.O_WRONLY | os.O_CREAT, 0o600)
+        os.write(descriptor, b'{"anthropic": {"store": "file", "key": "fake-key"}}')
+        os.close(descriptor)
+        server = await swink.start("proxy", "--port", "0", environ=address)
+        said = [(await server.stdout.readline()).decode().strip() for _ in range(2)]
+        client = dict(line.removeprefix("export ").split("=", 1) for line in said)
+        assert client["SWINK_PROXY_URL"].startswith("http://127.0.0.1:")
+        client["SWINK_CONFIG_DIR"] = str(swink.home / "other")
+        arguments = ("-p", "hi", "--tools", "none", "--model", "proxy:anthropic:claude-sonnet-4-6")
+        asked = await swink(*arguments, environ=client)
+        refused = await swink(*arguments, environ={**client, "SWINK_PROXY_TOKEN": "another-token"})
+        server.send_signal(signal.SIGINT)
+        _, stderr = await server.communicate()
+    assert (asked.code, asked.stdout) == (0, "Hello from afar.\n")
+    assert refused.code == 3
+    assert "another-token" not in refused.stderr
+    assert (server.returncode, stderr) == (0, b"Serving. Ctrl+C ends it.\n")
+
+
+async def test_it_does_not_listen_beyond_this_machine_unless_told(swink: Any) -> None:
+    done = await swink("proxy", "--host", "0.0.0.0")
+    assert done.code == 2
+    assert "--insecure" in done.stderr

@@ -1,0 +1,185 @@
+"""What is said on stderr, on a terminal and elsewhere, loud and quiet."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from typing import Any
+
+import pytest
+
+from swink_agent import Agent, DefaultRetryStrategy, tool
+from swink_agent.app.headless import HeadlessRun
+from swink_agent.cli.reporter import Reporter, size_of, summary_of
+from swink_agent.cli.screen import Screen, plain_text
+from swink_agent.core.redaction import Redactor
+from swink_agent.local.events import LocalModelEvent, LocalState
+from swink_agent.testing import call, fail, scripted, text, think
+
+SECRET = "canary-of-the-reporter-0815"
+
+
+class Stream(io.StringIO):
+    def __init__(self, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+@tool
+def look(where: str) -> str:
+    """Looks."""
+    if where == "nowhere":
+        raise ValueError("there is nothing\nmore on this")
+    return f"seen {where} {SECRET}\x1b[2J"
+
+
+def made(*, terminal: bool = True, loudness: Any = "normal", clock: Any = None) -> tuple[Reporter, Stream]:
+    stream = Stream(terminal)
+    ticks = iter(range(10_000))
+    screen = Screen(stream, colours=False, width=lambda: 60)
+    return Reporter(screen, Redactor([SECRET]), loudness, clock=clock or (lambda: float(next(ticks)))), stream
+
+
+async def told(*replies: Any, **options: Any) -> str:
+    reporter, stream = made(**options)
+    strategy = DefaultRetryStrategy(base_delay=0)
+    agent = Agent("any:model", stream_fn=scripted(*replies), tools=[look], retry_strategy=strategy)
+    with agent.subscribe(reporter.on_event):
+        reporter.finish(await HeadlessRun(agent).run("go"))
+    return stream.getvalue()
+
+
+def left(shown: str) -> list[str]:
+    """The lines that stay when all the erasing is done."""
+    return [line.rsplit("\r\x1b[K", 1)[-1] for line in shown.split("\n")]
+
+
+CALLS = [call("look", where="here") + call("look", where="nowhere"), text("Seen.", deltas=3)]
+
+
+async def test_a_terminal_gets_a_line_for_each_call_and_a_line_that_does_not_stay() -> None:
+    shown = await told(*CALLS)
+    lines = left(shown)
+    assert re.fullmatch(r"✓ look where='here' \d\.0 s", lines[0])
+    assert re.fullmatch(r"✗ look where='nowhere' \d\.0 s ValueError: there is nothing", lines[1])
+    assert lines[2:] == [""]
+    for status in ("waiting for the model …", "look where='here' …", "See"):
+        assert status in shown
+
+
+async def test_elsewhere_nothing_is_live() -> None:
+    assert await told(*CALLS, terminal=False) == ""
+    assert await told(*CALLS, loudness="quiet") == ""
+
+
+async def test_verbose_tells_thoughts_results_and_usage_anywhere() -> None:
+    shown = await told(think("hm") + call("look", where="here"), text("Seen."), terminal=False, loudness="verbose")
+    thought, called, result, usage, end = shown.split("\n")
+    assert thought == "  ~ hm"
+    assert called.startswith("✓ look where='here' ")
+    assert result == "  │ seen here [redacted]\\u{1b}[2J"
+    assert usage.startswith("any:model: 2 turns, 1 calls, 0 tokens in, 0 out, ")
+    assert end == ""
+
+
+async def test_retries_and_failures_are_told_unless_it_is_to_be_quiet() -> None:
+    shown = await told(fail("network", "reset"), fail("invalid_request", f"bad {SECRET}"), terminal=False)
+    assert shown == "warning: attempt 1 failed, the next is in 0 s: reset\nerror: bad [redacted]\n"
+    quiet = await told(fail("network", "reset"), fail("invalid_request", "bad"), loudness="quiet")
+    assert quiet == "error: bad\n"
+
+
+async def test_silence_of_the_model_is_told() -> None:
+    assert await told(text(""), terminal=False) == "warning: the model ended without a word\n"
+
+
+async def test_a_secret_never_shows_in_the_live_line_however_it_is_split() -> None:
+    shown = await told(text(f"the key is {SECRET} and so on and on", deltas=30))
+    assert SECRET not in shown
+    assert "canary-of" not in shown
+
+
+def test_the_librarys_warnings_are_ours() -> None:
+    reporter, stream = made(terminal=False)
+    handler = reporter.log_handler()
+    handler.handle(logging.LogRecord("swink_agent", logging.WARNING, "", 0, "odd %s\x1b[2J", (SECRET,), None))
+    assert stream.getvalue() == "warning: odd [redacted]\\u{1b}[2J\n"
+
+
+# -- the model on this machine -------------------------------------------------------------------------------
+
+
+def fetch(done: int, total: int = 1000, message: str = "") -> LocalModelEvent:
+    return LocalModelEvent(LocalState.FETCHING, "tiny", message, done, total)
+
+
+def test_a_download_is_a_bar_on_a_terminal() -> None:
+    reporter, stream = made()
+    for done in (0, 500, 1000):
+        reporter.on_local_state(fetch(done))
+    reporter.on_local_state(LocalModelEvent(LocalState.LOADING, "tiny"))
+    reporter.on_local_state(LocalModelEvent(LocalState.READY, "tiny", done=10, total=40))
+    reporter.on_local_state(LocalModelEvent(LocalState.READY, "tiny"))
+    shown = stream.getvalue()
+    assert "fetching tiny [██████████░░░░░░░░░░] 50% of 1 kB, " in shown
+    assert "loading tiny …" in shown
+    assert "reading the prompt: 10 of 40 tokens …" in shown
+    assert left(shown) == [""]
+
+
+def test_a_download_is_a_few_lines_in_a_log_and_none_when_quiet() -> None:
+    reporter, stream = made(terminal=False)
+    reporter.on_local_state(fetch(0, 0, "asking the hub"))
+    for done in range(0, 1001, 7):
+        reporter.on_local_state(fetch(done))
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "fetching tiny: asking the hub"
+    assert len(lines) <= 12
+    quiet, nothing = made(loudness="quiet")
+    quiet.on_local_state(fetch(10))
+    assert nothing.getvalue() == ""
+
+
+# -- small things --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "summary"),
+    [
+        ("bash", {"command": "ls -l", "timeout": 3}, "ls -l"),
+        ("read_file", {"path": "a/b", "offset": 3}, "a/b"),
+        ("search", {"pattern": "x+", "glob": "*.py"}, "x+ *.py"),
+        ("other", {"a": 1, "b": "c"}, "a=1, b='c'"),
+    ],
+)
+def test_a_call_is_told_in_a_few_words(name: str, arguments: dict[str, Any], summary: str) -> None:
+    assert summary_of(name, arguments) == summary
+
+
+def test_sizes_are_told_as_people_say_them() -> None:
+    assert [size_of(n) for n in (0, 999, 98_362_432, 1_117_320_768)] == ["0 B", "999 B", "98 MB", "1.1 GB"]
+
+
+def test_text_for_a_terminal_keeps_lines_and_loses_tricks() -> None:
+    assert plain_text("a\r\nb\tc é 漢\x1b]0;x\x07\u202e\u200b") == "a\nb\tc é 漢\\u{1b}]0;x\\u{7}\\u{202e}\\u{200b}"
+
+
+def test_a_status_line_never_wraps_and_comes_back_after_a_line() -> None:
+    stream = Stream(True)
+    screen = Screen(stream, colours=False, width=lambda: 20)
+    screen.status("漢" * 30)
+    screen.line("kept")
+    screen.clear()
+    assert stream.getvalue() == "漢" * 9 + "\r\x1b[Kkept\n" + "漢" * 9 + "\r\x1b[K"
+
+
+def test_a_stream_that_is_closed_is_no_reason_to_fail() -> None:
+    stream = Stream(True)
+    screen = Screen(stream, colours=False)
+    stream.close()
+    screen.line("x")
+    screen.status("y")

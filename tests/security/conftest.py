@@ -1,0 +1,72 @@
+"""The world that every attack and every task starts in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from .world import World
+
+
+@pytest.fixture(scope="session")
+def repository() -> Iterator[Path]:
+    """A small project under version control with another one in it; copied for every world."""
+    with tempfile.TemporaryDirectory(prefix="swink-test-", dir=_parent()) as folder:
+        root = Path(folder) / "root"
+        for path in (root, root / "vendor/lib"):
+            path.mkdir(parents=True)
+            _git(path, "init", "-q", "-b", "main", "--template=")
+            (path / ".git/hooks").mkdir()
+            (path / "hello.txt").write_text("hello\n")
+            (path / ".gitignore").write_text("ignored.txt\n*.log\n")
+            (path / "src").mkdir()
+            (path / "src/main.py").write_text("def add(a, b):\n    return a - b\n")
+            _git(path, "add", "hello.txt", ".gitignore", "src")
+            _git(path, "commit", "-q", "-m", "first")
+        (root / "ignored.txt").write_text("ignored, but here\n")
+        yield root
+
+
+@pytest.fixture
+def make_world(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], World]]:
+    with ExitStack() as resources:
+
+        def make() -> World:
+            base = Path(tempfile.mkdtemp(prefix="swink-test-", dir=_parent()))
+            resources.callback(shutil.rmtree, base, ignore_errors=True)
+            shutil.copytree(repository, base / "root", symlinks=True)
+            world = World(base, resources)
+            secrets = world.canaries
+            monkeypatch.setenv("HOME", str(world.home))
+            monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin")
+            monkeypatch.setenv("ACME_API_KEY", secrets["secret"])
+            monkeypatch.setenv("LC_SECRET_TOKEN", secrets["secret"])
+            monkeypatch.setenv("ACME_SETTING", secrets["variable"])  # not named like a secret: nobody masks it
+            monkeypatch.setenv("SSH_AUTH_SOCK", str(world.outside / "stream.sock"))
+            world.furnish()
+            return world
+
+        yield make
+
+
+@pytest.fixture
+def world(make_world: Callable[[], World]) -> World:
+    return make_world()
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    names = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
+    subprocess.run(["git", *names, *arguments], cwd=folder, check=True, env={"PATH": os.environ["PATH"], "HOME": "/"})
+
+
+def _parent() -> str:
+    """Not beneath `/tmp` where that can be: a sandbox has its own, and then walls would not be what holds."""
+    return "/var/tmp" if os.access("/var/tmp", os.W_OK) else tempfile.gettempdir()
