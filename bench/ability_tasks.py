@@ -153,9 +153,7 @@ FINDING = (
     Task("find a function", "single", "In which file is the function parse_date defined?", _says("dates.py"), _PROJECT),
     Task("find a todo", "single", "Which file has a TODO comment?", _says("main.py"), _PROJECT),
     Task("find a class", "single", "Search for the class User. Which file is it in?", _says("users.py"), _PROJECT),
-    Task(
-        "find an error", "single", "What went wrong, according to server.log?", _says("disk full"), {"server.log": _LOG}
-    ),
+    Task("find an error", "single", "What went wrong, according to server.log?", _says("disk"), {"server.log": _LOG}),
     Task(
         "find a setting",
         "single",

@@ -103,8 +103,11 @@ def test_every_first_model_is_in_the_catalog_with_a_price_and_a_window() -> None
 
 def test_a_missing_key_is_told_before_anything_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XAI_API_KEY", raising=False)
-    with pytest.raises(NoModel, match=r"set XAI_API_KEY, or pass api_key, or keep one with: swink keys set xai"):
+    with pytest.raises(NoModel, match=r"set XAI_API_KEY, or keep a key: swink keys set xai$"):
         stream_fn_of(ModelSpec("xai", "grok"), settings(), credentials(tmp_path))
+    monkeypatch.delenv("SWINK_PROXY_URL", raising=False)
+    with pytest.raises(NoModel, match=r"set SWINK_PROXY_URL, or: swink config set base_url.proxy URL$"):
+        stream_fn_of(ModelSpec("proxy", "a:b"), settings(), credentials(tmp_path))
 
 
 def test_a_kept_key_and_an_address_from_the_settings_are_used(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_without_arguments_it_is_the_help_and_a_word_on_the_terminal_ui() -> Non
     result = invoke()
     assert result.exit_code == 0
     assert "Usage: swink" in result.output
-    assert "swink-agent[tui]" in result.output
+    assert "it will come with the tui extra" in result.output
 
 
 def test_the_version_is_told() -> None:
@@ -319,3 +319,31 @@ def no_backend(profile: object = None) -> tuple[Any, ...]:
     from swink_agent.sandbox import BackendReport
 
     return (BackendReport(name="landlock", works=False, reason="the kernel is too old", remedy="a newer kernel"),)
+
+
+def test_a_pull_shows_progress_prints_the_path_and_can_be_interrupted(
+    program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from swink_agent.core.errors import Aborted
+    from swink_agent.local.events import LocalModelError, LocalModelEvent, LocalState
+
+    endings: list[Exception | None] = [None, LocalModelError("no source has it"), Aborted()]
+
+    def fetch(self: object, model: str, on_progress: Any, *, cancel: Any) -> Path:
+        on_progress(LocalModelEvent(LocalState.FETCHING, model, "", 0, 100))
+        on_progress(LocalModelEvent(LocalState.FETCHING, model, "", 100, 100))
+        ending = endings.pop(0)
+        if ending is not None:
+            raise ending
+        return tmp_path / "model.gguf"
+
+    monkeypatch.setattr("swink_agent.local.store.ModelStore.fetch", fetch)
+    done = program("models", "pull")
+    assert (done.code, done.out) == (0, f"{tmp_path}/model.gguf\n")
+    assert "fetching qwen2.5-coder-1.5b [░░░░░░░░░░░░░░░░░░░░] 0% of 100 B" in done.err
+    assert "100% of 100 B" in done.err
+    failed = program("models", "pull", "-q")
+    assert (failed.code, failed.err) == (3, "error: no source has it\n")
+    stopped = program("models", "pull", "-q")
+    assert stopped.code == 130
+    assert "the next pull goes on with it" in stopped.err

@@ -287,5 +287,19 @@ async def test_an_interrupt_takes_running_commands_with_it(swink: Any, times: in
 
 async def there(path: Path) -> None:
     """Waits until a file is there. Files have no events that every system shares, so it looks."""
-    while not path.exists():  # noqa: ASYNC110
+    while not path.exists():  # noqa: ASYNC110, ASYNC240
         await asyncio.sleep(0.01)
+
+
+async def test_streams_that_the_caller_closed_do_no_harm(swink: Any) -> None:
+    async with FakeProvider("anthropic", ["x"]) as provider:
+        swink.use(provider)
+        process = await asyncio.create_subprocess_exec(
+            *["sh", "-c", 'exec "$@" <&- 2>&-', "sh", *swink.command("-p", "x", "--output", "json", *NO_CHILDREN)],
+            cwd=swink.folder,
+            env=swink.environ,
+            stdout=subprocess.PIPE,
+        )
+        stdout, _ = await process.communicate()
+    assert process.returncode == 0
+    assert json.loads(stdout)["text"] == "x"

@@ -49,7 +49,7 @@ def test_the_smallest_agent_in_the_readme_answers() -> None:
 def test_the_readmes_first_two_shell_blocks_are_the_two_commands() -> None:
     first, second = blocks(ROOT / "README.md", "sh")[:2]
     assert first.count("\n") == second.count("\n") == 1
-    assert "examples/" in first
+    assert "swink -p" in first
     assert "pytest" in second
 
 

@@ -210,7 +210,9 @@ SPEC = ModelSpec("local", "scripted")
 def ask() -> Callable[..., Any]:
     """`await ask(stream_fn, context, **options)`: the whole message, the event sequence checked."""
 
-    async def ask(stream_fn: Any, context: AgentContext, *, model: ModelSpec = SPEC, **options: Any) -> AssistantMessage:
+    async def ask(
+        stream_fn: Any, context: AgentContext, *, model: ModelSpec = SPEC, **options: Any
+    ) -> AssistantMessage:
         assembler = MessageAssembler(model)
         async for event in stream_fn(model, context, StreamOptions(**options), CancellationToken()):
             assembler.feed(event)

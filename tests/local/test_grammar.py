@@ -94,7 +94,10 @@ def test_references_recursion_and_combinations(write_by: Write) -> None:
         "$defs": {
             "node": {
                 "type": "object",
-                "properties": {"name": {"type": "string"}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
+                "properties": {
+                    "name": {"type": "string"},
+                    "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]},
+                },
                 "required": ["name", "next"],
                 "additionalProperties": False,
             }
@@ -142,17 +145,17 @@ def test_a_reference_to_nothing_is_an_error() -> None:
 
 
 def test_literals_survive_every_character(write_by: Write) -> None:
-    text = "\"\\\n\té]^-[中😀\x7f"
+    text = '"\\\n\té]^-[中😀\x7f'
     grammar = Grammar()
     grammar.add("root", literal(text))
     assert write_by(grammar.text(), 1) == [text]
 
 
-# -- what is not to be written again -------------------------------------------------------------------------------
+# -- what is not to be written again -------------------------------------------------------------------------
 
 COMMAND = {
     "type": "object",
-    "properties": {"command": {"type": "string", "minLength": 1}, "timeout": {"type": "integer"}},
+    "properties": {"command": {"type": "string", "minLength": 1, "maxLength": 4_000}, "timeout": {"type": "integer"}},
     "required": ["command"],
 }
 
@@ -197,17 +200,23 @@ def test_a_call_without_strings_stays_possible(write_by: Write) -> None:
     assert write_by(grammar_of(schema, excluding=[{"n": 1}]).text(), 1)
 
 
-# -- any schema ----------------------------------------------------------------------------------------------------
+# -- any schema ----------------------------------------------------------------------------------------------
 
 _names = st.sampled_from(["a", "b", "path", "x y", 'q"', "é"])
 _leaves = st.one_of(
-    st.sampled_from([{"type": "string"}, {"type": "boolean"}, {"type": "null"}, {"type": "integer"}, {"type": "number"}]),
-    st.builds(lambda a, b: {"type": "string", "minLength": min(a, b), "maxLength": max(a, b)}, *[st.integers(0, 6)] * 2),
+    st.sampled_from(
+        [{"type": "string"}, {"type": "boolean"}, {"type": "null"}, {"type": "integer"}, {"type": "number"}]
+    ),
+    st.builds(
+        lambda a, b: {"type": "string", "minLength": min(a, b), "maxLength": max(a, b)}, *[st.integers(0, 6)] * 2
+    ),
     st.builds(
         lambda a, b: {"type": "integer", "minimum": min(a, b), "maximum": max(a, b)}, *[st.integers(-3_000, 3_000)] * 2
     ),
     st.builds(lambda a: {"type": "number", "minimum": a}, st.integers(-20, 20)),
-    st.builds(lambda values: {"enum": values}, st.lists(st.text(max_size=4) | st.integers(-9, 9), min_size=1, max_size=4)),
+    st.builds(
+        lambda values: {"enum": values}, st.lists(st.text(max_size=4) | st.integers(-9, 9), min_size=1, max_size=4)
+    ),
 )
 
 
@@ -228,7 +237,9 @@ _schemas = st.recursive(
     _leaves,
     lambda inner: st.one_of(
         _objects(inner),
-        st.builds(lambda item, n: {"type": "array", "items": item, "minItems": n, "maxItems": n + 2}, inner, st.integers(0, 2)),
+        st.builds(
+            lambda item, n: {"type": "array", "items": item, "minItems": n, "maxItems": n + 2}, inner, st.integers(0, 2)
+        ),
         st.builds(lambda first, second: {"anyOf": [first, second]}, inner, inner),
     ),
     max_leaves=8,

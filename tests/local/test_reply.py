@@ -66,13 +66,13 @@ def test_the_answer_streams_as_it_is_written() -> None:
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_think_spans_become_thinking(size: int) -> None:
     message = read("<think>\nLet me <see>.</think>\n\nIt is 5 < 6.", size)
-    assert message.content == (Thinking("\nLet me <see>."), Text("It is 5 < 6."))
+    assert message.content == (Thinking("Let me <see>."), Text("It is 5 < 6."))
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_thinking_then_a_call(size: int) -> None:
     message = read(f"<think>\nHm</think>\n\n<tool_call>\n{CALL}", size)
-    assert message.content[0] == Thinking("\nHm")
+    assert message.content[0] == Thinking("Hm")
     assert [call.name for call in message.tool_calls] == ["bash"]
 
 

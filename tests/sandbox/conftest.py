@@ -230,7 +230,7 @@ def repository() -> Iterator[Path]:
         tree = root / ".git/worktrees/tree"
         tree.mkdir(parents=True)
         (tree / "commondir").write_text("../..\n")
-        (tree / "HEAD").write_text("ref: refs/heads/main\n")
+        (tree / "HEAD").write_text("ref: refs/heads/tree\n")
         (tree / "gitdir").write_text("/nowhere/.git\n")
         yield root
 

@@ -90,8 +90,8 @@ THE_KERNEL = {
     "remount for writing": "mount -o remount,rw / && yes; mount -o remount,rw,bind .git/config && yes; echo x > .git/config",
     "a namespace of its own": "unshare -Urm sh -c 'echo got in; mount --bind . $OUT; echo x > $OUT/canary' && yes",
     "namespaces one by one": "for kind in -U -m -p -n -i -u -C; do unshare $kind true && yes; done",
-    "clone with new namespaces": "call \"r, e = syscall(56, 220, long(0x10000000 | 17), None, None, None, None); "
-    "r == 0 and os._exit(0); r > 0 and yes()\"",
+    "clone with new namespaces": 'call "r, e = syscall(56, 220, long(0x10000000 | 17), None, None, None, None); '
+    'r == 0 and os._exit(0); r > 0 and yes()"',
     "into another's namespace": "nsenter -t $AGENT -m -p sh -c 'echo x > $OUT/canary'; nsenter -t 1 -a true && yes; "
     "nsenter --mount=/proc/$AGENT/ns/mnt true && yes",
     "chroot": "mkdir -p jail; chroot jail true; chroot / true && yes; call \"os.chroot('.'); yes()\"",
@@ -101,29 +101,29 @@ THE_KERNEL = {
     "make the disk again": "d=$(stat -c %d $OUT); mknod disk b $((d / 256)) $((d % 256)) && yes; mknod mem c 1 1 && yes",
     "open the disk": "for d in /dev/vda /dev/sda /dev/nvme0n1 /dev/dm-0 /dev/mem /dev/kmem /dev/port; do "
     "call \"os.open('$d', os.O_RDONLY); yes()\" 2>/dev/null; done",
-    "debugfs": "debugfs -w -R \"write hello.txt $OUT/new\" $(df --output=source / | tail -1)",
+    "debugfs": 'debugfs -w -R "write hello.txt $OUT/new" $(df --output=source / | tail -1)',
     "open by handle": "call \"handle = ctypes.create_string_buffer(struct.pack('II', 128, 0) + bytes(128)); mount = ctypes.c_int(); "
     "r, e = syscall(303, 264, -100, (out + '/canary').encode(), handle, ctypes.byref(mount), 0); "
     "d = os.open('.', os.O_RDONLY); r, e = syscall(304, 265, d, handle, 1); r >= 0 and (os.write(r, b'x'), yes())\"",
-    "io_uring": "call \"r, e = syscall(425, 425, 8, ctypes.create_string_buffer(256)); r >= 0 and yes()\"",
-    "trace a process outside": "call \"r, e = syscall(101, 117, long(16), long(victim), None, None); r == 0 and yes(); "
-    "r, e = syscall(101, 117, long(16), long(agent), None, None); r == 0 and yes()\"",
-    "trace a child": "call \"r, e = syscall(101, 117, long(0), long(0), None, None); r == 0 and yes()\"",
+    "io_uring": 'call "r, e = syscall(425, 425, 8, ctypes.create_string_buffer(256)); r >= 0 and yes()"',
+    "trace a process outside": 'call "r, e = syscall(101, 117, long(16), long(victim), None, None); r == 0 and yes(); '
+    'r, e = syscall(101, 117, long(16), long(agent), None, None); r == 0 and yes()"',
+    "trace a child": 'call "r, e = syscall(101, 117, long(0), long(0), None, None); r == 0 and yes()"',
     "memory of a process outside": "call \"f = open(f'/proc/{agent}/mem', 'r+b'); yes()\"; "
     "cat /proc/$AGENT/maps >/dev/null && yes; call \"b = ctypes.create_string_buffer(16); v = struct.pack('QQ', ctypes.addressof(b), 16); "
-    "r, e = syscall(310, 270, long(agent), v, long(1), v, long(1), long(0)); r > 0 and yes()\"",
-    "end a process outside": "kill -9 $VICTIM; call \"os.kill(victim, 9)\"; "
-    "call \"d = os.pidfd_open(victim); import signal; signal.pidfd_send_signal(d, 9)\"",
+    'r, e = syscall(310, 270, long(agent), v, long(1), v, long(1), long(0)); r > 0 and yes()"',
+    "end a process outside": 'kill -9 $VICTIM; call "os.kill(victim, 9)"; '
+    'call "d = os.pidfd_open(victim); import signal; signal.pidfd_send_signal(d, 9)"',
     "stop a process outside": "kill -STOP $VICTIM && yes; kill -USR2 $AGENT && yes; kill -0 $AGENT && yes",
-    "take a descriptor": "call \"d = os.pidfd_open(agent); r, e = syscall(438, 438, d, 1, 0); r >= 0 and yes()\"",
-    "limits of a process outside": "call \"import resource; resource.prlimit(victim, resource.RLIMIT_NOFILE, (3, 3)); yes()\"; "
+    "take a descriptor": 'call "d = os.pidfd_open(agent); r, e = syscall(438, 438, d, 1, 0); r >= 0 and yes()"',
+    "limits of a process outside": 'call "import resource; resource.prlimit(victim, resource.RLIMIT_NOFILE, (3, 3)); yes()"; '
     "renice -n 19 -p $VICTIM && yes; taskset -p 1 $VICTIM && yes",
-    "bpf and perf": "call \"r, e = syscall(321, 280, 0, bytes(128), 128); r >= 0 and yes(); e not in (1, 38) and yes(); "
-    "r, e = syscall(298, 241, bytes(128), 0, -1, -1, 0); e not in (1, 38) and yes(); r, e = syscall(323, 282, 0); e not in (1, 38) and yes()\"",
-    "keys of the session": "call \"r, e = syscall(250, 219, long(0), long(-3), long(0)); r >= 0 and yes(); "
+    "bpf and perf": 'call "r, e = syscall(321, 280, 0, bytes(128), 128); r >= 0 and yes(); e not in (1, 38) and yes(); '
+    'r, e = syscall(298, 241, bytes(128), 0, -1, -1, 0); e not in (1, 38) and yes(); r, e = syscall(323, 282, 0); e not in (1, 38) and yes()"',
+    "keys of the session": 'call "r, e = syscall(250, 219, long(0), long(-3), long(0)); r >= 0 and yes(); '
     "r, e = syscall(248, 217, b'user', b'x', b'x', long(1), long(-3)); r >= 0 and yes()\"",
     "settings of the kernel": "f=/proc/sys/kernel/panic; v=$(cat $f); echo $v > $f && yes; sysctl -w kernel.panic=$v && yes",
-    "the core pattern": "f=/proc/sys/kernel/core_pattern; v=$(cat $f); echo \"$v\" > $f && yes",
+    "the core pattern": 'f=/proc/sys/kernel/core_pattern; v=$(cat $f); echo "$v" > $f && yes',
     "the magic key": "echo h > /proc/sysrq-trigger && yes",
     "control groups": "mkdir /sys/fs/cgroup/swink-$TOKEN && yes; mkdir /sys/fs/cgroup/pids/swink-$TOKEN && yes; "
     "echo $$ > /sys/fs/cgroup/cgroup.procs && yes; f=$(ls /sys/fs/cgroup/*/release_agent | head -1); echo x > $f && yes",
@@ -133,13 +133,13 @@ THE_KERNEL = {
     "modules": "modprobe dummy && yes; call \"r, e = syscall(175, 105, bytes(8), 8, b''); e != 1 and yes()\"",
     "capabilities": "grep -E 'Cap(Eff|Prm|Bnd|Amb)' /proc/self/status | grep -v 0000000000000000 && yes; "
     "grep 'NoNewPrivs:.*1' /proc/self/status || yes; grep 'Seccomp:.*2' /proc/self/status || yes",
-    "another user": "su -c \"echo x > $OUT/canary\" < /dev/null; sudo -n sh -c \"echo x > $OUT/canary\"; pkexec true && yes; "
-    "setpriv --reuid 1 true && yes; newgrp </dev/null; call \"os.setuid(1); yes()\"",
+    "another user": 'su -c "echo x > $OUT/canary" < /dev/null; sudo -n sh -c "echo x > $OUT/canary"; pkexec true && yes; '
+    'setpriv --reuid 1 true && yes; newgrp </dev/null; call "os.setuid(1); yes()"',
     "a set-uid program": "cp /bin/bash mine; chmod 4755 mine; ./mine -p -c 'echo x > $OUT/canary'; ls -l /usr/bin/su; su </dev/null",
     "type into a terminal": "call \"import fcntl; fcntl.ioctl(os.open('/dev/tty', os.O_RDWR), 0x5412, b'x'); yes()\"; "
     "call \"import fcntl, pty; m, s = pty.openpty(); fcntl.ioctl(s, 0x5412, b'x'); yes()\"",
     "type with high bits": "call \"import pty; m, s = pty.openpty(); r, e = syscall(16, 29, s, long((1 << 40) | 0x5412), b'x'); r == 0 and yes()\"",
-    "a personality": "call \"r, e = syscall(135, 92, long(0x0400000)); r >= 0 and yes()\"",
+    "a personality": 'call "r, e = syscall(135, 92, long(0x0400000)); r >= 0 and yes()"',
 }
 
 THE_NETWORK = {
@@ -148,9 +148,9 @@ THE_NETWORK = {
     "a tcp socket": "call \"socket.create_connection(('127.0.0.1', int(os.environ['TCP']))); yes()\"",
     "a udp socket": "call \"socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', int(os.environ['UDP']))); yes()\"",
     "tcp over the other version": "call \"s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM); s.connect(('::ffff:127.0.0.1', int(os.environ['TCP']))); yes()\"",
-    "a raw socket": "call \"socket.socket(socket.AF_INET, socket.SOCK_RAW, 1); yes()\"; call \"socket.socket(17, socket.SOCK_RAW, 0); yes()\"",
-    "families that few know": "call \"[(yes() if syscall(41, 198, f, t, 0)[0] >= 0 else None) for f in (2, 10, 15, 16, 17, 21, 38, 40, 44) for t in (1, 2, 3, 5)]\"",
-    "a family with high bits": "call \"r, e = syscall(41, 198, long((1 << 40) | 1), long(1), long(0)); r >= 0 and yes()\"",
+    "a raw socket": 'call "socket.socket(socket.AF_INET, socket.SOCK_RAW, 1); yes()"; call "socket.socket(17, socket.SOCK_RAW, 0); yes()"',
+    "families that few know": 'call "[(yes() if syscall(41, 198, f, t, 0)[0] >= 0 else None) for f in (2, 10, 15, 16, 17, 21, 38, 40, 44) for t in (1, 2, 3, 5)]"',
+    "a family with high bits": 'call "r, e = syscall(41, 198, long((1 << 40) | 1), long(1), long(0)); r >= 0 and yes()"',
     "a socket of a daemon": "call \"s = socket.socket(socket.AF_UNIX); s.connect(os.environ['STREAM']); yes()\"",
     "a socket in the folder": "call \"s = socket.socket(socket.AF_UNIX); s.connect(os.environ['INSIDE']); yes()\"",
     "an abstract socket": "call \"s = socket.socket(socket.AF_UNIX); s.connect(os.environ['ABSTRACT'].replace('@', chr(0))); yes()\"",
@@ -215,7 +215,7 @@ THE_REPOSITORY = {
     "a configuration of the work tree": "echo '[core] fsmonitor = evil' > .git/config.worktree; mv hello.txt .git/config.worktree; mkdir .git/config.worktree",
     "the repository moved away": "mv .git gone; git init -q .; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit",
     "the repository removed": "rm -rf .git; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit",
-    "the repository as a file": "mv .git gone; echo \"gitdir: $PWD/evil\" > .git",
+    "the repository as a file": 'mv .git gone; echo "gitdir: $PWD/evil" > .git',
     "the repository exchanged": "cp -r .git other; echo x >> other/config; call \"syscall(316, 276, -100, b'other', -100, b'.git', 2)\"",
     "a repository further in": "echo evil > vendor/lib/.git/hooks/pre-commit; echo x >> vendor/lib/.git/config; mkdir vendor/lib/.git/commondir",
     "a repository further in moved": "mv vendor/lib/.git v; mv v/config c; mv vendor/lib w; mv vendor old; echo x >> old/lib/.git/config; "
@@ -234,7 +234,7 @@ STAYING_BEHIND = {
     "in its own session": "setsid sleep 6$TOKEN > /dev/null 2>&1 < /dev/null & sleep 0.05",
     "as an orphan of an orphan": "(setsid sh -c 'setsid sleep 6$TOKEN & setsid sleep 6$TOKEN &' > /dev/null 2>&1 &) ; sleep 0.05",
     "deaf to signals": "sh -c 'trap \"\" HUP TERM INT; sleep 6$TOKEN' & sleep 0.05; kill -9 $$",
-    "a daemon with a clean environment": "call \"os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); [os.close(f) for f in range(3)]; "
+    "a daemon with a clean environment": 'call "os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); [os.close(f) for f in range(3)]; '
     "os.execve('/bin/sleep', ['sleep', '6' + os.environ['TOKEN']], {})\"; sleep 0.1",
     "by the system's timers": "systemd-run --user sleep 6$TOKEN && yes; systemd-run sleep 6$TOKEN && yes; echo sleep 6$TOKEN | at now && yes; "
     "echo '# swink' | crontab - && yes; ls /var/spool/cron/* && yes; touch /etc/cron.d/swink && yes",

@@ -31,19 +31,28 @@ def repository() -> Iterator[Path]:
             (path / "src/main.py").write_text("def add(a, b):\n    return a - b\n")
             _git(path, "add", "hello.txt", ".gitignore", "src")
             _git(path, "commit", "-q", "-m", "first")
+            _git(path, "gc", "-q", "--prune=now")  # few folders, as each world has its own copy
         (root / "ignored.txt").write_text("ignored, but here\n")
         yield root
 
 
+@pytest.fixture(scope="session")
+def victim() -> Iterator[subprocess.Popen[bytes]]:
+    """A process outside that nobody may end."""
+    with subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL) as process:
+        yield process
+        process.kill()
+
+
 @pytest.fixture
-def make_world(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], World]]:
+def make_world(repository: Path, victim: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], World]]:
     with ExitStack() as resources:
 
         def make() -> World:
             base = Path(tempfile.mkdtemp(prefix="swink-test-", dir=_parent()))
             resources.callback(shutil.rmtree, base, ignore_errors=True)
             shutil.copytree(repository, base / "root", symlinks=True)
-            world = World(base, resources)
+            world = World(base, resources, victim)
             secrets = world.canaries
             monkeypatch.setenv("HOME", str(world.home))
             monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin")

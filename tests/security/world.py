@@ -112,11 +112,12 @@ class Run:
 class World:
     base: Path
     resources: ExitStack
+    victim: subprocess.Popen[bytes]
+    """A process of somebody else."""
     canary: str = field(default_factory=lambda: uuid.uuid4().hex)
     before: dict[str, str] = field(default_factory=dict)
     listeners: dict[str, socket.socket] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
-    victim: subprocess.Popen[bytes] | None = None
 
     @property
     def root(self) -> Path:
@@ -154,8 +155,6 @@ class World:
         write(self.outside / "folder/file", "as it was\n")
         write(self.base / "root-neighbour/canary", f"{secret['outside']}\n")
         self._listen()
-        self.victim = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL)
-        self.resources.callback(_end, self.victim)
         self.words |= {
             "OUT": str(self.outside),
             "ROOT": str(self.root),
@@ -306,8 +305,11 @@ class World:
         places = [self.home, self.outside, self.base / "root-neighbour", *(self.root / name for name in PROTECTED)]
         return snapshot(*places)
 
-    def breaches(self, run: Run) -> list[str]:
-        """Everything that got out, got in or stayed behind; an empty list if the walls held."""
+    def breaches(self, run: Run, but: Sequence[str] = ()) -> list[str]:
+        """Everything that got out, got in or stayed behind; an empty list if the walls held.
+
+        `but` are canaries that may be seen: what is not hidden, an approved command may read wherever it lies.
+        """
         after = self.look()
         found = [
             f"changed: {path}: {self.before.get(path)} -> {after.get(path)}"
@@ -315,12 +317,14 @@ class World:
             if self.before.get(path) != after.get(path)
         ]
         found += [f"reached: {name}" for name, listener in self.listeners.items() if _was_reached(listener)]
-        if self.victim is not None and self.victim.poll() is not None:
+        if self.victim.poll() is not None:
             found.append(f"a process outside was ended: {self.victim.returncode}")
         found += [f"still running: {line}" for line in running_with(self.marker)]
         found += [f"left behind: {path}" for path in _strays(self.marker)]
         found += [f"left behind: {path}" for path in self.root.rglob(".swink-*.tmp")]
         for kind, canary in self.canaries.items():
+            if kind in but:
+                continue
             found += [f"the {kind} canary is in the {output}" for output in leaks(run.outputs, canary)]
         if any(f"got-{self.marker}" in text for text in run.texts):
             found.append("a command says that it got out")
@@ -401,11 +405,6 @@ def _was_reached(listener: socket.socket) -> bool:
     return True
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-
-
 def _close(tools: Sequence[Any]) -> None:
     for one in tools:
         for owner in (one, getattr(one, "workspace", None)):
@@ -476,7 +475,7 @@ def _tools_without_walls(root: Path) -> list[Any]:
     @tool
     def edit_file(path: str, edits: list[dict[str, Any]]) -> str:
         """Edits."""
-        with open(place(path), "r+", encoding="utf-8") as file:
+        with open(place(path), "a", encoding="utf-8") as file:
             file.write(str(edits[0]["new"]))
         return "edited"
 

@@ -28,6 +28,7 @@ from swink_agent import (
     ModelSpec,
     ToolApprovalRequest,
     ToolContext,
+    ToolError,
     ToolExecutionEnd,
     ToolExecutionUpdate,
     extract_text,
@@ -46,6 +47,7 @@ from swink_agent.testing import call, check_events, collect, scripted, text
 from swink_agent.tools import BashTool
 
 MODEL = ModelSpec("test", "model")
+TRUE = {"command": "true"}
 ShellFn = Callable[..., BashTool]
 
 
@@ -359,7 +361,8 @@ async def test_a_token_ends_the_command_within_a_tenth_of_a_second_and_keeps_its
         seen = asyncio.Event()
         ctx = ToolContext(cancel=cancel, on_update=lambda _, seen=seen: seen.set())
         call_task = asyncio.create_task(run(shell, f"echo partial; sleep {mark} & sleep {mark}", ctx))
-        await seen.wait()
+        async with asyncio.timeout(10):
+            await seen.wait()
         before = time.monotonic()
         cancel.cancel()
         result = await call_task
@@ -377,7 +380,8 @@ async def test_cancelling_the_task_ends_the_command_within_a_tenth_of_a_second(s
         seen = asyncio.Event()
         ctx = ToolContext(on_update=lambda _, seen=seen: seen.set())
         call_task = asyncio.create_task(run(shell, f"echo begun; sleep {mark} & sleep {mark}", ctx))
-        await seen.wait()
+        async with asyncio.timeout(10):
+            await seen.wait()
         before = time.monotonic()
         call_task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -419,7 +423,8 @@ async def test_a_program_that_ends_takes_its_commands_along(tmp_path: Path, choi
         *(sys.executable, "-c", PROGRAM, str(tmp_path), choice, mark), stdout=PIPE, stderr=DEVNULL
     )
     assert program.stdout is not None
-    assert await program.stdout.readline() == b"begun\n"
+    async with asyncio.timeout(20):
+        assert await program.stdout.readline() == b"begun\n"
     for _ in range(200):
         if len(running(mark)) >= 2:
             break
@@ -495,8 +500,12 @@ async def test_a_forgotten_tool_closes_its_sandbox(tmp_path: Path) -> None:
     ],
 )
 async def test_a_call_that_cannot_be_meant_is_refused(make: ShellFn, arguments: dict[str, Any], problem: str) -> None:
-    result = await make("off").execute(arguments, ToolContext())
+    shell = make("off")
+    result = await shell.execute(arguments, ToolContext())
     assert (said(result), result.is_error) == (problem, True)
+    with pytest.raises(ToolError) as refused:
+        shell.approval_scope(arguments)
+    assert str(refused.value) == problem
 
 
 async def test_without_a_sandbox_the_tool_refuses_and_says_what_to_do(make: ShellFn, tmp_path: Path) -> None:
@@ -509,7 +518,8 @@ async def test_without_a_sandbox_the_tool_refuses_and_says_what_to_do(make: Shel
     assert said(result).startswith("the command was not run: no sandbox works on this machine")
     assert 'sandbox="off"' in said(result)
     assert not (tmp_path / "made").exists()
-    assert shell.approval_scope({"command": "true"})["backend"] == "none"
+    with pytest.raises(ToolError, match="no sandbox works on this machine"):
+        shell.approval_scope(TRUE)
 
 
 async def test_a_sandbox_that_works_later_is_used_then(make: ShellFn) -> None:
@@ -608,7 +618,7 @@ async def test_the_scope_binds_folder_and_sandbox(make: ShellFn, here: str) -> N
             "sandbox": sandbox.fingerprint,
             "backend": sandbox.backend,
         }
-        assert make(sandbox).approval_scope({}) != make("off").approval_scope({})
+        assert make(sandbox).approval_scope(TRUE) != make("off").approval_scope(TRUE)
 
 
 async def test_a_call_runs_only_as_it_was_approved(make: ShellFn, tmp_path: Path) -> None:
@@ -665,22 +675,42 @@ async def test_a_folder_that_was_replaced_is_not_worked_in(tmp_path: Path) -> No
     shell.close()
 
 
+class Staged(Sandbox):
+    """A sandbox in which one command prints and ends as the test says."""
+
+    backend = "bubblewrap"
+
+    def __init__(self, printed: bytes, ending: int | Exception, because: str = "") -> None:
+        super().__init__(SandboxProfile())
+        self.printed = printed
+        self.ending = ending
+        self.because = because
+
+    async def spawn(self, *_: Any, **__: Any) -> SandboxedProcess:
+        output = asyncio.StreamReader()
+        output.feed_data(self.printed)
+        output.feed_eof()
+        exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        if isinstance(self.ending, Exception):
+            exited.set_exception(self.ending)
+        else:
+            exited.set_result(self.ending)
+        process = SandboxedProcess(0, output, exited, lambda: None)
+        process.ended_because = self.because
+        return process
+
+    def close(self) -> None: ...
+
+
 async def test_walls_that_fall_at_the_start_are_said(make: ShellFn) -> None:
-    class Falling(Sandbox):
-        backend = "bubblewrap"
-
-        async def spawn(self, *_: Any, **__: Any) -> SandboxedProcess:
-            output = asyncio.StreamReader()
-            output.feed_data(b"no room\n")
-            output.feed_eof()
-            exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            exited.set_exception(SandboxError("the walls fell"))
-            return SandboxedProcess(0, output, exited, lambda: None)
-
-        def close(self) -> None: ...
-
-    result = await run(make(Falling(SandboxProfile())), "true")
+    result = await run(make(Staged(b"no room\n", SandboxError("the walls fell"))), "true")
     assert (said(result), result.is_error) == ("the command was not run: the walls fell\nno room\n", True)
+
+
+async def test_a_limit_of_the_sandbox_is_said(make: ShellFn) -> None:
+    result = await run(make(Staged(b"forked\n", -9, "it had more than 512 processes")), "true")
+    assert said(result) == "forked\n[ended by the sandbox, as it had more than 512 processes]"
+    assert (result.is_error, result.details["exit_code"], result.details["signal"]) == (True, 137, "SIGKILL")
 
 
 async def test_a_given_sandbox_is_not_closed_with_the_tool(tmp_path: Path) -> None:
@@ -706,7 +736,7 @@ async def test_an_agent_sees_updates_and_asks_before_it_runs(make: ShellFn, tmp_
     agent = Agent(MODEL, stream_fn=script, tools=[shell], approve=approve)
     events = await collect(agent.prompt_stream("go"))
     check_events(events)
-    assert [(request.name, request.scope) for request in asked] == [("bash", shell.approval_scope({}))]
+    assert [(request.name, request.scope) for request in asked] == [("bash", shell.approval_scope(TRUE))]
     updates = [extract_text(event.update.content) for event in events if isinstance(event, ToolExecutionUpdate)]
     assert updates == ["one\n", "two\n"]
     assert [said(event.result) for event in events if isinstance(event, ToolExecutionEnd)] == ["one\ntwo\n"]
@@ -718,6 +748,20 @@ async def test_an_agent_with_nobody_to_ask_runs_nothing(make: ShellFn, tmp_path:
     ends = [event for event in events if isinstance(event, ToolExecutionEnd)]
     assert [event.is_error for event in ends] == [True]
     assert not (tmp_path / "made").exists()
+
+
+async def test_nobody_is_asked_about_a_command_that_cannot_run(make: ShellFn) -> None:
+    def nothing_works(profile: SandboxProfile) -> Sandbox:
+        raise SandboxUnavailable
+
+    def approve(_: ToolApprovalRequest) -> bool:
+        raise AssertionError("not to be asked")
+
+    script = scripted(call("bash", command="true"), text("ok"))
+    agent = Agent(MODEL, stream_fn=script, tools=[make(open_sandbox=nothing_works)], approve=approve)
+    events = await collect(agent.prompt_stream("go"))
+    (end,) = [event for event in events if isinstance(event, ToolExecutionEnd)]
+    assert said(end.result).startswith("the command was not run: no sandbox works on this machine")
 
 
 async def test_a_person_may_change_the_command(make: ShellFn, tmp_path: Path) -> None:

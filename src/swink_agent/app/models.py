@@ -19,7 +19,7 @@ from swink_agent.core.types import AgentContext, ModelSpec, ThinkingLevel, UserM
 
 from .credentials import Credentials
 from .errors import NoModel, UsageProblem
-from .providers import PROVIDERS, provider_named
+from .providers import PROVIDERS, Provider, provider_named
 from .settings import Settings
 
 __all__ = ["LOCAL_EXTRA", "choose_model", "has_local_extra", "local_fetch", "stream_fn_of"]
@@ -89,12 +89,20 @@ def stream_fn_of(
         key = credentials.find(model.provider)
         stream_fn.build(model, AgentContext("", (UserMessage("?"),)), StreamOptions(api_key=key.value if key else None))
     except AuthError as error:
-        raise NoModel(f"{error}, or keep one with: swink keys set {known.account}") from error
+        raise NoModel(_what_is_missing(str(error), known)) from error
     except ImportError as error:  # an adapter whose extra is not installed says which
         raise NoModel(str(error)) from error
     except ValueError as error:
         raise NoModel(f"{model} cannot be asked: {error}") from error
     return stream_fn
+
+
+def _what_is_missing(message: str, provider: Provider) -> str:
+    """An adapter's words on a missing key or address, with what can be done from a command line."""
+    if (text := message.removesuffix(", or pass base_url")) != message:
+        return f"{text}, or: swink config set base_url.{provider.name} URL"
+    text = message.removesuffix(", or pass api_key")
+    return f"{text}, or keep a key: swink keys set {provider.account}" if provider.key_variables else text
 
 
 def _local_stream_fn(model: ModelSpec, settings: Settings, on_state: Callable[[Any], None] | None) -> StreamFn:

@@ -6,6 +6,7 @@ Owns the outermost frame. Loads click and nothing else of weight.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as in app.errors, which is not loaded 
 def run(arguments: Sequence[str] | None = None) -> int:
     """The program, with every way out of it."""
     _fill_missing_streams()
+    _write_anything()
     from .root import swink
 
     try:
@@ -100,6 +102,12 @@ def _fill_missing_streams() -> None:
                 sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole process
             elif getattr(sys, name) is None and number == 2:
                 sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+
+
+def _write_anything() -> None:
+    """Lets characters that the terminal's encoding lacks be written out, instead of failing on them."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _flush() -> None:

@@ -119,5 +119,5 @@ def _help(ctx: click.Context, options: dict[str, Any]) -> int:
     if given := _given(options):
         ctx.fail(f'--{given[0].replace("_", "-")} is there, but no prompt: add -p "…", or -p - to take it from stdin.')
     click.echo(ctx.get_help())
-    click.echo("\nThe terminal UI comes with the tui extra: pip install 'swink-agent[tui]'")
+    click.echo("\nThe terminal UI is not part of this version; it will come with the tui extra.")
     return 0

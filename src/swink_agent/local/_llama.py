@@ -81,7 +81,7 @@ class LlamaModel:
             params.pooling_type = pooling.LLAMA_POOLING_TYPE_MEAN
         return params
 
-    # -- completion ----------------------------------------------------------------------------------------------
+    # -- completion ------------------------------------------------------------------------------------------
 
     def complete(self, request: Completion, emit: EmitFn) -> None:
         """Generates, passing on every piece. A grammar that cannot be parsed is a `RuntimeError`."""
@@ -123,7 +123,7 @@ class LlamaModel:
             return emit(_finished(choice["finish_reason"], data))
         return True
 
-    # -- the stable beginning ------------------------------------------------------------------------------------
+    # -- the stable beginning --------------------------------------------------------------------------------
 
     def _has_prefix(self, request: Completion, emit: EmitFn) -> bool:
         """Sees that the context holds the prompt's stable beginning; false if the request was cancelled meanwhile."""
@@ -160,7 +160,7 @@ class LlamaModel:
         status, _ = self._request("POST", f"/slots/0?action={action}", {"filename": name})
         return status == 200
 
-    # -- the rest ------------------------------------------------------------------------------------------------
+    # -- the rest --------------------------------------------------------------------------------------------
 
     def render(self, messages: Sequence[tuple[str, str]]) -> str:
         body = {"messages": [{"role": role, "content": text} for role, text in messages]}

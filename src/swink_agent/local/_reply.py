@@ -73,7 +73,7 @@ class ReplyParser:
         """Whether the model writes the same few words over and over, as small ones do until they are stopped."""
         return _repeats(self._tail)
 
-    # -- what the text is in, one method per state; true if the state changed ---------------------------------------
+    # -- what the text is in, one method per state; true if the state changed --------------------------------
 
     def _text(self) -> bool:
         start, marker = _first(self._buffer, (_THINK_START, CALL_START.strip()))
@@ -147,10 +147,11 @@ class ReplyParser:
             self._state = self._call
         return bool(marker)
 
-    # -- blocks --------------------------------------------------------------------------------------------------
+    # -- blocks ----------------------------------------------------------------------------------------------
 
     def _say(self, text: str) -> None:
-        if text and (self._open == "text" or text.strip()):
+        text = text if self._open == "text" else text.lstrip("\n")  # what opens a block is not a part of it
+        if text:
             if self._open != "text":
                 self._close()
                 self._events.append(TextStart(self._index))
@@ -158,7 +159,8 @@ class ReplyParser:
             self._events.append(TextDelta(self._index, text))
 
     def _think(self, text: str) -> None:
-        if text and (self._open == "thinking" or text.strip()):
+        text = text if self._open == "thinking" else text.lstrip("\n")  # what opens a block is not a part of it
+        if text:
             if self._open != "thinking":
                 self._close()
                 self._events.append(ThinkingStart(self._index))
@@ -195,7 +197,7 @@ class ReplyParser:
             self._events.append(ToolCallDelta(self._index, arguments))
             self._end_call()
 
-    # -- the end -------------------------------------------------------------------------------------------------
+    # -- the end ---------------------------------------------------------------------------------------------
 
     def done(self, usage: Usage, *, is_cut: bool) -> None:
         """The text is complete, or was cut at its longest: a call that is not complete then stays open."""

@@ -1,4 +1,4 @@
-"""The worker process: `python -m swink_agent.local._worker FD`, which holds one model in memory and serves it.
+"""The worker process: `python -m swink_agent.local._worker FD PARENT`, which holds one model in memory and serves it.
 
 Owns the process: its end with its parent's, its two threads (one listens, one works), what it says. What is done with
 the model is in `_llama`. It reads its settings as the first line on the socket whose descriptor it is given.
@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,7 @@ from .engine import Chunk
 
 _BLOCK = 1 << 16
 _PR_SET_PDEATHSIG = 1
+_LOOK_SECONDS = 1.0
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +127,6 @@ def serve(connected: socket.socket, open_model: Callable[[WorkerSettings], Any])
     """Loads the model, then serves it until the parent closes the connection or has no use for it for a while."""
     connection = Connection(connected)
     settings = msgspec.json.decode(_first_line(connected), type=WorkerSettings)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         model = open_model(settings)
     except Exception as error:
@@ -168,10 +169,8 @@ def _first_line(connected: socket.socket) -> bytes:
 
 def _end_with(parent: int) -> None:
     """Ends the process when its parent is gone, also while the model is loaded, and where no signal says so."""
-    import time
-
-    while os.getppid() == parent:
-        time.sleep(1.0)
+    while os.getppid() == parent:  # at first also against a parent that died before anything else could tell
+        time.sleep(_LOOK_SECONDS)
     os._exit(0)
 
 
@@ -188,6 +187,7 @@ def _die_with_parent() -> None:
 
 def main(open_model: Callable[[WorkerSettings], Any] | None = None) -> None:
     _die_with_parent()
+    threading.Thread(target=_end_with, args=(int(sys.argv[2]),), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the agent, which then closes the connection
     connected = socket.socket(fileno=int(sys.argv[1]))
     if open_model is None:

@@ -197,7 +197,7 @@ class _Schemas:
             raise ValueError("the schema lists values of which it accepts none")
         return self._alternatives(_json(value) for value in values)
 
-    # -- references and combinations -----------------------------------------------------------------------------
+    # -- references and combinations -------------------------------------------------------------------------
 
     def _reference(self, reference: str) -> str:
         if reference in self._references:
@@ -241,7 +241,7 @@ class _Schemas:
             self.rule({**rest, **option} if isinstance(cast("Any", option), Mapping) else option) for option in options
         )
 
-    # -- objects -------------------------------------------------------------------------------------------------
+    # -- objects ---------------------------------------------------------------------------------------------
 
     def _object(self, schema: JsonSchema) -> str:
         properties = cast("dict[str, JsonSchema]", schema.get("properties") or {})
@@ -275,7 +275,7 @@ class _Schemas:
             behind = comma if is_required else self.grammar.fresh(f"{comma} | {behind}")
         return first
 
-    # -- what is not to be written again ---------------------------------------------------------------------------
+    # -- what is not to be written again ---------------------------------------------------------------------
 
     def differing(self, schema: JsonSchema, excluding: Sequence[Any]) -> str:
         """The schema's rule without those values, as far as a string in them can be another; else the plain rule."""
@@ -289,7 +289,7 @@ class _Schemas:
                 option.pop("anyOf")
             return self._alternatives(self.differing(option, excluding) for option in options)
         match schema.get("type"):
-            case "string" if not set(schema) - _ANNOTATIONS - {"type", "minLength"} and schema.get("minLength", 0) <= 1:
+            case "string" if _is_free(schema):
                 texts = [value for value in excluding if isinstance(value, str)]
                 return self._not_one_of(texts + [""] * schema.get("minLength", 0)) if texts else None
             case "array" if not set(schema) & {"prefixItems", "uniqueItems"}:
@@ -346,7 +346,7 @@ class _Schemas:
             bodies.append('""')
         return self.grammar.fresh(" | ".join(bodies))
 
-    # -- arrays, strings, numbers --------------------------------------------------------------------------------
+    # -- arrays, strings, numbers ----------------------------------------------------------------------------
 
     def _array(self, schema: JsonSchema) -> str:
         least, most = int(schema.get("minItems", 0)), schema.get("maxItems")
@@ -408,6 +408,14 @@ def _implied(schema: JsonSchema) -> str:
         if set(schema) & _KNOWN[kind]:
             return kind
     return "any"
+
+
+def _is_free(schema: JsonSchema) -> bool:
+    """Whether any text will do, but perhaps an empty one or one of great length."""
+    has_no_more = not set(schema) - _ANNOTATIONS - {"type", "minLength", "maxLength"}
+    return (
+        has_no_more and schema.get("minLength", 0) <= 1 and schema.get("maxLength", _MOST_REPEATS + 1) > _MOST_REPEATS
+    )
 
 
 def _are_apart(options: Sequence[JsonSchema]) -> bool:

@@ -69,7 +69,7 @@ _AFTER_SUCCESS = "If the request is done now, call answer. Else make the next ca
 _AFTER_FAILURE = "That failed. Try another way."
 
 
-# -- what the model sees of the tools ------------------------------------------------------------------------------
+# -- what the model sees of the tools ------------------------------------------------------------------------
 
 
 class ShownTool(Value, frozen=True):
@@ -110,7 +110,7 @@ def _brief(schema: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "anyOf": [{"properties": {name: properties[name]}, "required": [name]} for name in strings]}
 
 
-# -- which replies there can be ----------------------------------------------------------------------------------
+# -- which replies there can be ------------------------------------------------------------------------------
 
 
 class Choice(Value, frozen=True):
@@ -190,7 +190,7 @@ def plain(text: str) -> str:
     return _CONTROL.sub(lambda found: f"{found[0]} ", text)
 
 
-# -- words -------------------------------------------------------------------------------------------------------
+# -- words ---------------------------------------------------------------------------------------------------
 
 
 class Turn(Value, frozen=True):

@@ -7,6 +7,7 @@ Owns getting a file into a staging folder, going on with what is there already. 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -31,6 +32,7 @@ __all__ = ["Fetched", "HubSource", "IndexSource", "ReportFn", "Source", "SourceE
 ReportFn = Callable[[int, int, str], None]
 _BLOCK = 1 << 20
 _POLL = 0.1
+_STALLS = 2
 
 
 class SourceError(Exception):
@@ -87,52 +89,73 @@ class HubSource:
         report(0, preset.size, f"asking the {self.name} for {repository}")
         try:
             url = hub.hf_hub_url(repository, path, endpoint=self._endpoint)
-            # Asked first and once: the download itself would try for half a minute where there is no network.
+            # Asked first and once: where there is no network, that should take a moment and not half a minute.
             record = hub.get_hf_file_metadata(url, timeout=self._probe_seconds, endpoint=self._endpoint)
-            total = preset.size or record.size or 0
-            fetched = hub.hf_hub_download(
-                repository,
-                path,
-                revision=record.commit_hash,
-                local_dir=staging,
-                endpoint=self._endpoint,
-                tqdm_class=_progress_class(report, total, cancel),
-            )
-        except Aborted:
+            sha256 = preset.sha256 or _hash_in(record.etag)
+            if not sha256:
+                raise SourceError(f"its record of {path} has no SHA-256 to verify the file by")
+            partial = staging / f"{sha256[:16]}.part"
+            _download(hub, url, partial, preset.size or int(record.size or 0), report, cancel)
+        except (Aborted, SourceError):
             raise
         except Exception as error:  # its own, its HTTP client's, the network's: all mean that this source failed
-            if cancel.is_cancelled:
-                raise Aborted(f"the fetch of {preset.name} was cancelled") from error
             raise SourceError(_reason(error)) from error
-        sha256 = "" if preset.sha256 else (record.etag or "").strip('"')
-        if not preset.sha256 and len(sha256) != 64:
-            raise SourceError(f"its record of {path} has no SHA-256 to verify the file by")
-        return Fetched(Path(fetched), sha256)
+        return Fetched(partial, sha256)
 
 
-def _progress_class(report: Any, total: int, cancel: CancellationToken) -> Any:
-    """A progress bar that draws nothing, reports, and is where a download can be stopped."""
-    base: Any = import_module("tqdm.auto").tqdm  # huggingface_hub brings it
+def _hash_in(etag: str | None) -> str:
+    """The SHA-256 of a large file is its tag at the hub; a small one has another kind of tag."""
+    tag = (etag or "").strip('"').lower()
+    return tag if re.fullmatch(r"[0-9a-f]{64}", tag) else ""
 
-    class Progress(base):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            self._done = int(options.get("initial") or 0)
-            options.pop("name", None)
-            base.__init__(self, *arguments, **{**options, "disable": True})
 
-        def update(self, n: float | None = 1) -> bool | None:
-            if cancel.is_cancelled:
-                raise Aborted("the fetch was cancelled")
-            self._done += int(n or 0)
-            report(min(self._done, total) if total else self._done, total)
-            return None
+def _download(hub: Any, url: str, partial: Path, size: int, report: Any, cancel: CancellationToken) -> None:
+    """Appends to the file until it has its size. A connection that breaks off is taken up where it was."""
+    stalled = 0
+    while True:
+        there = partial.stat().st_size if partial.exists() else 0
+        if size and there >= size:
+            return
+        try:
+            _receive(hub, url, partial, there, size, report, cancel)
+            if not size:
+                return
+        except (Aborted, SourceError):
+            raise
+        except Exception as error:
+            if stalled >= _STALLS or (stalled and _status(error) is not None):
+                raise
+        has_grown = partial.exists() and partial.stat().st_size > there
+        stalled = 0 if has_grown else stalled + 1
+        if stalled > _STALLS:
+            raise SourceError("the connection breaks off again and again")
 
-    return Progress
+
+def _receive(hub: Any, url: str, partial: Path, there: int, size: int, report: Any, cancel: CancellationToken) -> None:
+    headers = {**hub.utils.build_hf_headers(), "Accept-Encoding": "identity"}
+    if there:
+        headers["Range"] = f"bytes={there}-"
+    with hub.utils.get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
+        response.raise_for_status()
+        if there and response.status_code != 206:
+            there = 0  # the server gives all of it or nothing
+        with partial.open("r+b" if there else "wb") as target:
+            target.seek(there)
+            for block in response.iter_raw():  # as it comes: what a buffer held would be lost
+                if cancel.is_cancelled:
+                    raise Aborted("the fetch was cancelled")
+                there += target.write(block)
+                report(min(there, size) if size else there, size)
+
+
+def _status(error: BaseException) -> int | None:
+    """The status of an answer that was a refusal; a connection that failed has none."""
+    return getattr(getattr(error, "response", None), "status_code", None)
 
 
 def _reason(error: BaseException) -> str:
     """The first line of what went wrong, or of what lies behind it."""
-    cause = error.__cause__ or error
+    cause = error if _status(error) is not None else error.__cause__ or error
     text = next(iter(str(cause).strip().splitlines()), "") or type(cause).__name__
     if "Name or service not known" in text or "nodename nor servname" in text or "name resolution" in text:
         return "cannot be reached (no such host from here)"

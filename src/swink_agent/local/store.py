@@ -78,7 +78,7 @@ class ModelStore:
     def __repr__(self) -> str:
         return f"ModelStore({str(self.folder)!r})"
 
-    # -- looking -------------------------------------------------------------------------------------------------
+    # -- looking ---------------------------------------------------------------------------------------------
 
     def find(self, model: str) -> Path | None:
         """The verified file of a preset, or the file at a path; `None` if the preset was not fetched yet.
@@ -122,7 +122,7 @@ class ModelStore:
             shutil.rmtree(staging, ignore_errors=True)
         return freed
 
-    # -- fetching ------------------------------------------------------------------------------------------------
+    # -- fetching --------------------------------------------------------------------------------------------
 
     def fetch(
         self, model: str, on_progress: OnStateFn | None = None, *, cancel: CancellationToken | None = None

@@ -210,7 +210,7 @@ class _Call:
         wanted = self.options.max_tokens or self.owner.max_tokens
         return max(1, min(wanted, info.context_length // _REPLY_SHARE))
 
-    # -- the prompt ----------------------------------------------------------------------------------------------
+    # -- the prompt ------------------------------------------------------------------------------------------
 
     def _conversation(self) -> list[Turn]:
         messages = cast("Sequence[LlmMessage]", self.context.messages)
@@ -232,7 +232,7 @@ class _Call:
         end = text.find(tools) + len(tools) if tools and tools in text else 0
         return _Prompt(text + choice.start, end)
 
-    # -- decoding ------------------------------------------------------------------------------------------------
+    # -- decoding --------------------------------------------------------------------------------------------
 
     async def _decoded(
         self, engine: Engine, prompt: _Prompt, choice: Choice, limit: int, info: ModelInfo

@@ -184,7 +184,7 @@ class _Life:
     def is_over(self) -> bool:
         return self._over is not None
 
-    # -- from callers --------------------------------------------------------------------------------------------
+    # -- from callers ----------------------------------------------------------------------------------------
 
     def ask(self, inbox: _Inbox, request: Callable[[int], Ask]) -> int:
         with self._lock:
@@ -226,13 +226,13 @@ class _Life:
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    # -- the thread ----------------------------------------------------------------------------------------------
+    # -- the thread ------------------------------------------------------------------------------------------
 
     def _run(self, command: tuple[str, ...], theirs: socket.socket) -> None:
         ending: EngineError
         try:
             with theirs:
-                process = _spawn([*command, str(theirs.fileno())], theirs.fileno())
+                process = _spawn([*command, str(theirs.fileno()), str(os.getpid())], theirs.fileno())
             self.pid = process.pid
             ending = self._serve(process)
         except OSError as error:
@@ -264,7 +264,8 @@ class _Life:
                     is_connected = bool(data)
                     for message in reader.feed(data):
                         failure = self._take(cast("FromWorker", message)) or failure
-            code = _ended(process)
+            # One that is still loading does not hear that it is no longer wanted.
+            code = _ended(process, _END_SECONDS if self.info is not None or failure else 0.0)
             os.set_blocking(log.fileno(), False)
             while self._read_log(log.fileno()):
                 pass
@@ -337,10 +338,10 @@ def _received(connected: socket.socket) -> bytes:
         return b""
 
 
-def _ended(process: subprocess.Popen[bytes]) -> int:
+def _ended(process: subprocess.Popen[bytes], patience: float) -> int:
     """The exit code; a process that does not end by itself is killed."""
     try:
-        return process.wait(_END_SECONDS)
+        return process.wait(patience)
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()

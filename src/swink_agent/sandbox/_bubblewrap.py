@@ -25,7 +25,7 @@ from ._placeholders import Placeholder, is_a_file, place
 from ._private import PrivateFolder
 from ._protected import HoldKind, holds, protected_paths
 from ._seccomp import base_rules, build_filter
-from ._tree import CountWatch
+from ._tree import Watch
 from .errors import SandboxClosed, SandboxError
 from .process import Sandbox, SandboxedProcess
 from .profile import SandboxProfile, is_beneath
@@ -77,7 +77,7 @@ class BubblewrapSandbox(Sandbox):
         self._nothing = os.path.join(self._private.own, "nothing")
         os.close(os.open(self._nothing, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0))
         self._running: set[BubblewrapCommand] = set()
-        self._watch = None if profile.limits.processes is None else CountWatch(profile.limits.processes)
+        self._watch = Watch()
         self._closed = False
 
     async def spawn(
@@ -97,7 +97,7 @@ class BubblewrapSandbox(Sandbox):
         command = BubblewrapCommand(self.profile.limits, self._watch, self._running.discard)
         self._running.add(command)
         try:
-            arguments = [*self._mounts(command.placeholders), "--chdir", cwd]
+            arguments = [*self._mounts(command), "--chdir", cwd]
             variables = self.child_environment("/tmp", environment)
             return await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
         except BaseException:
@@ -117,7 +117,7 @@ class BubblewrapSandbox(Sandbox):
         self._protected.update(dict.fromkeys(protected_paths(self.profile)))
         self._searched = time.monotonic()
 
-    def _mounts(self, placeholders: list[Placeholder]) -> list[str]:
+    def _mounts(self, command: BubblewrapCommand) -> list[str]:
         """The walls, outer before inner: a later mount lies over an earlier one."""
         profile = self.profile
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
@@ -133,7 +133,10 @@ class BubblewrapSandbox(Sandbox):
             mounts += ["--bind", root, root]
         hidden = profile.hidden_paths()
         for hold in holds(profile.write, self._protected, hidden, self._own):
-            mounts += self._hold(hold.path, hold.kind, placeholders)
+            held = self._hold(hold.path, hold.kind, command.placeholders)
+            if held:
+                command.hold(hold.path)
+                mounts += held
         for path in hidden:
             mounts += self._cover(path)
         return mounts

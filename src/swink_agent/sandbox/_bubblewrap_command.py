@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from ._pipes import OutputPipe, is_running_here
 from ._placeholders import Placeholder
-from ._tree import CountWatch, children_of
+from ._tree import Watch, children_of, too_many_beneath
 from .errors import SandboxError
 from .process import SandboxedProcess
 from .profile import ProcessLimits
@@ -40,10 +40,9 @@ _FATAL = frozenset(
 class BubblewrapCommand:
     """Its end is the end of its process namespace: only then are place-holders removed and is the exit told."""
 
-    def __init__(
-        self, limits: ProcessLimits, watch: CountWatch | None, ended: Callable[[BubblewrapCommand], None]
-    ) -> None:
+    def __init__(self, limits: ProcessLimits, watch: Watch, ended: Callable[[BubblewrapCommand], None]) -> None:
         self.placeholders: list[Placeholder] = []
+        self._held: dict[str, tuple[int, int] | None] = {}
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._pipe = OutputPipe(self._loop)
@@ -88,6 +87,10 @@ class BubblewrapCommand:
         self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill)
         self._timer = self._loop.call_later(_WATCH_AFTER, self._begin_watch)
         return self._handle
+
+    def hold(self, path: str) -> None:
+        """Something to be mounted read-only or in its place for as long as the command runs."""
+        self._held[path] = _identity(path)
 
     def kill(self) -> None:
         """Ends the namespace, and with it all that is in it. Any thread may call it."""
@@ -191,13 +194,28 @@ class BubblewrapCommand:
             said = b""
         return said.decode("utf-8", "replace").strip() or str(error)
 
-    def _begin_watch(self) -> None:
-        if self._watch is not None and not self._is_over:
-            self._watch.add(self._pid, self._too_many)
+    # -- while it runs -------------------------------------------------------------------------------------------
 
-    def _too_many(self) -> None:
+    def _begin_watch(self) -> None:
+        if not self._is_over:
+            self._watch.add(self, self._look, self._end_because)
+
+    def _look(self) -> str:
+        return too_many_beneath(self._pid, self._limits.processes) or self._replaced()
+
+    def _replaced(self) -> str:
+        """Something held that another program has replaced: the kernel takes a mount away with what it stood on."""
+        for path, identity in self._held.items():
+            if _identity(path) != identity:
+                return (
+                    f"{path!r} was replaced by another program while it ran and could no longer be held read-only: "
+                    "look at what is in it now"
+                )
+        return ""
+
+    def _end_because(self, reason: str) -> None:
         if self._handle is not None:
-            self._handle.ended_because = f"it had more than {self._limits.processes} processes"
+            self._handle.ended_because = reason
         self.kill()
 
     # -- the end -------------------------------------------------------------------------------------------------
@@ -223,6 +241,9 @@ class BubblewrapCommand:
             if self._is_over:
                 return
             self._is_over = True
+        self._watch.remove(self)
+        if self._handle is not None:
+            self._handle.ended_because = self._handle.ended_because or self._replaced()
         for placeholder in self.placeholders:
             placeholder.release()
         self._on_end(self)
@@ -232,8 +253,6 @@ class BubblewrapCommand:
         if self._process is not None:
             code = self._process.wait(_END_DEADLINE)
             self._said += _read(self._status) or b""
-            if self._watch is not None:
-                self._watch.remove(self._process.pid)
         for descriptor in (self._outer, self._first, self._status):
             if descriptor >= 0:
                 if not self._loop.is_closed():
@@ -258,6 +277,14 @@ class BubblewrapCommand:
         else:
             code = int(said[1])
             self._exited.set_result(128 - code if code - 128 in _FATAL else code)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        state = os.lstat(path)
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino
 
 
 def _open_child(pid: int, parent: int) -> int:
@@ -300,4 +327,3 @@ def _read(descriptor: int) -> bytes | None:
         return None
     except OSError:
         return b""
-

@@ -78,6 +78,10 @@ class LandlockSandbox(Sandbox):
         # For those who never close it: no process, folder or descriptor stays.
         self._finalizer = weakref.finalize(self, _end, self._launcher, self._private)
 
+    @property
+    def launcher_pid(self) -> int:
+        return self._launcher.pid
+
     async def spawn(
         self,
         argv: Sequence[str],
@@ -180,6 +184,10 @@ class _Launcher:
             raise
         finally:
             os.close(complaints)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def _configure(self, configuration: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None

@@ -251,7 +251,8 @@ class ForeignMemory:
     def __init__(self) -> None:
         self._buffer = ctypes.create_string_buffer(_LONGEST_PATH)
         self._view = memoryview(self._buffer)
-        self._here = _Vector(ctypes.addressof(self._buffer), _LONGEST_PATH)
+        self.address = ctypes.addressof(self._buffer)
+        self._here = _Vector(self.address, _LONGEST_PATH)
         self._there = _Vector(0, 0)
         self._references = ctypes.byref(self._here), ctypes.byref(self._there)
         self._read = libc().process_vm_readv

@@ -50,8 +50,8 @@ class Grants(NamedTuple):
     paths: tuple[str, ...]
     spine: dict[str, int]
     """Folders above something hidden, and the time of their last change when they were listed."""
-    identities: dict[tuple[int, int], str]
-    """The same folders by device and number."""
+    identities: dict[str, tuple[int, int]]
+    """Device and number of the same folders."""
     veiled: tuple[str, ...]
     """What is hidden in a folder that may be written: no rule can leave it out, so the supervisor does."""
     taken: int
@@ -98,7 +98,7 @@ def find_grants(walls: Walls) -> Grants:
     return Grants(
         paths=tuple(paths),
         spine={path: status.st_mtime_ns for path, status in spine.items()},
-        identities={(status.st_dev, status.st_ino): path for path, status in spine.items()},
+        identities={path: (status.st_dev, status.st_ino) for path, status in spine.items()},
         veiled=veiled,
         taken=taken,
     )
@@ -158,9 +158,9 @@ def make_rulesets(version: int, walls: Walls, grants: Grants, roots: Iterable[in
 
 def hidden_places(paths: Iterable[str]) -> set[str]:
     """Where hidden paths really are, links followed, and where else the same files are mounted."""
-    mounts = _read_mounts()
+    mounts = read_mounts()
     places = {os.path.realpath(path) for path in paths} - {"/"}
-    return places.union(*(_mounted_again(place, mounts) for place in places))
+    return places.union(*(mounted_again(place, mounts) for place in places))
 
 
 class _Mount(NamedTuple):
@@ -169,7 +169,7 @@ class _Mount(NamedTuple):
     point: str
 
 
-def _read_mounts(path: str = "/proc/self/mountinfo") -> list[_Mount]:
+def read_mounts(path: str = "/proc/self/mountinfo") -> list[_Mount]:
     try:
         with open(path, "rb") as file:
             rows = [line.split() for line in file]
@@ -184,7 +184,7 @@ def _unescape(field: bytes) -> str:
     return os.fsdecode(field)
 
 
-def _mounted_again(path: str, mounts: Sequence[_Mount]) -> Iterator[str]:
+def mounted_again(path: str, mounts: Sequence[_Mount]) -> Iterator[str]:
     """The other paths of what is at `path`, or in it, by way of a second mount of the same file system."""
     own = max(
         (mount for mount in mounts if is_in(path, (mount.point,))), key=lambda mount: len(mount.point), default=None

@@ -43,7 +43,7 @@ class Confinement(NamedTuple):
     """What holds for every command of one sandbox, as the launcher knows it now."""
 
     rulesets: Rulesets
-    spine: Mapping[tuple[int, int], str]
+    spine: Mapping[str, tuple[int, int]]
     veiled: tuple[str, ...]
     write: tuple[str, ...]
     private: tuple[str, ...]
@@ -107,6 +107,7 @@ class _Guardian:
         _set_limits({"file_size": walls.limits["file_size"]})  # what it makes larger for a child is no exception
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         kernel.restrict_self(walls.rulesets.guardian)
+        self._memory = kernel.ForeignMemory()
         self._child, theirs = socket.socketpair()
         guardian = os.getpid()
         self._main = os.fork()
@@ -119,10 +120,21 @@ class _Guardian:
         if not descriptors:
             raise StartFailed((data + _rest(self._child)).decode("utf-8", "replace") or "its process ended at once")
         self._listener = kernel.Listener(descriptors[0])
-        self._resolver, self._memory = Resolver(), kernel.ForeignMemory()
+        self._resolver = Resolver()
+        self._check_memory()
         self._umasks = Umasks(walls.umask)
         self._umasks.are_told = "umask" in walls.calls.values()
         self._shared = os.open(walls.shared_memory, kernel.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def _check_memory(self) -> None:
+        """Says so now if no argument of a call will be readable; the child's memory is still laid out like ours."""
+        try:
+            self._memory.read(self._main, self._memory.address, 1)
+        except OSError as error:
+            raise StartFailed(
+                f"its memory cannot be read, and so not what it asks for ({error.strerror}): "
+                "kernel.yama.ptrace_scope may be 2 or 3, or a container may forbid it"
+            ) from None
 
     def run(self, line: socket.socket) -> None:
         data, descriptors, _, _ = socket.recv_fds(line, 1, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)

@@ -32,12 +32,12 @@ _MOST_LINKS = 40
 class Opens:
     """Serves `open` and its kin for one command."""
 
-    def __init__(self, scene: Scene, umasks: Umasks, spine: Mapping[tuple[int, int], str], *, veils: bool) -> None:
+    def __init__(self, scene: Scene, umasks: Umasks, spine: Mapping[str, tuple[int, int]], *, veils: bool) -> None:
         """`spine`: folders whose listing Landlock cannot allow without those beneath. `veils`: reads are judged too."""
         self._scene = scene
         self._umasks = umasks
-        self._spine = spine
-        self._spine_names = {os.path.basename(os.fsencode(path)) for path in spine.values()} | {b".", b".."}
+        self._spine = frozenset(spine.values())
+        self._spine_names = {os.path.basename(os.fsencode(path)) for path in spine} | {b".", b".."}
         self._veils = veils
         self._waiting: dict[int, Callable[[], bool]] = {}
 

@@ -48,12 +48,23 @@ class Resolver:
         Raises:
             OSError: it has no such descriptor, or is gone.
         """
-        if descriptor == kernel.AT_FDCWD:
-            return os.open(b"/proc/%d/cwd" % task, _INTO)
         try:
-            return os.open(b"/proc/%d/fd/%d" % (task, descriptor), _INTO)
+            what = b"cwd" if descriptor == kernel.AT_FDCWD else b"fd/%d" % descriptor
+            return self._unless_ours(os.open(b"/proc/%d/%s" % (task, what), _INTO))
         except FileNotFoundError:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
+
+    def _unless_ours(self, descriptor: int) -> int:
+        """The descriptor, unless it is of our own folder in /proc, where we may go and the caller may not."""
+        if self._is_ours(descriptor):
+            os.close(descriptor)
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        return descriptor
+
+    def _is_ours(self, descriptor: int) -> bool:
+        if os.fstat(descriptor).st_dev != self.proc_device:
+            return False
+        return (path_of(descriptor) + b"/").startswith(b"/proc/%d/" % os.getpid())
 
     def place(self, start: int, path: bytes, task: int) -> Place:
         """The folder that the path's last name is in, every link before it followed."""
@@ -77,11 +88,11 @@ class Resolver:
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOSYS, errno.EPERM):
                 # Links of /proc into a process, or a kernel (or container) without the call: step by step.
-                return self._walk(start, path, task, flags)
+                return self._unless_ours(self._walk(start, path, task, flags))
             raise
         if os.fstat(descriptor).st_dev == self.proc_device:
             os.close(descriptor)  # /proc/self is the child there, not us
-            return self._walk(start, path, task, flags)
+            return self._unless_ours(self._walk(start, path, task, flags))
         return descriptor
 
     def _walk(self, start: int, path: bytes, task: int, flags: int) -> int:
@@ -95,6 +106,8 @@ class Resolver:
                 if part in (b"", b".", b".."):
                     current = _step(current, os.open(part or b".", _INTO | os.O_DIRECTORY, dir_fd=current))
                     continue
+                if self._is_ours(current):
+                    raise OSError(errno.EACCES, os.strerror(errno.EACCES))
                 found = os.open(part, _SEARCH, dir_fd=current)
                 status = os.fstat(found)
                 if not stat.S_ISLNK(status.st_mode) or (not parts and flags & os.O_NOFOLLOW):

@@ -32,6 +32,8 @@ _LOOKS = 300
 
 def main(descriptor: int) -> NoReturn:
     """Serves the agent at the other end of `descriptor`, configured by the JSON on stdin."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # what an agent ignores or blocks would be so for all its children
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     config: dict[str, Any] = json.load(sys.stdin.buffer)
     os.set_inheritable(descriptor, False)
     agent = socket.socket(fileno=descriptor)

@@ -17,7 +17,7 @@ from functools import partial
 
 from ._pipes import OutputPipe, watch_exit
 from ._private import PrivateFolder
-from ._tree import CountWatch, kill_descendants, with_variable
+from ._tree import Watch, kill_descendants, too_many_beneath, with_variable
 from .errors import SandboxClosed, SandboxError
 from .process import Sandbox, SandboxedProcess
 from .profile import ProcessLimits, SandboxProfile
@@ -35,7 +35,7 @@ class PlainSandbox(Sandbox):
         self._private = PrivateFolder(avoid=() if self.backend == "off" else profile.write)
         self._remove_private = weakref.finalize(self, self._private.close)  # for those who never close it
         self._running: set[_PlainCommand] = set()
-        self._watch = None if profile.limits.processes is None else CountWatch(profile.limits.processes)
+        self._watch = Watch()
         self._closed = False
 
     def command_line(self, argv: Sequence[str]) -> list[str]:
@@ -66,7 +66,7 @@ class PlainSandbox(Sandbox):
 
 
 class _PlainCommand:
-    def __init__(self, limits: ProcessLimits, watch: CountWatch | None, ended: Callable[[_PlainCommand], None]) -> None:
+    def __init__(self, limits: ProcessLimits, watch: Watch, ended: Callable[[_PlainCommand], None]) -> None:
         self._limits = limits
         self._watch = watch
         self._on_end = ended
@@ -98,8 +98,8 @@ class _PlainCommand:
         exited: asyncio.Future[int] = loop.create_future()
         self._handle = SandboxedProcess(self._process.pid, self._pipe.reader, exited, self.kill)
         watch_exit(self._process, exited, self._exited)
-        if self._watch is not None:
-            self._watch.add(self._process.pid, self._too_many)
+        look = partial(too_many_beneath, self._process.pid, self._limits.processes)
+        self._watch.add(self, look, self._end_because)
         return self._handle
 
     def kill(self) -> None:
@@ -117,14 +117,13 @@ class _PlainCommand:
         self._exited()
 
     def _exited(self) -> None:
-        if self._watch is not None:
-            self._watch.remove(self._process.pid)
+        self._watch.remove(self)
         self.kill()
         self._on_end(self)
         self._pipe.drain()
 
-    def _too_many(self) -> None:
-        self._handle.ended_because = f"it had more than {self._limits.processes} processes"
+    def _end_because(self, reason: str) -> None:
+        self._handle.ended_because = reason
         self.kill()
 
 

@@ -14,7 +14,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-__all__ = ["CountWatch", "children_of", "count_beneath", "descendants", "kill_descendants", "with_variable"]
+__all__ = [
+    "Watch",
+    "children_of",
+    "count_beneath",
+    "descendants",
+    "kill_descendants",
+    "too_many_beneath",
+    "with_variable",
+]
 
 
 def descendants(pid: int) -> list[int]:
@@ -42,6 +50,13 @@ def count_beneath(pid: int, most: int) -> int:
     return count
 
 
+def too_many_beneath(pid: int, most: int | None) -> str:
+    """A reason to end the command, or nothing. The kernel's own limit counts all of a user's, and root's not at all."""
+    if most is None or count_beneath(pid, most) <= most:
+        return ""
+    return f"it had more than {most} processes"
+
+
 def with_variable(name: str, value: str) -> list[int]:
     """Processes of ours whose environment started with this variable. Linux only; elsewhere none."""
     wanted = f"{name}={value}".encode()
@@ -57,12 +72,16 @@ def with_variable(name: str, value: str) -> list[int]:
 
 
 def kill_descendants(pid: int, others: Callable[[], list[int]] = list, *, deadline: float = 2.0) -> None:
-    """Ends everything beneath `pid`, its process group and what `others` finds, until nothing is left to end."""
+    """Ends the process group of `pid`, everything beneath it and what `others` finds, until nothing is left to end."""
     end = time.monotonic() + deadline
     while True:
-        beneath = [process for process in (*descendants(pid), *others()) if process not in (pid, os.getpid())]
+        # What is beneath must be read before its parents are gone; a group that grows faster than that is stopped first.
+        with suppress(OSError):
+            os.killpg(pid, signal.SIGSTOP)
+        beneath = [process for process in descendants(pid) if process not in (pid, os.getpid())]
         with suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
+        beneath += [process for process in others() if process not in (pid, os.getpid())]
         for process in beneath:
             with suppress(OSError):
                 os.kill(process, signal.SIGKILL)
@@ -71,54 +90,49 @@ def kill_descendants(pid: int, others: Callable[[], list[int]] = list, *, deadli
         time.sleep(0.002)
 
 
-class CountWatch:
-    """Ends a command that has more processes than it may, which a limit of the kernel does not do for root.
+class Watch:
+    """Looks after commands while they run: what `look` says about one is handed to its `end`.
 
-    One thread, there only while something is watched for longer than a moment.
+    One thread, there only while something is watched, and never more than a tenth of a core.
     """
 
-    def __init__(self, most: int, period: float = 0.05) -> None:
-        self._most = most
+    def __init__(self, period: float = 0.05) -> None:
         self._period = period
-        self._watched: dict[int, Callable[[], None]] = {}
+        self._watched: dict[object, tuple[Callable[[], str], Callable[[str], None]]] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def add(self, pid: int, exceeded: Callable[[], None]) -> None:
-        """Calls `exceeded`, in the watching thread, when there are too many processes beneath `pid`."""
+    def add(self, key: object, look: Callable[[], str], end: Callable[[str], None]) -> None:
+        """Calls `look` again and again, in a thread; once it gives a reason, calls `end` with it."""
         with self._lock:
-            self._watched[pid] = exceeded
+            self._watched[key] = (look, end)
             if self._thread is None:
                 self._wake.clear()
-                self._thread = threading.Thread(target=self._run, name="swink-process-count", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="swink-sandbox-watch", daemon=True)
                 self._thread.start()
 
-    def remove(self, pid: int) -> None:
+    def remove(self, key: object) -> None:
         with self._lock:
-            self._watched.pop(pid, None)
+            self._watched.pop(key, None)
             if not self._watched:
                 self._wake.set()
 
     def _run(self) -> None:
-        pause = self._period
+        pause = 0.0
         while True:
             self._wake.wait(pause)
             with self._lock:
                 if not self._watched:
                     self._thread = None
                     return
-                watched = list(self._watched.items())
+                watched = list(self._watched.values())
             started = time.monotonic()
-            largest = 0
-            for pid, exceeded in watched:
-                count = count_beneath(pid, self._most)
-                largest = max(largest, count)
-                if count > self._most:
-                    exceeded()
-            # Closer where it grows, never more than a tenth of a core.
-            pause = self._period / 10 if largest > self._most // 8 else self._period
-            pause = max(pause, 10 * (time.monotonic() - started))
+            for look, end in watched:
+                reason = look()
+                if reason:
+                    end(reason)
+            pause = max(self._period, 10 * (time.monotonic() - started))
 
 
 def children_of(pid: int) -> list[int]:

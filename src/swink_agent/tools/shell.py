@@ -14,6 +14,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from swink_agent.core.errors import ToolError
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.sandbox import Sandbox, SandboxedProcess, SandboxError, SandboxProfile
 
@@ -104,13 +105,16 @@ class BashTool:
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Where a command would run: `folder`, `backend`, and `sandbox`, the fingerprint of its walls.
 
-        The first time it opens the sandbox, as only the trial tells which one will be used. `backend` is "none" where
-        none works: the call will refuse.
+        The first time it opens the sandbox, as only the trial tells which one will be used: not in an event loop.
+        Raises `ToolError` for a call that would be refused, so that nobody is asked about it.
         """
+        problem = self._problem(arguments)
+        if problem is not None:
+            raise ToolError(problem)
         try:
             return self._scope(self._source.get())
-        except (SandboxError, OSError):
-            return {"folder": _as_json(self._root), "sandbox": "", "backend": "none"}
+        except SandboxError as error:
+            raise ToolError(_not_run(error)) from error
 
     def _scope(self, sandbox: Sandbox) -> dict[str, Any]:
         return {"folder": _as_json(self._root), "sandbox": sandbox.fingerprint, "backend": sandbox.backend}
@@ -127,7 +131,7 @@ class BashTool:
                 return AgentToolResult.error(refusal)
             process = await sandbox.spawn([*self._shell, arguments["command"]], cwd=self._root)
         except SandboxError as error:
-            return AgentToolResult.error(f"the command was not run: {error}")
+            return AgentToolResult.error(_not_run(error))
         except OSError as error:
             return AgentToolResult.error(f"the command could not be started: {error.strerror or error}")
         timeout = float(arguments.get("timeout", self._timeout))
@@ -205,7 +209,7 @@ class _Command:
                 code = exiting.result() if has_exited else None
             except SandboxError as error:  # the walls fell before the command began
                 said = self._output.text().text
-                return AgentToolResult.error(f"the command was not run: {error}" + (f"\n{said}" if said else ""))
+                return AgentToolResult.error(_not_run(error) + (f"\n{said}" if said else ""))
             return self._result(code, is_cancelled, duration)
         finally:
             self._process.kill()
@@ -247,6 +251,8 @@ class _Command:
         elif code is None:
             size = self._most_output / 1024 / 1024
             ending = f"[ended, as it printed more than {size:g} MiB; send the output to a file]"
+        elif self._process.ended_because:
+            ending = f"[ended by the sandbox, as {self._process.ended_because}]"
         elif name is not None:
             ending = f"[exit code {code}: killed by {name}]"
         else:
@@ -266,6 +272,10 @@ class _Command:
         }
         result = AgentToolResult.text if code == 0 else AgentToolResult.error
         return result(text or "[no output]", details)
+
+
+def _not_run(error: SandboxError) -> str:
+    return f"the command was not run: {error}"
 
 
 def _signal_name(code: int | None) -> str | None:

@@ -1,0 +1,132 @@
+"""The question at the terminal, and which keys answer it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import pty
+import termios
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from swink_agent.cli.asking import TerminalAsk
+from swink_agent.cli.screen import Screen
+from swink_agent.core.approval import Approve, Reject, ToolApprovalRequest
+from swink_agent.policies import Approvals
+
+
+class Desk:
+    """A person's side of a terminal, and the asking side."""
+
+    def __init__(self) -> None:
+        self.master, self.slave = pty.openpty()
+        ask = TerminalAsk.open(Screen(io.StringIO()), lambda text: text, os.ttyname(self.slave))
+        assert ask is not None
+        self.ask = ask
+        self.shown = ""
+        self._seen = asyncio.Event()
+
+    def watch(self) -> None:
+        asyncio.get_running_loop().add_reader(self.master, self._read)
+
+    def _read(self) -> None:
+        self.shown += os.read(self.master, 65536).decode()
+        self._seen.set()
+
+    async def until(self, text: str, count: int = 1) -> None:
+        while self.shown.count(text) < count:
+            self._seen.clear()
+            await self._seen.wait()
+
+    def close(self) -> None:
+        self.ask.close()
+        for end in (self.master, self.slave):
+            try:
+                os.close(end)
+            except OSError:
+                pass
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    desk = Desk()
+    yield desk
+    desk.close()
+
+
+def request(command: str) -> ToolApprovalRequest:
+    return ToolApprovalRequest("call_1", "bash", {"command": command})
+
+
+async def answered(desk: Desk, *keys: bytes, approvals: Approvals | None = None, command: str = "npm test") -> Any:
+    desk.watch()
+    asking = asyncio.ensure_future((approvals or Approvals(desk.ask))(request(command)))
+    before = desk.shown.count("[v]iew all:")
+    await desk.until("[v]iew all:", before + 1)
+    for key in keys:
+        os.write(desk.master, key)
+        await asyncio.sleep(0.02)  # so that each is read alone, as a person types
+    outcome = await asking
+    asyncio.get_running_loop().remove_reader(desk.master)
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("keys", "outcome"),
+    [
+        ([b"y"], Approve()),
+        ([b"Y\n"], Approve()),
+        ([b"n"], Reject("the user said no")),
+        ([b"\x04"], Reject("the user said no")),
+        ([b"\r", b" ", b"x", b"\x1b[A", b"y"], Approve()),
+        ([b"yes, run all of it\n", b"n"], Reject("the user said no")),
+        ([b"yyyyyy", b"n"], Reject("the user said no")),
+    ],
+)
+async def test_a_key_alone_is_an_answer_and_a_text_that_was_pasted_is_none(
+    desk: Desk, keys: list[bytes], outcome: object
+) -> None:
+    before = termios.tcgetattr(desk.slave)
+    assert await answered(desk, *keys) == outcome
+    assert termios.tcgetattr(desk.slave) == before
+
+
+async def test_a_prefix_is_trusted_and_commands_like_it_are_not_asked_about(desk: Desk) -> None:
+    approvals = Approvals(desk.ask)
+    assert await answered(desk, b"p", approvals=approvals) == Approve()
+    assert "every command with this [p]refix: npm test" in desk.shown
+    assert await approvals(request("npm test --silent")) == Approve()
+    assert await answered(desk, b"n", approvals=approvals, command="npm test; rm -rf x") == Reject("the user said no")
+    assert desk.shown.count("[p]refix") == 1, "there is no prefix to trust in a command with operators"
+
+
+async def test_a_terminal_that_goes_away_is_a_no(desk: Desk) -> None:
+    desk.watch()
+    asking = asyncio.ensure_future(Approvals(desk.ask)(request("npm test")))
+    await desk.until("[v]iew all:")
+    asyncio.get_running_loop().remove_reader(desk.master)
+    os.close(desk.master)
+    assert await asking == Reject("the user said no")
+
+
+async def test_a_question_that_is_taken_back_leaves_the_terminal_as_it_was(desk: Desk) -> None:
+    before = termios.tcgetattr(desk.slave)
+    desk.watch()
+    asking = asyncio.ensure_future(Approvals(desk.ask)(request("npm test")))
+    await desk.until("[v]iew all:")
+    assert termios.tcgetattr(desk.slave) != before
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert termios.tcgetattr(desk.slave) == before
+    asyncio.get_running_loop().remove_reader(desk.master)
+
+
+def test_where_there_is_no_terminal_there_is_nobody_to_ask(tmp_path: Any) -> None:
+    screen = Screen(io.StringIO())
+    assert TerminalAsk.open(screen, str, str(tmp_path / "none")) is None
+    (tmp_path / "file").write_text("")
+    assert TerminalAsk.open(screen, str, str(tmp_path / "file")) is None

@@ -1,0 +1,261 @@
+"""The worker process: started when needed, shared, started again, and gone when it should be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent.local._wire import Complete, FrameReader, frame
+from swink_agent.local._worker import WorkerSettings
+from swink_agent.local.engine import Chunk, Completion, EngineError, Finished, Overflowed, Piece
+from swink_agent.local.worker import WorkerEngine, Workers
+
+COMMAND = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., WorkerEngine]]:
+    engines: list[WorkerEngine] = []
+
+    def make(path: str = "model.gguf", **options: Any) -> WorkerEngine:
+        settings = WorkerSettings(path=path, state_dir=str(tmp_path), **options)
+        engines.append(WorkerEngine(settings, command=COMMAND))
+        return engines[-1]
+
+    yield make
+    for engine in engines:
+        engine.close()
+
+
+async def said(engine: WorkerEngine, prompt: str) -> list[Chunk]:
+    return [chunk async for chunk in engine.complete(Completion(prompt=prompt))]
+
+
+def is_there(pid: int) -> bool:
+    """Whether the process runs; one that ended and was not waited for yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        if Path("/proc/self").exists():
+            return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+async def test_it_is_started_on_first_use_and_used_again(start: Callable[..., WorkerEngine]) -> None:
+    engine = start(context_length=77)
+    assert not engine.is_up
+    assert await said(engine, "two words") == [Piece("two"), Piece("words"), Finished(False, 3, 1, 2)]
+    pid = engine.pid
+    assert (await engine.load()).context_length == 77
+    assert engine.is_loaded
+    assert await engine.render([("user", "x")]) == "[('user', 'x')]"
+    assert await engine.embed(["abc"]) == [[3.0, float(pid or 0)]]
+    assert engine.pid == pid
+    engine.close()
+    assert not engine.is_up
+    assert not is_there(pid or 0)
+
+
+async def test_requests_at_once_do_not_mix(start: Callable[..., WorkerEngine]) -> None:
+    engine = start()
+    answers = await asyncio.gather(*[said(engine, f"a{number} b{number}") for number in range(20)])
+    for number, chunks in enumerate(answers):
+        assert [chunk.text for chunk in chunks if isinstance(chunk, Piece)] == [f"a{number}", f"b{number}"]
+
+
+async def test_a_worker_that_dies_fails_its_requests_and_is_started_again(start: Callable[..., WorkerEngine]) -> None:
+    engine = start()
+    await engine.load()
+    first = engine.pid
+    waiting = asyncio.ensure_future(said(engine, "wait"))
+    await asyncio.sleep(0)
+    dying = asyncio.ensure_future(said(engine, "die"))
+    await asyncio.sleep(0.05)
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    for task in (waiting, dying):
+        with pytest.raises(EngineError, match="was killed by signal 9") as caught:
+            await task
+        assert caught.value.is_gone
+    assert (await said(engine, "again"))[0] == Piece("again")
+    assert engine.pid != first
+
+
+async def test_a_crash_in_a_reply_says_its_last_words(start: Callable[..., WorkerEngine]) -> None:
+    engine = start()
+    reply = engine.complete(Completion(prompt="die"))
+    assert await anext(reply) == Piece("I ")
+    with pytest.raises(EngineError, match="signal 9; its last lines: the last words"):
+        await anext(reply)
+    with pytest.raises(EngineError, match="has ended"):
+        await said(engine, "exit")
+
+
+async def test_a_failed_request_leaves_the_worker_up(start: Callable[..., WorkerEngine]) -> None:
+    engine = start()
+    with pytest.raises(EngineError, match="RuntimeError: the grammar cannot be parsed") as caught:
+        await said(engine, "fail")
+    assert not caught.value.is_gone
+    pid = engine.pid
+    assert await said(engine, "long") == [Overflowed(9_000, 2_048)]
+    assert engine.pid == pid
+
+
+async def test_a_model_that_cannot_be_loaded_says_why(start: Callable[..., WorkerEngine]) -> None:
+    engine = start("broken.gguf")
+    with pytest.raises(EngineError, match="cannot be loaded: not a model; its last lines: bad magic") as caught:
+        await engine.load()
+    assert not caught.value.is_gone
+    missing = WorkerEngine(engine.settings, command=("/nowhere/python",))
+    with pytest.raises(EngineError, match="cannot be started"):
+        await missing.load()
+    missing.close()
+
+
+async def test_leaving_a_reply_stops_the_work(start: Callable[..., WorkerEngine], tmp_path: Path) -> None:
+    engine = start()
+    stream = engine.complete(Completion(prompt="wait"))
+    await anext(stream)
+    await stream.aclose()
+    wait_until((tmp_path / "stopped").exists)
+    assert await said(engine, "next") == [Piece("next"), Finished(False, 3, 1, 2)]
+
+
+async def test_a_request_cancelled_in_the_queue_is_never_worked_on(
+    start: Callable[..., WorkerEngine], tmp_path: Path
+) -> None:
+    engine = start()
+    busy = engine.complete(Completion(prompt="wait"))
+    await anext(busy)
+    queued = asyncio.ensure_future(said(engine, "die"))
+    await asyncio.sleep(0.02)
+    queued.cancel()
+    await asyncio.wait([queued])
+    await busy.aclose()
+    pid = engine.pid
+    assert (await said(engine, "still here"))[0] == Piece("still")
+    assert engine.pid == pid
+
+
+def test_every_event_loop_can_use_it(start: Callable[..., WorkerEngine]) -> None:
+    """A run from code that is not async has a loop of its own, which ends with it."""
+    engine = start()
+    pids = set[int | None]()
+    for _ in range(3):
+        assert asyncio.run(said(engine, "hi")) == [Piece("hi"), Finished(False, 3, 1, 2)]
+        pids.add(engine.pid)
+    assert len(pids) == 1
+
+
+async def test_an_idle_worker_ends_and_comes_back(start: Callable[..., WorkerEngine]) -> None:
+    engine = start(idle_seconds=0.1)
+    await engine.load()
+    pid = engine.pid or 0
+    await asyncio.to_thread(wait_until, lambda: not engine.is_up)
+    assert not is_there(pid)
+    assert (await engine.load()).context_length == 8_192
+    assert engine.pid != pid
+
+
+async def test_a_working_worker_is_not_idle(start: Callable[..., WorkerEngine]) -> None:
+    engine = start(idle_seconds=0.1)
+    stream = engine.complete(Completion(prompt="wait"))
+    for _ in range(60):
+        await anext(stream)
+    await stream.aclose()
+    assert engine.is_up
+
+
+async def test_closing_while_it_loads_ends_it(start: Callable[..., WorkerEngine]) -> None:
+    engine = start("slow.gguf")
+    loading = asyncio.ensure_future(engine.load())
+    await asyncio.to_thread(wait_until, lambda: engine.pid is not None)
+    pid = engine.pid or 0
+    await asyncio.to_thread(engine.close)
+    with pytest.raises(EngineError):
+        await loading
+    assert not is_there(pid)
+
+
+def test_agents_share_one_worker_per_file(tmp_path: Path) -> None:
+    workers = Workers(lambda settings: WorkerEngine(settings, command=COMMAND))
+    one = WorkerSettings(path="a", state_dir=str(tmp_path))
+    assert workers.engine(one) is workers.engine(WorkerSettings(path="a", state_dir=str(tmp_path)))
+    assert workers.engine(one) is not workers.engine(WorkerSettings(path="b", state_dir=str(tmp_path)))
+    asyncio.run(workers.engine(one).load())
+    pid = workers.engine(one).pid or 0
+    workers.close()
+    assert not is_there(pid)
+
+
+PROGRAM = """
+import asyncio, os, sys, threading, time
+from swink_agent.local._worker import WorkerSettings
+from swink_agent.local.worker import WorkerEngine, shared_workers
+engine = WorkerEngine(WorkerSettings(path=sys.argv[2], state_dir=sys.argv[3]), command=(sys.executable, sys.argv[1]))
+shared_workers()._engines[engine.settings] = engine
+def use():
+    asyncio.run(engine.load())
+if sys.argv[2] != "slow.gguf":
+    thread = threading.Thread(target=use)   # one that ends long before the worker is to end
+    thread.start()
+    thread.join()
+else:
+    engine._living()
+    while engine.pid is None:
+        time.sleep(0.01)
+print(engine.pid, flush=True)
+if sys.argv[4] == "stay":
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("path", ["model.gguf", "slow.gguf"])
+def test_it_is_gone_when_its_parent_was_killed(path: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, COMMAND[1], path, str(tmp_path), "stay"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        pid = int(program.stdout.readline())
+        assert is_there(pid)
+        program.kill()
+    wait_until(lambda: not is_there(pid))
+
+
+def test_it_is_gone_when_its_parent_ended(tmp_path: Path) -> None:
+    command = [sys.executable, "-X", "dev", "-c", PROGRAM, COMMAND[1], "model.gguf", str(tmp_path), "end"]
+    outcome = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert outcome.stderr == ""
+    wait_until(lambda: not is_there(int(outcome.stdout)))
+
+
+def test_frames_in_pieces_of_any_size() -> None:
+    from msgspec.msgpack import Decoder
+
+    messages = [Complete(number, Completion(prompt="é" * number)) for number in (1, 300)]
+    data = b"".join(map(frame, messages))
+    for size in (1, 5, 10_000):
+        reader = FrameReader(Decoder(Complete))
+        read = [m for start in range(0, len(data), size) for m in reader.feed(data[start : start + size])]
+        assert read == messages
+    with pytest.raises(ValueError, match="bytes"):
+        list(FrameReader(Decoder(Complete)).feed(b"\xff\xff\xff\xff"))

@@ -1,0 +1,320 @@
+"""The contract of a sandbox and its processes, kept by every back end of this system and by the one without walls."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent.sandbox import (
+    ProcessLimits,
+    Sandbox,
+    SandboxClosed,
+    SandboxProfile,
+    open_sandbox,
+    open_unconfined,
+)
+
+ALL = ("bubblewrap", "landlock", "off")
+
+
+def open_any(name: str, profile: SandboxProfile) -> Sandbox:
+    return open_unconfined(profile) if name == "off" else open_sandbox(profile, backend=name)
+
+
+@pytest.fixture(params=ALL)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def sandbox(name: str, tmp_path: Path) -> Iterator[Sandbox]:
+    with open_any(name, SandboxProfile(write=(str(tmp_path),))) as opened:
+        yield opened
+
+
+async def run(sandbox: Sandbox, script: str, **more: Any) -> tuple[int, bytes]:
+    process = await sandbox.spawn(["/bin/bash", "-c", script], cwd=sandbox.profile.write[0], **more)
+    reading = asyncio.ensure_future(process.output.read())
+    code = await process.wait()
+    process.kill()
+    return code, await reading
+
+
+def lives(marker: str) -> bool:
+    found = subprocess.run(["pgrep", "-f", marker], capture_output=True, check=False)
+    return found.returncode == 0
+
+
+async def gone(marker: str, within: float = 5.0) -> bool:
+    end = time.monotonic() + within
+    while lives(marker) and time.monotonic() < end:
+        await asyncio.sleep(0.01)
+    return not lives(marker)
+
+
+# -- a command ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_command_gives_its_output_and_its_exit_code(sandbox: Sandbox) -> None:
+    assert await run(sandbox, "echo out; echo err >&2; exit 3") == (3, b"out\nerr\n")
+    assert await run(sandbox, "true") == (0, b"")
+
+
+async def test_a_signal_is_told_as_its_negative_number(sandbox: Sandbox) -> None:
+    assert await run(sandbox, "kill -TERM $$") == (-signal.SIGTERM, b"")
+    assert await run(sandbox, "kill -SEGV $$") == (-signal.SIGSEGV, b"")
+
+
+async def test_the_folder_the_arguments_and_the_input_are_as_given(sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    process = await sandbox.spawn(
+        ["/bin/sh", "-c", 'pwd; printf "%s|" "$@"', "sh", "a b", "", "ü\n$x"], cwd=str(tmp_path / "sub")
+    )
+    assert await process.output.read() == f"{tmp_path}/sub\na b||ü\n$x|".encode()
+    assert await process.wait() == 0
+    assert await run(sandbox, "cat; echo end") == (0, b"end\n")
+    read, write = os.pipe()
+    os.write(write, b"given")
+    os.close(write)
+    assert await run(sandbox, "cat", stdin=read) == (0, b"given")
+    os.close(read)
+
+
+async def test_a_descriptor_that_is_passed_is_open_and_no_other(sandbox: Sandbox) -> None:
+    read, write = os.pipe()
+    other, another = os.pipe()
+    os.set_inheritable(other, True)
+    code, output = await run(
+        sandbox, f"echo through >&{write}; ls /proc/self/fd | wc -l; ls /proc/self/fd", pass_fds=(write,)
+    )
+    assert code == 0
+    assert os.read(read, 100) == b"through\n"
+    assert int(output.split()[0]) == 5  # three, the one that was passed, and the folder that ls reads
+    for descriptor in (read, write, other, another):
+        os.close(descriptor)
+
+
+async def test_the_environment_is_the_profile_s_and_what_is_added(name: str, tmp_path: Path) -> None:
+    profile = SandboxProfile(write=(str(tmp_path),), environment={"PATH": os.environ["PATH"], "ONE": "1"})
+    with open_any(name, profile) as sandbox:
+        _, output = await run(sandbox, "env", environment={"TWO": "2", "XDG_CACHE_HOME": "/nowhere"})
+    found = dict(line.split("=", 1) for line in output.decode().splitlines())
+    for variable in ("PWD", "SHLVL", "_", "OLDPWD", "SWINK_COMMAND"):
+        found.pop(variable, None)
+    assert found.pop("TMPDIR").startswith("/")
+    assert found == {"PATH": os.environ["PATH"], "ONE": "1", "TWO": "2", "XDG_CACHE_HOME": "/nowhere"}
+
+
+async def test_the_temporary_folder_is_private_lasts_and_is_gone_in_the_end(name: str, tmp_path: Path) -> None:
+    with open_any(name, SandboxProfile(write=(str(tmp_path),))) as sandbox:
+        assert (await run(sandbox, "echo kept > $TMPDIR/file; stat -c %a $TMPDIR"))[1] == b"700\n"
+        assert await run(
+            sandbox, "cat $TMPDIR/file; mkdir $TMPDIR/locked; touch $TMPDIR/locked/x; chmod 0 $TMPDIR/locked"
+        ) == (0, b"kept\n")
+        folder = sandbox._private._folder  # type: ignore[attr-defined]
+        assert os.path.isdir(folder)
+    assert not os.path.exists(folder)
+
+
+async def test_many_commands_at_once(sandbox: Sandbox) -> None:
+    results = await asyncio.gather(*(run(sandbox, f"echo {i}; exit {i}") for i in range(12)))
+    assert results == [(i, f"{i}\n".encode()) for i in range(12)]
+
+
+# -- its end -----------------------------------------------------------------------------------------------------
+
+
+async def test_waiting_does_not_wait_for_a_background_child_that_holds_the_pipe(sandbox: Sandbox) -> None:
+    marker = f"97{os.getpid()}1"
+    started = time.monotonic()
+    process = await sandbox.spawn(["/bin/bash", "-c", f"sleep {marker} & echo started"], cwd=sandbox.profile.write[0])
+    assert await process.wait() == 0
+    process.kill()
+    assert await process.output.read() == b"started\n"
+    assert time.monotonic() - started < 10
+    assert await gone(marker)
+
+
+async def test_killing_ends_the_whole_tree_at_once(sandbox: Sandbox) -> None:
+    marker = f"97{os.getpid()}2"
+    script = f"setsid sleep {marker} & (setsid sleep {marker} &) ; trap '' TERM HUP; echo ready; sleep {marker}"
+    process = await sandbox.spawn(["/bin/bash", "-c", script], cwd=sandbox.profile.write[0])
+    assert await process.output.readline() == b"ready\n"
+    process.kill()
+    process.kill()
+    assert await process.wait() == -signal.SIGKILL
+    assert await process.output.read() == b""
+    assert await gone(marker)
+    process.kill()
+    assert "exit=-9" in repr(process)
+
+
+async def test_closing_ends_what_runs_and_nothing_starts_afterwards(name: str, tmp_path: Path) -> None:
+    marker = f"97{os.getpid()}3"
+    sandbox = open_any(name, SandboxProfile(write=(str(tmp_path),)))
+    process = await sandbox.spawn(["/bin/bash", "-c", f"echo ready; sleep {marker}"], cwd=str(tmp_path))
+    assert await process.output.readline() == b"ready\n"
+    sandbox.close()
+    sandbox.close()
+    assert await process.wait() == -signal.SIGKILL
+    assert not lives(marker)
+    with pytest.raises(SandboxClosed, match="closed"):
+        await sandbox.spawn(["true"], cwd=str(tmp_path))
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing(sandbox: Sandbox) -> None:
+    marker = f"97{os.getpid()}4"
+    for delay in (0.0, 0.001, 0.003, 0.01):
+        task = asyncio.ensure_future(sandbox.spawn(["/bin/sleep", marker], cwd=sandbox.profile.write[0]))
+        await asyncio.sleep(delay)
+        task.cancel()
+        try:
+            (await task).kill()
+        except asyncio.CancelledError:
+            pass
+    assert await gone(marker)
+    assert await run(sandbox, "echo still works") == (0, b"still works\n")
+
+
+async def test_a_slow_reader_holds_the_command_up_and_loses_nothing(sandbox: Sandbox) -> None:
+    process = await sandbox.spawn(["/bin/bash", "-c", "seq 200000"], cwd=sandbox.profile.write[0])
+    await asyncio.sleep(0.2)
+    data = await process.output.read()
+    assert await process.wait() == 0
+    assert data == b"".join(b"%d\n" % i for i in range(1, 200001))
+
+
+async def test_output_that_nobody_reads_keeps_no_descriptor_open(sandbox: Sandbox) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        process = await sandbox.spawn(["/bin/bash", "-c", "echo ready; exec yes"], cwd=sandbox.profile.write[0])
+        await process.output.readline()
+        process.kill()
+        await process.wait()
+    for _ in range(200):
+        if len(os.listdir("/proc/self/fd")) <= before:
+            break
+        await asyncio.sleep(0.01)
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+# -- where it is used from ---------------------------------------------------------------------------------------
+
+
+def test_one_sandbox_serves_several_event_loops_and_threads(name: str, tmp_path: Path) -> None:
+    opened: list[Sandbox] = []
+    thread = threading.Thread(target=lambda: opened.append(open_any(name, SandboxProfile(write=(str(tmp_path),)))))
+    thread.start()
+    thread.join()  # the thread that opened it is gone, the sandbox is not
+    with opened[0] as sandbox:
+        assert asyncio.run(run(sandbox, "echo first")) == (0, b"first\n")
+        assert asyncio.run(run(sandbox, "echo second")) == (0, b"second\n")
+        results: list[tuple[int, bytes]] = []
+        threads = [
+            threading.Thread(target=lambda i=i: results.append(asyncio.run(run(sandbox, f"echo {i}"))))
+            for i in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(results) == [(0, f"{i}\n".encode()) for i in range(3)]
+
+
+def test_a_loop_that_ended_without_waiting_leaves_nothing_after_close(name: str, tmp_path: Path) -> None:
+    marker = f"97{os.getpid()}5"
+
+    async def start(sandbox: Sandbox) -> None:
+        process = await sandbox.spawn(["/bin/bash", "-c", f"echo ready; sleep {marker}"], cwd=str(tmp_path))
+        await process.output.readline()
+
+    with open_any(name, SandboxProfile(write=(str(tmp_path),))) as sandbox:
+        asyncio.run(start(sandbox))
+    assert not lives(marker)
+
+
+KILLED = """
+import asyncio, sys
+from swink_agent.sandbox import SandboxProfile, open_sandbox
+async def main():
+    sandbox = open_sandbox(SandboxProfile(write=(sys.argv[2],)), backend=sys.argv[1])
+    process = await sandbox.spawn(["/bin/bash", "-c", f"setsid sleep {sys.argv[3]} & echo ready; sleep {sys.argv[3]}"], cwd=sys.argv[2])
+    await process.output.readline()
+    print("ready", flush=True)
+    await process.wait()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+async def test_when_we_are_killed_everything_ends(backend: str, tmp_path: Path) -> None:
+    marker = f"97{os.getpid()}6"
+    agent = subprocess.Popen([sys.executable, "-c", KILLED, backend, str(tmp_path), marker], stdout=subprocess.PIPE)
+    assert agent.stdout is not None
+    assert agent.stdout.readline() == b"ready\n"
+    assert lives(f"sleep {marker}")
+    agent.kill()
+    agent.wait()
+    agent.stdout.close()
+    assert await gone(marker)
+
+
+# -- limits ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_fork_bomb_ends_with_everything_dead(name: str, tmp_path: Path) -> None:
+    """A small one, of 511 processes at most: it must do no harm where the walls fail."""
+    marker = f"97{os.getpid()}7"
+    profile = SandboxProfile(write=(str(tmp_path),), limits=ProcessLimits(processes=60))
+    with open_any(name, profile) as sandbox:
+        bomb = f"bomb() {{ [ $1 -gt 8 ] || {{ bomb $(($1 + 1)) & bomb $(($1 + 1)) & sleep {marker}; }}; }}; bomb 1; sleep 20"
+        process = await sandbox.spawn(["/bin/bash", "-c", bomb], cwd=str(tmp_path))
+        reading = asyncio.ensure_future(process.output.read())
+        async with asyncio.timeout(30):
+            if name == "landlock":  # refuses the next process, and goes on
+                await asyncio.sleep(0.3)
+                assert int(subprocess.run(["pgrep", "-fc", marker], capture_output=True, check=False).stdout) <= 61
+                process.kill()
+            await process.wait()
+            process.kill()
+            await reading
+        assert await gone(marker)
+        assert name == "landlock" or process.ended_because == "it had more than 60 processes"
+        assert await run(sandbox, "echo fine") == (0, b"fine\n")
+
+
+async def test_sizes_of_files_and_numbers_of_descriptors_are_limited(name: str, tmp_path: Path) -> None:
+    profile = SandboxProfile(write=(str(tmp_path),), limits=ProcessLimits(file_size=100_000, open_files=50))
+    with open_any(name, profile) as sandbox:
+        # Without walls a command is limited a moment after its start.
+        code, output = await run(
+            sandbox,
+            "sleep 0.1; ulimit -c; ulimit -n; ulimit -Hn; head -c 200000 /dev/zero > big; ls -s --block-size=1 big | cut -d' ' -f1",
+        )
+    lines = output.decode().split()
+    assert lines[:3] == ["0", "50", "50"]
+    assert (tmp_path / "big").stat().st_size <= 100_000
+
+
+def test_the_fingerprint_is_of_the_back_end_and_the_profile(tmp_path: Path) -> None:
+    profile = SandboxProfile(write=(str(tmp_path),))
+    fingerprints = set()
+    for name in ALL:
+        with open_any(name, profile) as first, open_any(name, profile) as second:
+            assert first.fingerprint == second.fingerprint
+            assert first.backend == name
+            assert name in repr(first)
+            fingerprints.add(first.fingerprint)
+    with open_any("off", SandboxProfile(write=(str(tmp_path),), network=True)) as other:
+        fingerprints.add(other.fingerprint)
+    assert len(fingerprints) == 4
