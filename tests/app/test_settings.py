@@ -221,3 +221,15 @@ def test_every_setting_survives_the_file(tmp_path_factory: pytest.TempPathFactor
         wanted[item.name] = value
     read = load_settings(path=path, environ={})
     assert {name: item.value for name, item in read.items() if item.source != "default"} == wanted
+
+
+def test_the_document_names_every_setting_and_its_variable() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+    for item in DEFINITIONS:
+        if item.name.startswith("base_url."):
+            continue
+        (row,) = [line for line in document.splitlines() if line.startswith(f"| `{item.name}` |")]
+        assert item.variable in row
+        assert all(choice in row for choice in item.choices)
+        may = {"free": "set it", "never": "", "stricter": ("be stricter", "leave some out")}[item.in_project]
+        assert row.rsplit("|", 2)[1].strip() in may

@@ -185,8 +185,7 @@ async def test_a_reader_that_leaves_ends_it_without_a_traceback(swink: Any) -> N
         streamed = await swink("-p", "x", "--output", "stream-json", *NO_CHILDREN, stdout=write_end)
     os.close(write_end)
     assert (gone.code, gone.stderr) == (1, "")
-    assert streamed.code == 1
-    assert streamed.stderr == "error: stopped: nobody reads the output any more\n"
+    assert (streamed.code, streamed.stderr) == (1, "")
     assert len(provider.replies) >= 1, "the run ended early"
 
 

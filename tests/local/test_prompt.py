@@ -193,3 +193,44 @@ def test_the_prompt_of_a_turn_begins_with_that_of_the_turn_before() -> None:
 
 def test_a_turn_knows_its_length() -> None:
     assert Turn((("user", "abc"), ("assistant", "de"))).length == 5
+
+
+def test_a_tool_that_failed_twice_is_not_offered_a_third_time(write_by: Write) -> None:
+    failed: list[object] = [UserMessage("x")]
+    for number in range(2):
+        failed.append(AssistantMessage([ToolCall(str(number), "look", {"path": f"{number}"})]))
+        failed.append(ToolResultMessage(str(number), "no such file", is_error=True, tool_name="look"))
+    offered = {call["name"] for call in calls(write_by(choice(context(*failed)).grammar, 60))}
+    assert offered == {"find", "answer"}
+    once = {call["name"] for call in calls(write_by(choice(context(*failed[:3])).grammar, 60))}
+    assert once == {"look", "find", "answer"}
+    forced = choice(context(*failed), "look")
+    assert {call["name"] for call in calls(write_by(forced.grammar, 10))} == {"look"}
+
+
+def test_examples_are_shown_for_the_tools_that_are_there() -> None:
+    @tool
+    def bash(command: str) -> str:
+        """Runs a command."""
+        return ""
+
+    text = tools_text(shown([bash, look], is_brief=True), with_answer=True, with_examples=True)
+    examples = text.partition("Examples of a first call:\n")[2].splitlines()
+    assert examples
+    for line in examples:
+        call = json.loads(line.partition(" -> ")[2])
+        assert call["name"] == "bash"
+        jsonschema_rs.validate(bash.parameters_schema, call["arguments"])
+    assert "Examples" not in tools_text(shown([look], is_brief=True), with_answer=True, with_examples=True)
+
+
+def test_the_built_in_tools_and_their_examples_agree() -> None:
+    from swink_agent.local.prompt import _EXAMPLES  # pyright: ignore[reportPrivateUsage]
+    from swink_agent.tools import standard_tools
+
+    built_in = {built.name: built for built in standard_tools(".", sandbox="off")}
+    text = tools_text(shown(list(built_in.values()), is_brief=True), with_answer=True, with_examples=True)
+    for _, name, arguments in _EXAMPLES:
+        jsonschema_rs.validate(built_in[name].parameters_schema, arguments)
+    assert text.count(" -> {") == len(_EXAMPLES)
+    assert len(text) < 3_600, "a prompt is read slowly"

@@ -1,5 +1,6 @@
 """What is hidden stays unread and unlisted, and everything next to it can be read, old or new."""
 
+# ruff: noqa: E501
 from __future__ import annotations
 
 import os

@@ -1,7 +1,9 @@
 """Read-only names beneath a writable root, existing or not, that no call, link or race gets around."""
 
+# ruff: noqa: E501
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -29,7 +31,7 @@ def by_descriptor(path, act):
     descriptor = os.open(path, os.O_RDONLY)
     try: return act(descriptor)
     finally: os.close(descriptor)
-def fresh(): 
+def fresh():
     open("mine", "w").write("evil"); os.makedirs("folder/inner", exist_ok=True); open("folder/evil", "w").close()
 WAYS = {
     "write": lambda p: os.open(p, os.O_WRONLY),
@@ -93,13 +95,17 @@ for path in sys.argv[1:]:
 """
 
 
+def git(folder: Path, *arguments: str) -> None:
+    environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(["git", *arguments], cwd=folder, env=environment, check=True, capture_output=True)
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     root = tmp_path / "root"
     root.mkdir()
-    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1"}
     for arguments in (("init", "-q", "-b", "main"), ("config", "user.name", "a"), ("config", "user.email", "a@b")):
-        subprocess.run(["git", *arguments], cwd=root, env=environment, check=True)
+        git(root, *arguments)
     (root / ".git" / "hooks" / "pre-commit").write_text("#!/bin/sh\n")
     return root
 
@@ -182,13 +188,13 @@ git rm -q a; git commit -qm third; git branch -D side; ! git config a.b c; ! git
     assert "2\n" in output
     assert "could not write config file" in output or "could not lock config file" in output
     assert not (root / ".git" / "config.lock").exists()
-    assert subprocess.run(["git", "fsck"], cwd=root, capture_output=True, check=False).returncode == 0
+    git(root, "fsck")
 
 
 async def test_a_new_repository_further_in_can_be_made_and_an_old_one_is_protected(root: Path) -> None:
     inner = root / "inner"
     inner.mkdir()
-    subprocess.run(["git", "init", "-q"], cwd=inner, check=True)
+    git(inner, "init", "-q")
     with LandlockSandbox(SandboxProfile(write=(str(root),))) as sandbox:
         assert isinstance(sandbox, LandlockSandbox)
         before = snapshot([inner / ".git" / "hooks", inner / ".git" / "config"])
@@ -296,11 +302,11 @@ print(0 < done < tries)
 async def test_no_path_that_is_rewritten_while_it_is_judged_gets_through(sandbox: LandlockSandbox, root: Path) -> None:
     before = snapshot([root / ".git" / "config", root / ".git" / "hooks"])
     (root / "mine").write_text("evil")
-    arguments = ("-I", "-c", SWAP, "300", "a/harmless-ok", ".git/hooks/aa")
+    arguments = ("-I", "-c", SWAP, "600", "a/harmless-ok", ".git/hooks/aa")
     (root / "a").mkdir()
     assert await run(sandbox, PYTHON, *arguments) == (0, "True\n")
     assert snapshot([root / ".git" / "config", root / ".git" / "hooks"]) == before
-    assert await run(sandbox, PYTHON, "-I", "-c", SWAP, "150", "a/harmle-ok", ".git/config") == (0, "True\n")
+    assert await run(sandbox, PYTHON, "-I", "-c", SWAP, "300", "a/harmle-ok", ".git/config") == (0, "True\n")
     assert snapshot([root / ".git" / "config", root / ".git" / "hooks"]) == before
 
 
@@ -312,7 +318,7 @@ async def test_no_link_that_is_switched_while_it_is_followed_gets_through(
     (root / "good").mkdir()
     paths = [root / ".git" / "config", root / ".git" / "hooks", outside]
     before = snapshot(paths)
-    arguments = (PYTHON, "-I", "-c", SWITCH, "400", "pre-commit")
+    arguments = (PYTHON, "-I", "-c", SWITCH, "800", "pre-commit")
     assert await run(sandbox, *arguments, "good", ".git/hooks") == (0, "True\n")
     assert snapshot(paths) == before
     assert await run(sandbox, "/bin/rm", "-f", "one", "two") == (0, "")
@@ -326,7 +332,5 @@ async def test_no_folder_that_is_moved_while_it_is_used_gets_through(sandbox: La
     before = snapshot([root / ".git" / "config", root / ".git" / "hooks"])
     move = "end=$((SECONDS+2)); while [ $SECONDS -lt $end ]; do mv carrier .git/x; mv carrier y; mv y .git; mv .git z; mv .git/x carrier; mv y carrier; done 2>/dev/null"
     write = "end=$((SECONDS+2)); while [ $SECONDS -lt $end ]; do echo evil > carrier/hooks/pre-commit; echo evil > y/hooks/pre-commit; echo > y/config; done 2>/dev/null"
-    import asyncio
-
     await asyncio.gather(*(run(sandbox, "/bin/bash", "-c", script) for script in (move, write, write)))
     assert snapshot([root / ".git" / "config", root / ".git" / "hooks"]) == before

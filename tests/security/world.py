@@ -34,6 +34,7 @@ from swink_agent import (
     Redactor,
     ToolExecutionEnd,
     ToolExecutionStart,
+    ToolResultMessage,
     encode_event,
     encode_message,
     extract_text,
@@ -91,11 +92,13 @@ class Run:
 
     @property
     def results(self) -> list[ToolExecutionEnd]:
-        return [event for event in self.events if isinstance(event, ToolExecutionEnd)]
+        """What each call came to, in the order of the calls."""
+        ended = {event.call_id: event for event in self.events if isinstance(event, ToolExecutionEnd)}
+        order = [message.tool_call_id for message in self.result.messages if isinstance(message, ToolResultMessage)]
+        return [ended[call_id] for call_id in order]
 
     @property
     def texts(self) -> list[str]:
-        """What each call came to, in order."""
         return [extract_text(event.result.content) for event in self.results]
 
     @property
@@ -237,7 +240,7 @@ class World:
         questions: list[ApprovalQuestion] = []
         model = scripted(*[self.fill(reply) for reply in replies], "done")
         agent = Agent(
-            "scripted:hostile",
+            more.pop("model", "scripted:hostile"),
             stream_fn=stream_fn or model,
             tools=chosen,
             policies=policies,

@@ -30,6 +30,7 @@ from .trust import Project
 
 if TYPE_CHECKING:
     from swink_agent.policies import Approvals
+    from swink_agent.policies.approvals import AskFn
     from swink_agent.sandbox import Sandbox, SandboxProfile
 
 __all__ = ["AgentOptions", "StandardAgent", "standard_agent"]
@@ -46,7 +47,7 @@ class AgentOptions(Value, frozen=True, kw_only=True):
     credentials: Credentials
     folder: Path
     project: Project | None = None
-    ask: Any = None
+    ask: AskFn | None = None
     on_local_state: Callable[[Any], None] | None = None
     stream_fn: StreamFn | None = None
     """In place of the model's own: for tests."""
@@ -195,7 +196,7 @@ def _open_sandbox(profile: SandboxProfile, backend: str, warnings: list[str]) ->
         return None
 
 
-def _approvals(settings: Settings, ask: Any) -> Approvals:
+def _approvals(settings: Settings, ask: AskFn | None) -> Approvals:
     from swink_agent.policies import Approvals
 
     return Approvals(ask, mode=settings.value("approve"))

@@ -82,9 +82,10 @@ def show(as_json: bool = False) -> None:
     ]
     click.echo(table(rows))
     for note in settings.notes:
-        click.echo(f"note: {note}", err=True)
+        click.echo(f"note: {plain_text(note)}", err=True)
     if project is not None and project.has_settings and not project.is_trusted:
-        click.echo(f"note: {project.folder} has settings of its own that are not used: swink config trust", err=True)
+        folder = plain_text(project.folder)
+        click.echo(f"note: {folder} has settings of its own that are not used: swink config trust", err=True)
 
 
 @config.command("get")
@@ -146,10 +147,10 @@ def trust(folder: Path, remove: bool, list_all: bool) -> None:
     elif remove:
         if not store.distrust(folder):
             raise UsageProblem(f"{folder.resolve()} is not trusted")
-        click.echo(f"{folder.resolve()} is no longer trusted.", err=True)
+        click.echo(f"{plain_text(str(folder.resolve()))} is no longer trusted.", err=True)
     else:
         project = store.trust(folder)
-        click.echo(f"{project.folder} is trusted.", err=True)
+        click.echo(f"{plain_text(project.folder)} is trusted.", err=True)
         if project.settings is not None:
             text = Path(project.folder, PROJECT_FILE).read_text(encoding="utf-8", errors="replace")
             click.echo(f"Its settings:\n{plain_text(text).rstrip()}", err=True)

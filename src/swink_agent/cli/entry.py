@@ -10,6 +10,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any, cast
 
 import click
 
@@ -52,17 +53,17 @@ def _run(command: click.Command, arguments: Sequence[str] | None) -> int:
 
 def _report(error: Exception) -> int:
     """One line for an error that says what to do; a bug in the program is one line too, and a way to see more."""
+    from swink_agent.app.errors import ApplicationError
+
     if os.environ.get(DEBUG_VARIABLE):
         import traceback
 
-        traceback.print_exception(error)
-    from swink_agent.app.errors import ApplicationError
-
+        click.echo(_safe("".join(traceback.format_exception(error))), err=True)
     if isinstance(error, ApplicationError):
-        complain(str(error))
+        complain(_safe(str(error)))
         return int(error.exit_code)
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    complain(f"{_masked(text)}\n(this should not happen; {DEBUG_VARIABLE}=1 shows where)")
+    complain(f"{_safe(text)}\n(this should not happen; {DEBUG_VARIABLE}=1 shows where)")
     return FAILED
 
 
@@ -78,10 +79,13 @@ def _wants_colour() -> bool | None:
     return False if os.environ.get("NO_COLOR") else None
 
 
-def _masked(text: str) -> str:
+def _safe(text: str) -> str:
+    """Text that may quote a file, a name or a key, without what a terminal would obey or nobody should read."""
     from swink_agent.core.redaction import Redactor
 
-    return Redactor().redact(text)
+    from .screen import plain_text
+
+    return plain_text(Redactor().redact(text))
 
 
 # -- streams -------------------------------------------------------------------------------------------------
@@ -106,8 +110,9 @@ def _fill_missing_streams() -> None:
 
 def _write_anything() -> None:
     """Lets characters that the terminal's encoding lacks be written out, instead of failing on them."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    stream: object = sys.stdout
+    if isinstance(stream, io.TextIOWrapper):
+        cast("io.TextIOWrapper[Any]", stream).reconfigure(errors="backslashreplace")
 
 
 def _flush() -> None:

@@ -68,7 +68,7 @@ def run_prompt(options: dict[str, Any]) -> int:
             redactor=redactor,
         )
         with _logging_to(reporter):
-            return _run(agent_options, options["prompt"], schema, reporter)
+            return _run(agent_options, options["prompt"], schema, reporter, asking)
     except ApplicationError as error:
         if settings.value("output") == "json":
             write_answer(error_summary(str(error), error.exit_code))
@@ -79,7 +79,13 @@ def run_prompt(options: dict[str, Any]) -> int:
             asking.close()
 
 
-def _run(options: AgentOptions, given: str, schema: dict[str, Any] | None, reporter: Reporter) -> int:
+def _run(
+    options: AgentOptions,
+    given: str,
+    schema: dict[str, Any] | None,
+    reporter: Reporter,
+    asking: TerminalAsk | None,
+) -> int:
     settings, project = options.settings, options.project
     with standard_agent(options) as made:
         for warning in made.warnings:
@@ -92,10 +98,12 @@ def _run(options: AgentOptions, given: str, schema: dict[str, Any] | None, repor
         prompt = _prompt(given, reporter)
         run = HeadlessRun(made.agent, schema=schema, timeout=settings.value("timeout"), prepare=made.prepare)
         output = output_for(settings.value("output"), write_answer, made.redactor, lambda: run.interrupt("output"))
-        outcome = _drive(made, run, prompt, output, reporter, options.ask)
+        outcome = _drive(made, run, prompt, output, reporter, asking)
     output.finish(outcome)
+    if output.error is not None:
+        return _unread(output.error, reporter)
     reporter.finish(outcome)
-    return _exit_code(outcome, output, reporter)
+    return int(outcome.exit_code)
 
 
 def _drive(
@@ -122,11 +130,10 @@ def _drive(
         return asyncio.run(run.run(prompt))
 
 
-def _exit_code(outcome: Outcome, output: Output, reporter: Reporter) -> int:
-    if output.error is None:
-        return int(outcome.exit_code)
-    if output.error.errno != errno.EPIPE:
-        reporter.error(f"the answer could not be written: {output.error.strerror or output.error}")
+def _unread(error: OSError, reporter: Reporter) -> int:
+    """An answer that could not be written. That the reader left is no news to whoever made it leave."""
+    if error.errno != errno.EPIPE and not isinstance(error, BrokenPipeError):
+        reporter.error(f"the answer could not be written: {error.strerror or error}")
     discard_stdout()
     return int(ExitCode.FAILED)
 

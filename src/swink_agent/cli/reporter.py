@@ -192,6 +192,8 @@ class Reporter:
         elif state == "loading":
             self._screen.clear()
             self._status(f"loading {event.model} …", at_once=True)
+            if self._loudness == "verbose" and not self._screen.is_terminal:
+                self.note(f"loading {event.model} …")
         elif state == "ready" and event.total:
             self._status(f"reading the prompt: {event.done} of {event.total} tokens …")
         else:

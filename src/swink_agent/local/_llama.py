@@ -170,9 +170,7 @@ class LlamaModel:
         return str(answer["prompt"])
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        answers: list[dict[str, Any]] = []
-        self._server.handle_embeddings({"input": list(texts)}, answers.append)
-        answer = answers[-1] if answers else {"error": "no answer"}
+        answer: dict[str, Any] = self._server.handle_embeddings({"input": list(texts)})
         if "error" in answer:
             raise RuntimeError(str(answer["error"]))
         rows = sorted(cast("list[dict[str, Any]]", answer["data"]), key=lambda row: row["index"])

@@ -63,6 +63,15 @@ For each function call, return a json object with function name and arguments wi
 <tool_call>
 {"name": <function-name>, "arguments": <args-json-object>}
 </tool_call>"""
+_EXAMPLES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("How many lines does notes.txt have?", "bash", {"command": "wc -l notes.txt"}),
+    ("How many files are in the folder img?", "bash", {"command": "ls img | wc -l"}),
+    ("Which file defines the class Item?", "search", {"pattern": "class Item"}),
+    ("Which .md files are there?", "search", {"glob": "**/*.md"}),
+    ("What does a.txt say?", "read_file", {"path": "a.txt"}),
+    ("Set color to blue in ui.ini.", "read_file", {"path": "ui.ini"}),
+)
+"""What the built-in tools are for, for models that learn it from a few cases rather than from descriptions."""
 _ANSWER_SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 _ANSWER_DESCRIPTION = "Give the final answer to the user, when the work is done or needs no function."
 _AFTER_SUCCESS = "If the request is done now, call answer. Else make the next call."
@@ -144,6 +153,9 @@ def choice_of(
         tools = [tool for tool in tools if tool.name == options.tool_choice] or tools
     grammar = Grammar()
     used = _calls_not_to_repeat(context)
+    if options.tool_choice == "auto":
+        stuck = _stuck_tool(context)
+        tools = [tool for tool in tools if tool.name != stuck]
     calls = [_call_rule(grammar, tool, [call.arguments for call in used if call.name == tool.name]) for tool in tools]
     if options.tool_choice == "auto":
         calls.append(
@@ -190,6 +202,19 @@ def plain(text: str) -> str:
     return _CONTROL.sub(lambda found: f"{found[0]} ", text)
 
 
+def _stuck_tool(context: AgentContext) -> str:
+    """The tool of the last two calls, if both failed: a third try of a small model is no better."""
+    failed: list[str] = []
+    for message in reversed(context.messages):
+        if type(message) is UserMessage or len(failed) == 2:
+            break
+        if type(message) is ToolResultMessage:
+            if not message.is_error:
+                return ""
+            failed.append(message.tool_name)
+    return failed[0] if len(failed) == 2 and failed[0] == failed[1] else ""
+
+
 # -- words ---------------------------------------------------------------------------------------------------
 
 
@@ -205,21 +230,39 @@ class Turn(Value, frozen=True):
         return sum(len(text) for _, text in self.texts)
 
 
-def tools_text(tools: Sequence[ShownTool], *, with_answer: bool) -> str:
+def tools_text(tools: Sequence[ShownTool], *, with_answer: bool, with_examples: bool = False) -> str:
     """The tools as the model was trained to see them: the same text for the same tools, at every turn and start."""
     offered = [*tools, ShownTool(ANSWER, _ANSWER_DESCRIPTION, _ANSWER_SCHEMA)] if with_answer else tools
     lines = [_signature(tool, _NOISE) for tool in offered]
     if sum(map(len, lines)) > _MOST_SIGNATURES:  # a long list says enough by its names
         lines = [_signature(tool, _NOISE | {"description"}) for tool in offered]
-    return _INTRODUCTION + "\n".join(lines) + _FORMAT
+    return _INTRODUCTION + "\n".join(lines) + _FORMAT + (_examples(tools) if with_examples else "")
+
+
+def _examples(tools: Sequence[ShownTool]) -> str:
+    """Cases for those of the tools that are known here."""
+    offered = {tool.name: set(_properties(tool.schema)) for tool in tools}
+    lines = [
+        f"{request} -> {_head(name)}{_json(arguments)}}}"
+        for request, name, arguments in _EXAMPLES
+        if set(arguments) <= offered.get(name, set())
+    ]
+    return "\n\nExamples of a first call:\n" + "\n".join(lines) if lines else ""
+
+
+def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """All properties that a shown schema names, in whichever of its alternatives."""
+    found: dict[str, Any] = dict(cast("dict[str, Any]", schema.get("properties") or {}))
+    for option in cast("list[dict[str, Any]]", schema.get("anyOf") or []):
+        found.update(option.get("properties") or {})
+    return found
 
 
 def _signature(tool: ShownTool, noise: frozenset[str]) -> str:
     schema = tool.schema
     if "anyOf" in schema and "properties" not in schema:
-        alternatives = cast("list[dict[str, Any]]", schema["anyOf"])
-        joined = {name: value for option in alternatives for name, value in option.get("properties", {}).items()}
-        schema = {**{key: value for key, value in schema.items() if key != "anyOf"}, "properties": joined}
+        rest = {key: value for key, value in schema.items() if key != "anyOf"}
+        schema = {**rest, "properties": _properties(schema)}
     function = {"name": tool.name, "description": tool.description, "parameters": _compact(schema, noise)}
     return _json({"type": "function", "function": function})
 

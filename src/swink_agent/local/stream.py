@@ -166,6 +166,7 @@ class _Call:
         self.options = options
         self.cancel = cancel
         self.is_thinking = is_thinking
+        self.is_brief = True
         self.reply = ReplyParser()
         self.usage: Usage | None = None
         prompt = context.system_prompt
@@ -176,8 +177,8 @@ class _Call:
         engines = self.owner.engines
         engine = await self._unless_cancelled(engines.engine(self.name, self.cancel))
         info = await self._unless_cancelled(engines.loaded(engine, self.name))
-        is_brief = engines.is_small(engine) if self.owner.brief is None else self.owner.brief
-        tools = shown(self.context.tools, is_brief=is_brief)
+        self.is_brief = engines.is_small(engine) if self.owner.brief is None else self.owner.brief
+        tools = shown(self.context.tools, is_brief=self.is_brief)
         thinks = "<think>" in info.template
         choice = choice_of(self.context, tools, self.options, thinks=thinks, is_thinking=self.is_thinking)
         conversation = self._conversation()
@@ -221,7 +222,7 @@ class _Call:
         self, engine: Engine, info: ModelInfo, offered: Sequence[ShownTool], kept: Sequence[Turn], choice: Choice
     ) -> _Prompt:
         """The tools come first: they are the same from folder to folder, so their state can be kept on disk."""
-        tools = tools_text(offered, with_answer=True) if offered else ""
+        tools = tools_text(offered, with_answer=True, with_examples=self.is_brief) if offered else ""
         whole = "\n\n".join(part for part in (tools, self.system) if part)
         if "<|im_start|>" in info.template or not info.template:
             text = render_chatml(whole, kept)

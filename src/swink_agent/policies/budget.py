@@ -180,7 +180,7 @@ class Budget:
             # Nobody said what this reply used: the whole request was sent, and so much came back.
             usage = Usage(held.input_tokens, min(_size(message), held.tokens - held.input_tokens))
         self._tokens += _total(usage)
-        if message.cost.total:
+        if message.cost.total > 0:
             self._cost += message.cost.total
         elif _total(usage):
             cost, _ = self._most(model, usage.input + usage.cache_read + usage.cache_write, usage.output)
@@ -269,7 +269,8 @@ def _current_task() -> asyncio.Task[Any] | None:
 
 
 def _total(usage: Usage) -> int:
-    return max(usage.total, usage.input + usage.output + usage.cache_read + usage.cache_write)
+    # Not below zero, whatever a provider says: nothing is given back.
+    return max(0, usage.total, usage.input + usage.output + usage.cache_read + usage.cache_write)
 
 
 def _was_probably_billed(message: AssistantMessage) -> bool:

@@ -7,6 +7,7 @@ rendering of one tool call. Does not ask anybody: that is in `approvals`.
 from __future__ import annotations
 
 import posixpath
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -25,6 +26,7 @@ _MOST_SPACES = 8
 _MOST_MARKS = 2
 
 _NEWLINE = "⏎"
+_WORD = re.compile(r"[^\W_]+")
 
 # Printable for Unicode, and yet nothing is to be seen: fillers, joiners, variation selectors.
 _FILLERS = (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0)
@@ -71,7 +73,7 @@ def display_warnings(text: str) -> tuple[str, ...]:
     if text.isascii() and text.isprintable():
         return ()
     warnings: list[str] = []
-    hidden = sorted({character for character in text if is_deceptive(character) and character not in "\n\t"})
+    hidden = sorted([character for character in set(text) if is_deceptive(character) and character not in "\n\t"])
     if hidden:
         named = ", ".join(f"{_escaped(character)} {_name(character)}" for character in hidden[:3])
         more = f" and {len(hidden) - 3} more" if len(hidden) > 3 else ""
@@ -169,8 +171,7 @@ def _name(character: str) -> str:
 
 def _words(text: str) -> list[str]:
     """The runs of letters and digits in the text that are not all ASCII, each once."""
-    spaced = "".join(character if character.isalnum() else " " for character in text)
-    return list(dict.fromkeys(word for word in spaced.split() if not word.isascii()))
+    return list(dict.fromkeys([word for word in _WORD.findall(text) if not word.isascii()]))
 
 
 def _is_mixed(word: str) -> bool:

@@ -156,8 +156,10 @@ class BubblewrapSandbox(Sandbox):
         return mounts
 
     def _hold(self, path: str, kind: HoldKind, placeholders: list[Placeholder]) -> list[str]:
+        # A repository further in may be gone by the time that it is mounted, as other programs work there too.
+        must = "" if any(is_beneath(own, path) for own in self._own) else "-try"
         if kind is HoldKind.PINNED:
-            return ["--bind", path, path]
+            return [f"--bind{must}", path, path]
         if kind is HoldKind.MISSING:
             placeholder = place(max((root for root in self.profile.write if is_beneath(path, root)), key=len), path)
             if placeholder is not None:
@@ -166,7 +168,7 @@ class BubblewrapSandbox(Sandbox):
                 return ["--ro-bind", path, path] if is_a_file(path) else [*self._empty_folder("0555"), path]
             if not os.path.lexists(path):
                 return []
-        return ["--ro-bind", path, path]
+        return [f"--ro-bind{must}", path, path]
 
     def _cover(self, path: str) -> list[str]:
         """Something empty over what is hidden; nothing where the command does not see the path anyway."""
@@ -197,7 +199,10 @@ def _system_folders() -> list[str]:
 
 def _empty_folder_arguments(program: str) -> Callable[[str], list[str]]:
     """How this version of bubblewrap mounts an empty folder with a mode."""
-    said = subprocess.run([program, "--version"], capture_output=True, timeout=10, check=False, env={}).stdout
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, timeout=5, check=False, env={}).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SandboxError(f"{program!r} does not say what version it is: {error}") from error
     version = tuple(map(int, re.findall(rb"\d+", said)[:2]))
 
     def arguments(mode: str) -> list[str]:

@@ -224,8 +224,7 @@ class BubblewrapCommand:
         """The command is over: so is all that it left behind, as soon as the namespace is."""
         self._loop.remove_reader(self._outer)
         if self._first < 0:
-            self._finish()
-            return
+            return  # it gave up: `start` sees the end of its words, and ends the rest
         # Whoever lost its parent is a child of the first: without any, nothing but bubblewrap itself is left there,
         # and its end, which takes the kernel some milliseconds, need not be waited for.
         is_alone = not children_of(self._first_pid)

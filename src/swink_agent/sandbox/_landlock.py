@@ -76,7 +76,7 @@ class LandlockSandbox(Sandbox):
             self._private.close()
             raise
         # For those who never close it: no process, folder or descriptor stays.
-        self._finalizer = weakref.finalize(self, _end, self._launcher, self._private)
+        self._finalizer = weakref.finalize(self, _end, self._launcher, self._private, os.getpid())
 
     @property
     def launcher_pid(self) -> int:
@@ -239,9 +239,10 @@ def _last_line(complaints: int) -> str:
     return text.rpartition("\n")[2] or "it ended without a word"
 
 
-def _end(launcher: _Launcher, private: PrivateFolder) -> None:
-    launcher.close()
-    private.close()
+def _end(launcher: _Launcher, private: PrivateFolder, owner: int) -> None:
+    if os.getpid() == owner:  # a fork of ours that ends must not take them along
+        launcher.close()
+        private.close()
 
 
 class _Command:
@@ -275,10 +276,13 @@ class _Command:
         self._pipe.close_write_end()
         loop.add_reader(self._control, self._read)
         payload = json.dumps(request).encode()
-        async with asyncio.timeout(_START_DEADLINE):
-            with suppress(ConnectionError):  # what went wrong is told below
-                await loop.sock_sendall(self._control, len(payload).to_bytes(4, "little") + payload)
-            return await self._started
+        try:
+            async with asyncio.timeout(_START_DEADLINE):
+                with suppress(ConnectionError):  # what went wrong is told below
+                    await loop.sock_sendall(self._control, len(payload).to_bytes(4, "little") + payload)
+                return await self._started
+        except TimeoutError:
+            raise SandboxError(f"the command was not run: no answer within {_START_DEADLINE:g} seconds") from None
 
     def kill(self) -> None:
         """The guardian ends everything when nobody speaks to it any more. Any thread may call it."""

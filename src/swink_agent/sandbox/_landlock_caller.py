@@ -136,11 +136,10 @@ class Caller:
         if kind is not None:
             return kind, True
         head, _, name = path.rpartition(b"/")
-        try:
+        ground = grounds.at(head)
+        if ground is None:  # elsewhere, or mounted a second time
             folder = self.keep(os.open(head or b"/", kernel.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-        except OSError:  # removed meanwhile: what it was called still counts
-            folder = self.scene.resolver.root
-        ground = grounds.at(head, folder)
+            ground = grounds.under(folder)
         return ground.of(name), ground.is_inside
 
     def _check(self) -> None:

@@ -120,12 +120,12 @@ class Marks:
 
     def times(self, caller: Caller, folder: int, path: int, times: int, flags: int) -> int:
         """`utimensat`, also with no path at all: the descriptor's own file."""
-        thing = _thing(caller, folder, path, flags) if path else caller.descriptor(folder)
+        thing = _thing(caller, folder, path, flags) if path else _descriptor(caller, folder)
         kernel.set_times(_checked(caller, thing), caller.bytes_at(times, 32) if times else None)
         return 0
 
     def times_in_microseconds(self, caller: Caller, folder: int, path: int, times: int) -> int:
-        thing = _thing(caller, folder, path, 0) if path else caller.descriptor(folder)
+        thing = _thing(caller, folder, path, 0) if path else _descriptor(caller, folder)
         given = struct.unpack("=4q", caller.bytes_at(times, 32)) if times else None
         packed = given and struct.pack("=4q", given[0], given[1] * 1000, given[2], given[3] * 1000)
         kernel.set_times(_checked(caller, thing), packed)
@@ -154,6 +154,12 @@ def _thing(caller: Caller, folder: int, path: int, flags: int) -> int:
         raise failure(errno.EINVAL)
     follow = not flags & kernel.AT_SYMLINK_NOFOLLOW
     return caller.thing(folder, path, follow=follow, empty=bool(flags & kernel.AT_EMPTY_PATH))
+
+
+def _descriptor(caller: Caller, number: int) -> int:
+    if signed(number) == kernel.AT_FDCWD:
+        raise failure(errno.EFAULT)
+    return caller.descriptor(number)
 
 
 def _checked(caller: Caller, thing: int) -> bytes:

@@ -148,8 +148,10 @@ def make_rulesets(version: int, walls: Walls, grants: Grants, roots: Iterable[in
         except OSError:  # gone, or never there
             continue
         try:
-            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-                kernel.add_rule(child, descriptor, kernel.READ_DIR)
+            is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+            for_child = kernel.READ_DIR if is_folder else rights & every & kernel.IOCTL_DEV
+            if for_child:
+                kernel.add_rule(child, descriptor, for_child)
             kernel.add_rule(guardian, descriptor, rights & every)
         finally:
             os.close(descriptor)

@@ -73,7 +73,7 @@ def guard(line: socket.socket, lifelines: Sequence[int], walls: Confinement) -> 
         tree = ProcessTree(walls.limits["processes"])
         guardian = _Guardian(lifelines, walls, tree)
         try:
-            guardian.prepare()
+            guardian.prepare(line)
             guardian.run(line)
         except Exception as error:  # whatever it is, the agent must hear of it
             guardian.report("E", str(error)[:_LONGEST_REPORT] or type(error).__name__)
@@ -95,14 +95,14 @@ class _Guardian:
         self._problem: Exception | None = None
         tree.on_exit = self._note_exit
 
-    def prepare(self) -> None:
+    def prepare(self, line: socket.socket) -> None:
         """Everything that does not depend on the command. What fails is told when there is somebody to tell."""
         try:
-            self._prepare()
+            self._prepare(line)
         except (OSError, StartFailed) as error:
             self._problem = error
 
-    def _prepare(self) -> None:
+    def _prepare(self, line: socket.socket) -> None:
         walls = self._walls
         _set_limits({"file_size": walls.limits["file_size"]})  # what it makes larger for a child is no exception
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -113,6 +113,7 @@ class _Guardian:
         self._main = os.fork()
         if self._main == 0:
             self._child.close()
+            line.close()
             become(theirs, guardian, walls)
         theirs.close()
         walls.rulesets.close()

@@ -95,8 +95,9 @@ class Opens:
         for _ in range(_MOST_LINKS):
             spot = caller.spot_of(start, path)
             wanted = _judge_open(spot, flags)
+            if wanted & os.O_CREAT:
+                self._umasks.use(caller.task)
             try:
-                self._umasks.use(caller.task) if wanted & os.O_CREAT else None
                 opened = os.open(spot.name, wanted & ~_NOT_TAKEN | _OURS, mode & _MODE, dir_fd=spot.folder)
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.ENOTDIR) and (follows or spot.slash):

@@ -248,11 +248,13 @@ class Grounds:
     def under(self, folder: int) -> Ground:
         """What may happen to the names in this folder, where it is now."""
         try:
-            return self.at(path_of(folder), folder)
+            path = path_of(folder)
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
             return self._deep_under(folder)
+        # The same folders may be mounted a second time, where their names say nothing.
+        return self.at(path) or self._by_identity(folder)
 
     def _deep_under(self, folder: int) -> Ground:
         """Judges a folder that is too deep to have a path by the first one above it that has."""
@@ -266,28 +268,20 @@ class Grounds:
                     if error.errno != errno.ENAMETOOLONG:
                         raise
                     continue
-                ground = self.at(path, current)
+                ground = self.at(path) or self._by_identity(current)
                 return ground._replace(rest=CLOSED, names={}) if ground.names else ground
         finally:
             os.close(current)
 
-    def at(self, path: bytes, folder: int) -> Ground:
-        """The same, when the path is known; `folder` is any descriptor in or of it."""
+    def at(self, path: bytes) -> Ground | None:
+        """The same by the folder's path, if that is in a place that may be written."""
         ground = self._known.get(path)
-        if ground is not None:
-            return ground
-        inside = self._inside(path)
-        if inside is None:
-            # The same folders may be mounted a second time, where their names say nothing.
-            return self._by_identity(folder)
-        ground = self._judge(inside)
-        if len(self._known) >= _MOST_GROUNDS:
-            self._known.clear()
-        self._known[path] = ground
+        if ground is None and any(path == root or path.startswith(root + b"/") for root in self.roots):
+            ground = self._judge(path)
+            if len(self._known) >= _MOST_GROUNDS:
+                self._known.clear()
+            self._known[path] = ground
         return ground
-
-    def _inside(self, path: bytes) -> bytes | None:
-        return path if any(path == root or path.startswith(root + b"/") for root in self.roots) else None
 
     def _judge(self, path: bytes) -> Ground:
         node = self._top

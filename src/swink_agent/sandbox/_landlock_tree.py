@@ -15,12 +15,14 @@ from typing import NamedTuple
 _THREADS_TO_PROCESSES = 16
 _PAUSE_AFTER_FULL = 0.05
 _BETWEEN_ROUNDS = 0.002
+_AT_WORK = ("R", "D")
 
 
 class Entry(NamedTuple):
     """One process as /proc shows it."""
 
     pid: int
+    state: str
     parent: int
     group: int
     threads: int
@@ -33,14 +35,15 @@ class ProcessTree:
         self._limit = limit
         self._clock = clock
         self._processes = self._threads = 1
+        self._starting: set[int] = set()
         self._full_until = 0.0
         self._refused = 0
         self.is_closing = False
         self.on_exit: Callable[[int, int], None] = lambda pid, status: None
         """Called with every child of ours that was reaped."""
 
-    def admits(self, *, thread: bool) -> bool:
-        """Whether one more may be started. Counts up, and looks who is really there only when the count is full."""
+    def admits(self, task: int, *, thread: bool) -> bool:
+        """Whether a task may start one more. Counts up, and looks who is really there only when the count is full."""
         if self.is_closing:
             return False
         if self._limit is None:
@@ -49,12 +52,11 @@ class ProcessTree:
             self._refused += 1
             if self._clock() < self._full_until:
                 return False
-            self.reap()
-            entries = self.descendants()
-            self._processes, self._threads = len(entries), sum(entry.threads for entry in entries)
+            self._count()
             if self._is_full(thread):
                 self._full_until = self._clock() + _PAUSE_AFTER_FULL
                 return False
+        self._starting.add(task)
         self._threads += 1
         self._processes += not thread
         return True
@@ -68,22 +70,23 @@ class ProcessTree:
         assert self._limit is not None
         return self._threads >= self._limit * _THREADS_TO_PROCESSES or (not thread and self._processes >= self._limit)
 
-    def descendants(self) -> list[Entry]:
-        """Every process beneath this one, in no order. One that moves while we look may be missed: look again."""
-        found: list[Entry] = []
-        to_visit = [os.getpid()]
-        try:
-            while to_visit:
-                children = _children(to_visit.pop())
-                to_visit += children
-                found += [entry for pid in children if (entry := _read(pid)) is not None]
-        except FileNotFoundError:  # a kernel that does not list children
-            return self._search()
-        return found
+    def _count(self) -> None:
+        """Who is there, and who may be about to be: tasks that were admitted and have not come to rest since."""
+        self.reap()
+        found = {task: entry.state for task in self._starting if (entry := _read(task)) is not None}
+        self._starting = {task for task, state in found.items() if state in _AT_WORK}
+        entries = self.descendants()
+        self._processes = len(entries) + len(self._starting)
+        self._threads = sum(entry.threads for entry in entries) + len(self._starting)
 
-    def _search(self) -> list[Entry]:
+    def descendants(self) -> list[Entry]:
+        """Every process beneath this one, in no order."""
+        known = {entry.pid: entry for entry in _all_processes()}
+        # A parent that ended while we looked is not there; its child has another by now.
+        moved = [pid for pid, entry in known.items() if entry.parent and entry.parent not in known]
+        known.update({pid: entry for pid in moved if (entry := _read(pid)) is not None})
         children: dict[int, list[Entry]] = {}
-        for entry in _all_processes():
+        for entry in known.values():
             children.setdefault(entry.parent, []).append(entry)
         found: list[Entry] = []
         to_visit = [os.getpid()]
@@ -91,6 +94,19 @@ class ProcessTree:
             inside = children.pop(to_visit.pop(), [])
             found += inside
             to_visit += [entry.pid for entry in inside]
+        return found
+
+    def _descendants_in_haste(self) -> list[int]:
+        """Most processes beneath this one, without looking at all that the machine has."""
+        found: list[int] = []
+        to_visit = [os.getpid()]
+        try:
+            while to_visit:
+                children = _children(to_visit.pop())
+                to_visit += children
+                found += children
+        except FileNotFoundError:  # a kernel that does not list children
+            return [entry.pid for entry in self.descendants()]
         return found
 
     def holds(self, pid: int) -> bool:
@@ -127,8 +143,8 @@ class ProcessTree:
         self.is_closing = True
         deadline = self._clock() + patience
         while self.reap():
-            for entry in self.descendants():
-                send(entry.pid, signal.SIGKILL)
+            for pid in self._descendants_in_haste():
+                send(pid, signal.SIGKILL)
             if not self.reap():
                 break
             if self._clock() > deadline:
@@ -178,4 +194,4 @@ def _read(pid: int) -> Entry | None:
     fields = text[text.rfind(b")") + 2 :].split()
     if len(fields) < 18:
         return None
-    return Entry(pid, int(fields[1]), int(fields[2]), int(fields[17]))
+    return Entry(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[17]))

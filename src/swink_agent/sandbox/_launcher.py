@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from swink_agent.sandbox import _landlock_calls as kernel
 from swink_agent.sandbox._landlock_grants import Grants, Rulesets, Walls, find_grants, make_rulesets, open_roots
@@ -51,6 +51,13 @@ def main(descriptor: int) -> NoReturn:
     sys.exit(0)
 
 
+class Spare(NamedTuple):
+    """A guardian that waits for a command."""
+
+    process: int
+    line: socket.socket
+
+
 class Launcher:
     """Forks guardians, and sweeps up if one of them is killed."""
 
@@ -78,8 +85,7 @@ class Launcher:
         self._calls = {int(number): name for number, name in config["calls"].items()}
         self._guardians: dict[int, int] = {}
         """By the descriptor of each guardian's process, its number."""
-        self._spare: socket.socket | None = None
-        """The line to a guardian that waits for a command."""
+        self._spare: Spare | None = None
         self._looks = 0
         self._poll = select.poll()
 
@@ -124,21 +130,17 @@ class Launcher:
         self._looks = 0
         if self._grants.are_stale():
             self._renew()
-        try:
-            for line in (self._spare or self._fork_guardian(), None):
-                try:
-                    with line or self._fork_guardian() as line:
-                        socket.send_fds(line, [b"C"], descriptors)
-                    break
-                except ConnectionError:  # somebody ended the one that waited
-                    continue
-        finally:
-            self._spare = None
-            kernel.close_all(descriptors)
+        guardian, self._spare = self._spare or self._fork_guardian(), None
+        with guardian.line as line:
+            try:
+                socket.send_fds(line, [b"C"], descriptors)
+            except ConnectionError:  # somebody ended it; the agent hears of that by the end of its line
+                pass
+        kernel.close_all(descriptors)
         return True
 
-    def _fork_guardian(self) -> socket.socket:
-        """The line to a new guardian. It hears the command from its own line to the agent, which comes with it."""
+    def _fork_guardian(self) -> Spare:
+        """A new guardian. It hears the command from a line to the agent that comes with the request."""
         ours, theirs = socket.socketpair()
         launcher = os.getpid()
         pid = os.fork()
@@ -149,7 +151,7 @@ class Launcher:
         guardian = os.pidfd_open(pid)
         self._guardians[guardian] = pid
         self._poll.register(guardian, select.POLLIN)
-        return ours
+        return Spare(guardian, ours)
 
     def _guard(self, launcher: int, line: socket.socket) -> NoReturn:
         self._agent.close()
@@ -172,15 +174,20 @@ class Launcher:
 
     def _renew(self) -> None:
         """New rules, which the guardian that waits does not have."""
-        if self._spare is not None:
-            self._spare.close()
-            self._spare = None
+        self._dismiss_spare()
         self._grants = find_grants(self._walls)
         self._rulesets.close()
         self._rulesets = make_rulesets(self.version, self._walls, self._grants, self._roots)
 
+    def _dismiss_spare(self) -> None:
+        if self._spare is not None:
+            self._spare.line.close()
+            self._spare = None
+
     def _bury(self, guardian: int) -> None:
         """A guardian ended. If it was killed, what it guarded has come to us, and has no way to write or to fork."""
+        if self._spare is not None and self._spare.process == guardian:
+            self._dismiss_spare()
         self._poll.unregister(guardian)
         os.close(guardian)
         _, status = os.waitpid(self._guardians.pop(guardian), 0)
@@ -197,8 +204,7 @@ class Launcher:
     def end(self) -> None:
         """Guardians see the agent's end by themselves; those that do not in time are ended, and all they guarded."""
         self._agent.close()
-        if self._spare is not None:
-            self._spare.close()
+        self._dismiss_spare()
         deadline = time.monotonic() + _FAREWELL
         for guardian, pid in list(self._guardians.items()):
             poll = select.poll()

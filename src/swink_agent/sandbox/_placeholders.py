@@ -17,12 +17,12 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from ._protected import PLACEHOLDER_STAMP
 from .errors import SandboxError
 from .profile import HOME_PROTECTED
 
 __all__ = ["Placeholder", "is_a_file", "place"]
 
-_STAMP = 347155199  # seconds; no file system is too coarse for it, and nothing else has it
 _TRIES = 50
 
 _FILES = frozenset({"config", "config.worktree", "commondir"})
@@ -129,7 +129,7 @@ def _make(parent: int, path: str) -> None:
                 os.write(descriptor, _content(path))
         else:
             os.mkdir(name, 0o755, dir_fd=parent)
-        os.utime(name, (_STAMP, _STAMP), dir_fd=parent, follow_symlinks=False)
+        os.utime(name, (PLACEHOLDER_STAMP, PLACEHOLDER_STAMP), dir_fd=parent, follow_symlinks=False)
     except FileExistsError:
         pass
 
@@ -162,7 +162,7 @@ def _is_placeholder(parent: int, name: str, descriptor: int) -> bool:
     opened = os.fstat(descriptor)
     same = (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
     small = stat.S_ISDIR(opened.st_mode) or (stat.S_ISREG(opened.st_mode) and opened.st_size == len(_content(name)))
-    return same and small and int(opened.st_mtime) == _STAMP and opened.st_uid == os.geteuid()
+    return same and small and int(opened.st_mtime) == PLACEHOLDER_STAMP and opened.st_uid == os.geteuid()
 
 
 def _exists(parent: int, name: str) -> bool:

@@ -18,7 +18,10 @@ from swink_agent.core.value import Value
 from .errors import SandboxError
 from .profile import SandboxProfile, is_beneath
 
-__all__ = ["Hold", "HoldKind", "holds", "protected_paths"]
+__all__ = ["PLACEHOLDER_STAMP", "Hold", "HoldKind", "holds", "protected_paths"]
+
+PLACEHOLDER_STAMP = 347155199
+"""The time, in seconds, that marks what stands for something missing; no file system is too coarse for it."""
 
 _MOST_FOLDERS = 1000
 _MOST_REPOSITORIES = 32
@@ -93,10 +96,14 @@ def _walk(root: str, path: str, found: dict[str, HoldKind], *, strict: bool, pin
     for index, part in enumerate(parts):
         current = os.path.join(current, part)
         try:
-            mode = os.lstat(current).st_mode
+            state = os.lstat(current)
         except OSError:
             if not pin_last:
                 found.setdefault(current, HoldKind.MISSING)
+            return
+        mode = state.st_mode
+        if int(state.st_mtime) == PLACEHOLDER_STAMP and not pin_last:
+            found[current] = HoldKind.MISSING
             return
         if stat.S_ISLNK(mode):
             if strict:

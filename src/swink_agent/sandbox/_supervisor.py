@@ -71,7 +71,7 @@ class Supervisor:
             caller.close()
 
     def _start(self, caller: Caller, flags: int) -> None:
-        if not self._tree.admits(thread=bool(flags & _CLONE_THREAD)):
+        if not self._tree.admits(caller.task, thread=bool(flags & _CLONE_THREAD)):
             raise failure(errno.EAGAIN)
         self._umasks.forget()  # the new one may get a number that another had
         self._scene.listener.let_run(caller.identifier)

@@ -75,7 +75,7 @@ def kill_descendants(pid: int, others: Callable[[], list[int]] = list, *, deadli
     """Ends the process group of `pid`, everything beneath it and what `others` finds, until nothing is left to end."""
     end = time.monotonic() + deadline
     while True:
-        # What is beneath must be read before its parents are gone; a group that grows faster than that is stopped first.
+        # What is beneath must be read before its parents are gone; a group that grows faster is stopped first.
         with suppress(OSError):
             os.killpg(pid, signal.SIGSTOP)
         beneath = [process for process in descendants(pid) if process not in (pid, os.getpid())]

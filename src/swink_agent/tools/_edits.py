@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from swink_agent.core.errors import ToolError
@@ -19,6 +20,11 @@ __all__ = ["Edit", "apply_edits"]
 
 _PAIR = re.compile("\r\n")
 _MOST_LINES_NAMED = 10
+_MOST_TIMES_COUNTED = 1000
+"""How often a text that should be there once is looked for: each time costs as much as the text is long."""
+_MOST_REPLACEMENTS = 100_000
+_LARGEST = 16 * 1024 * 1024
+"""Characters that edits may make of a file: those of one call can double it again and again."""
 
 
 class Edit(NamedTuple):
@@ -41,6 +47,8 @@ def apply_edits(text: str, newline: str, edits: Sequence[Edit], path: str) -> tu
         which = f"edit {number} of {len(edits)}: " if len(edits) > 1 else ""
         text, starts = _apply(text, newline, edit, which, path)
         lines += starts
+        if len(lines) > _MOST_REPLACEMENTS:
+            raise _too_much(which, f"more than {_MOST_REPLACEMENTS:,} replacements", path)
     if text == given:
         raise ToolError(f"the edits cancel each other out: {path} would stay as it is, nothing was changed")
     count = len(lines)
@@ -57,18 +65,28 @@ def _apply(text: str, newline: str, edit: Edit, which: str, path: str) -> tuple[
             raise ToolError(f"{which}old is empty but {path} is not: give the text to replace; nothing was changed")
         return new, [1]
     # Of one that must be the only one, a second that overlaps it counts too: `aa` is twice in `aaa`.
-    starts = list(_occurrences(plain, old, len(old) if edit.replace_all else 1))
+    most = _MOST_REPLACEMENTS if edit.replace_all else _MOST_TIMES_COUNTED
+    starts = list(islice(_occurrences(plain, old, len(old) if edit.replace_all else 1), most + 1))
     if not starts:
         from ._nearest import describe_nearest
 
         raise ToolError(f"{which}old was not found in {path}; nothing was changed. {describe_nearest(plain, old)}")
     lines = _line_numbers(plain, starts)
     if len(starts) > 1 and not edit.replace_all:
+        times = f"more than {most:,}" if len(starts) > most else str(len(starts))
         raise ToolError(
-            f"{which}old is found {len(starts)} times in {path}, {_places(lines)}; nothing was changed. Add lines "
+            f"{which}old is found {times} times in {path}, {_places(lines)}; nothing was changed. Add lines "
             "around it to old and new, so that it fits once, or set replace_all"
         )
+    if len(starts) > most:
+        raise _too_much(which, f"more than {most:,} replacements", path)
+    if len(text) + len(starts) * (len(new) - len(old)) > max(_LARGEST, len(text)):
+        raise _too_much(which, f"a file of more than {_LARGEST:,} characters", path)
     return _splice(text, plain, starts, len(old), with_newlines(new, newline)), lines
+
+
+def _too_much(which: str, what: str, path: str) -> ToolError:
+    return ToolError(f"{which}that would be {what} in {path}; nothing was changed. Do it with a command, such as sed")
 
 
 def _occurrences(text: str, old: str, step: int) -> Iterator[int]:

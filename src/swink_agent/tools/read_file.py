@@ -7,6 +7,7 @@ a note at the end says which lines these are whenever they are not all.
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -26,6 +27,8 @@ IMAGE_LIMIT = 3_750_000
 """The largest image in bytes: in base64 it is the five megabytes that providers take."""
 
 _ROOM = OUTPUT_LIMIT - 512  # the rest is for notes
+_LONGEST_SEEK = 10.0
+"""Seconds that the way to a line far down in a large file may take."""
 _CHUNK = 1 << 20
 
 
@@ -161,6 +164,7 @@ def _show_part_of_large(file: OpenFile, call: Call, first: int, most: int) -> Ag
 def _seek_line(file: OpenFile, call: Call, data: bytes, first: int) -> tuple[bytes, int, bool]:
     """What has been read from the start of line `first` on, the number of lines before it, whether the file ended."""
     before = 0
+    deadline = time.monotonic() + _LONGEST_SEEK
     while True:
         newlines = data.count(b"\n")
         if before + newlines >= first - 1:
@@ -171,6 +175,11 @@ def _seek_line(file: OpenFile, call: Call, data: bytes, first: int) -> tuple[byt
         before += newlines
         if not call.is_wanted:
             raise ToolError("read_file was cancelled")
+        if time.monotonic() > deadline:
+            raise ToolError(
+                f"{show_name(file.path)} is too large to find line {first} in {_LONGEST_SEEK:g} seconds (line {before} "
+                "was reached): look for it with a command, such as sed or tail"
+            )
         is_inside_line = not data.endswith(b"\n")
         data = file.read(_CHUNK)
         if not data:

@@ -1,0 +1,192 @@
+"""Profiles: paths made absolute and real, what is hidden and protected, clean environments, fingerprints."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from swink_agent.sandbox import (
+    DEFAULT_PROTECTED,
+    HOME_PROTECTED,
+    BackendReport,
+    ProcessLimits,
+    SandboxError,
+    SandboxProfile,
+    SandboxUnavailable,
+    clean_environment,
+    default_hidden,
+)
+from swink_agent.sandbox.profile import is_beneath
+
+
+def test_paths_of_roots_are_absolute_and_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    profile = SandboxProfile(write=(str(tmp_path / "link"), "real", "~/real"), read=("link/..",), hidden=("~/secret",))
+    assert profile.write == (str(tmp_path / "real"),)
+    assert profile.read == (str(tmp_path),)
+    assert profile.hidden == (str(tmp_path / "secret"),)
+
+
+def test_paths_may_be_path_objects_but_not_one_string(tmp_path: Path) -> None:
+    assert SandboxProfile(write=(tmp_path,)).write == (str(tmp_path),)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not one path"):
+        SandboxProfile(write=str(tmp_path))  # type: ignore[arg-type]
+
+
+def test_walls_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="whole machine"):
+        SandboxProfile(write=("/",))
+    (tmp_path / "keys/inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "keys")
+    for hidden in (tmp_path / "keys", tmp_path / "keys/inner", tmp_path / "link"):
+        with pytest.raises(ValueError, match="is hidden"):
+            SandboxProfile(write=(str(tmp_path / "keys/inner"),), hidden=(str(hidden),))
+    for name in ("/absolute", "../up", "a/../../b", "", "."):
+        with pytest.raises(ValueError, match="protected name"):
+            SandboxProfile(protected=(name,))
+    for variables in ({"": "x"}, {"A=B": "x"}, {"A": "x\0y"}):
+        with pytest.raises(ValueError, match="variable"):
+            SandboxProfile(environment=variables)
+
+
+def test_hidden_paths_are_those_that_exist_where_they_lead_and_none_twice(tmp_path: Path) -> None:
+    (tmp_path / "keys/inner").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("keys")
+    (tmp_path / "broken").symlink_to("nowhere")
+    names = ("keys/inner", "link", "file", "missing", "broken")
+    profile = SandboxProfile(hidden=tuple(str(tmp_path / name) for name in names))
+    assert profile.hidden_paths() == (str(tmp_path / "file"), str(tmp_path / "keys"))
+
+
+def test_protected_names_are_beneath_every_root_and_the_home_s_where_that_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    (home / "project").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    only = SandboxProfile(write=(str(home / "project"),))
+    assert only.protected_names() == tuple(str(home / "project" / name) for name in DEFAULT_PROTECTED)
+    whole = SandboxProfile(write=(str(tmp_path),))
+    assert set(whole.protected_names()) == {
+        *(str(tmp_path / name) for name in DEFAULT_PROTECTED),
+        *(str(home / name) for name in HOME_PROTECTED),
+    }
+    assert SandboxProfile(write=(str(tmp_path),), protected=()).protected_names() == ()
+
+
+def test_protected_by_default_is_what_runs_by_itself() -> None:
+    assert {".git/hooks", ".git/config", ".git/commondir", ".git/config.worktree", ".swink"} <= set(DEFAULT_PROTECTED)
+    assert {".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv", ".config/fish", ".gitconfig", ".ssh"} <= set(
+        HOME_PROTECTED
+    )
+
+
+def test_hidden_by_default_is_where_credentials_are(tmp_path: Path) -> None:
+    hidden = set(default_hidden(tmp_path, {"XDG_CONFIG_HOME": "/elsewhere"}))
+    names = (".ssh", ".aws", ".azure", ".kube", ".docker", ".gnupg", ".netrc", ".npmrc", ".pypirc", ".git-credentials")
+    names += (".config/gcloud", ".config/gh", ".config/op", ".password-store", ".local/share/keyrings", ".mozilla")
+    names += (".config/google-chrome", ".cargo/credentials.toml", ".bash_history", ".config/swink-agent")
+    assert {str(tmp_path / name) for name in names} <= hidden
+    assert {"/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/run/docker.sock", "/run/user"} <= hidden
+    assert "/elsewhere/swink-agent" in hidden
+
+
+def test_where_our_own_keys_are_is_known_without_the_library_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    import platformdirs
+
+    for variable in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    hidden = default_hidden(os.path.expanduser("~"))
+    for folder in (platformdirs.user_config_dir("swink-agent"), platformdirs.user_data_dir("swink-agent")):
+        assert any(is_beneath(folder, path) for path in hidden)
+
+
+def test_the_environment_is_an_allow_list() -> None:
+    ours = {
+        "PATH": "/bin",
+        "HOME": "/home/u",
+        "LANG": "C",
+        "LC_ALL": "C",
+        "TERM": "xterm",
+        "VIRTUAL_ENV": "/v",
+        "CI": "1",
+        "OPENAI_API_KEY": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "GITHUB_TOKEN": "x",
+        "SSH_AUTH_SOCK": "x",
+        "LD_PRELOAD": "x",
+        "BASH_ENV": "x",
+        "ENV": "x",
+        "PYTHONSTARTUP": "x",
+        "GIT_DIR": "x",
+        "NODE_OPTIONS": "x",
+        "LC_API_KEY": "x",
+        "LC_SECRET": "x",
+        "DATABASE_URL": "x",
+        "BASH_FUNC_ls%%": "x",
+        "DYLD_INSERT_LIBRARIES": "x",
+    }
+    assert clean_environment(ours) == {
+        "PATH": "/bin",
+        "HOME": "/home/u",
+        "LANG": "C",
+        "LC_ALL": "C",
+        "TERM": "xterm",
+        "VIRTUAL_ENV": "/v",
+        "CI": "1",
+    }
+
+
+def test_a_pattern_never_lets_a_key_through_and_a_name_written_out_does() -> None:
+    ours = {"MY_TOKEN": "x", "MY_PASSWORD": "x", "MY_NAME": "x", "LD_LIBRARY_PATH": "x", "GIT_AUTHOR_NAME": "x"}
+    assert set(clean_environment(ours, ("MY_*", "LD_*", "GIT_*"))) == {"MY_NAME", "PATH"}
+    assert set(clean_environment(ours, ("*",))) == {"MY_NAME", "PATH"}
+    assert set(clean_environment(ours, ("MY_TOKEN", "GIT_AUTHOR_NAME"))) == {"MY_TOKEN", "GIT_AUTHOR_NAME", "PATH"}
+
+
+def test_the_fingerprint_changes_with_every_field(tmp_path: Path) -> None:
+    base = SandboxProfile(write=(str(tmp_path),), environment={"A": "1", "B": "2"})
+    assert base.fingerprint == SandboxProfile(write=(str(tmp_path),), environment={"B": "2", "A": "1"}).fingerprint
+    others = [
+        msgspec.structs.replace(base, write=()),
+        msgspec.structs.replace(base, read=()),
+        msgspec.structs.replace(base, hidden=("/x",)),
+        msgspec.structs.replace(base, protected=("x",)),
+        msgspec.structs.replace(base, network=True),
+        msgspec.structs.replace(base, environment={"A": "1", "B": "3"}),
+        msgspec.structs.replace(base, limits=ProcessLimits(processes=3)),
+    ]
+    assert len({profile.fingerprint for profile in (base, *others)}) == 8
+
+
+def test_a_profile_can_be_pickled_and_shows_no_environment(tmp_path: Path) -> None:
+    profile = SandboxProfile(write=(str(tmp_path),), environment={"SERVICE": "value-of-a-secret"})
+    assert pickle.loads(pickle.dumps(profile)) == profile
+    assert "value-of-a-secret" not in repr(profile)
+    with pytest.raises(AttributeError):
+        profile.network = True  # type: ignore[misc]
+
+
+def test_what_is_unavailable_is_told_with_reasons_remedies_and_the_user_s_choice() -> None:
+    report = BackendReport(
+        name="bubblewrap", works=False, reason="it is not installed", remedy="apt install bubblewrap"
+    )
+    error = SandboxUnavailable(reports=(report,))
+    assert isinstance(error, SandboxError)
+    assert str(error) == (
+        "no sandbox works on this machine, so nothing was run: "
+        "bubblewrap: it is not installed (apt install bubblewrap). "
+        'To run commands without walls, the user may choose sandbox="off"'
+    )
+    copied = pickle.loads(pickle.dumps(error))
+    assert (str(copied), copied.reports) == (str(error), (report,))
+    assert "no back end" in str(SandboxUnavailable())
+    assert str(BackendReport(name="landlock", works=True)) == "landlock: works"
