@@ -1,7 +1,7 @@
 """Swink Agent: a provider-agnostic loop for LLM agents.
 
 This module is the public namespace: every public name of the core is importable from here, and so are the main names
-of the other rooms, which are loaded when one of theirs is first asked for. The rooms behind it:
+of the other rooms. A room is loaded when a name of it is first asked for. The rooms behind it:
 
     core      the loop, its types and its agent      core/loop.py is where to start reading
     adapters  the providers, over plain HTTP          loaded when a model of theirs is first used
@@ -15,117 +15,8 @@ of the other rooms, which are loaded when one of theirs is first asked for. The 
 
 from typing import TYPE_CHECKING, Any
 
-from .core.agent import Agent
-from .core.approval import ApprovalMode, Approve, ApproveWith, Grant, Reject, ToolApprovalRequest
-from .core.cancel import CancellationToken
-from .core.config import AgentLoopConfig, MessageProvider, ToolExecutionStrategy
-from .core.context import SlidingWindow, default_convert_to_llm, estimate_tokens
-from .core.errors import (
-    Aborted,
-    AgentError,
-    AlreadyRunning,
-    AuthError,
-    ContentFiltered,
-    ContextWindowOverflow,
-    ErrorKind,
-    InvalidContinue,
-    ModelThrottled,
-    NetworkError,
-    NoMessages,
-    StreamError,
-    StructuredOutputFailed,
-    ToolError,
-)
-from .core.event_stream import EventStream
-from .core.events import (
-    AgentEnd,
-    AgentEvent,
-    AgentStart,
-    CompactionReport,
-    ContextCompacted,
-    MessageEnd,
-    MessageRetry,
-    MessagesInjected,
-    MessageStart,
-    MessageUpdate,
-    ModelFallback,
-    ToolApprovalRequested,
-    ToolApprovalResolved,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolExecutionUpdate,
-    TurnEnd,
-    TurnEndReason,
-    TurnStart,
-    decode_event,
-    encode_event,
-)
-from .core.loop import agent_loop, agent_loop_continue
-from .core.policy import (
-    Inject,
-    PolicyContext,
-    PostLoopPolicy,
-    PostTurnPolicy,
-    PreDispatchContext,
-    PreDispatchPolicy,
-    PreTurnPolicy,
-    Skip,
-    Stop,
-)
-from .core.retry import DefaultRetryStrategy, RetryStrategy
-from .core.stream import (
-    AssistantMessageDelta,
-    AssistantMessageEvent,
-    MessageAssembler,
-    StreamDone,
-    StreamFailed,
-    StreamFn,
-    StreamOptions,
-    StreamStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
-from .core.subscriptions import Subscription
-from .core.tool import AgentTool, AgentToolResult, FunctionTool, ToolContext, tool
-from .core.types import (
-    AgentContext,
-    AgentMessage,
-    AgentResult,
-    AssistantMessage,
-    Base64Image,
-    ContentBlock,
-    Cost,
-    CustomMessage,
-    Extension,
-    FileImage,
-    Image,
-    ImageSource,
-    LlmMessage,
-    ModelSpec,
-    PolicyStop,
-    StopReason,
-    Text,
-    Thinking,
-    ThinkingBudgets,
-    ThinkingLevel,
-    ToolCall,
-    ToolResultMessage,
-    UrlImage,
-    Usage,
-    UserMessage,
-    decode_message,
-    encode_message,
-    extract_text,
-)
-
 if TYPE_CHECKING:
+    from .core.names import *
     from .core.redaction import Redactor
     from .local import LocalStreamFn
     from .policies import (
@@ -293,13 +184,7 @@ __all__ = [
 
 _ROOMS = {
     "Redactor": "core.redaction",
-    "BashTool": "tools",
-    "EditFileTool": "tools",
-    "ListDirTool": "tools",
-    "ReadFileTool": "tools",
-    "SearchTool": "tools",
-    "WriteFileTool": "tools",
-    "standard_tools": "tools",
+    "LocalStreamFn": "local",
     "AllowList": "policies",
     "AuditLog": "policies",
     "Budget": "policies",
@@ -316,17 +201,25 @@ _ROOMS = {
     "recommended": "policies",
     "SandboxProfile": "sandbox",
     "open_sandbox": "sandbox",
-    "LocalStreamFn": "local",
+    "BashTool": "tools",
+    "EditFileTool": "tools",
+    "ListDirTool": "tools",
+    "ReadFileTool": "tools",
+    "SearchTool": "tools",
+    "WriteFileTool": "tools",
+    "standard_tools": "tools",
 }
+"""Where the names outside the core live, and those inside that are seldom needed."""
 
 
 def __getattr__(name: str) -> Any:
     """Loads the room of a name when it is first asked for."""
-    if name not in _ROOMS:
+    if name not in __all__:
         raise AttributeError(f"module 'swink_agent' has no attribute {name!r}")
     from importlib import import_module
 
-    value = globals()[name] = getattr(import_module(f".{_ROOMS[name]}", __name__), name)
+    room = import_module(f".{_ROOMS.get(name, 'core.names')}", __name__)
+    value = globals()[name] = getattr(room, name)
     return value
 
 

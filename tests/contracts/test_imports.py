@@ -16,16 +16,18 @@ def loaded_by(statement: str) -> set[str]:
 
 
 def test_no_http_client_is_loaded() -> None:
-    assert not loaded_by("import swink_agent") & HTTP_CLIENTS
+    assert not loaded_by("from swink_agent import Agent") & HTTP_CLIENTS
 
 
 def test_what_is_needed_on_use_is_loaded_on_use() -> None:
     already = loaded_by("import asyncio, msgspec")
-    assert not (loaded_by("import swink_agent") - already) & ON_USE
+    assert not (loaded_by("from swink_agent import Agent") - already) & ON_USE
 
 
-def test_only_the_core_is_loaded() -> None:
+def test_only_the_core_is_loaded_and_that_on_use() -> None:
     ours = {name for name in loaded_by("import swink_agent") if name.startswith("swink_agent.")}
+    assert ours == set()
+    ours = {name for name in loaded_by("from swink_agent import Agent, tool") if name.startswith("swink_agent.")}
     assert {name.split(".")[1] for name in ours} == {"core"}
 
 

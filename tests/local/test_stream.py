@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from swink_agent import (
+    Aborted,
     Agent,
     AgentContext,
     AssistantMessage,
@@ -29,8 +33,9 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.local import LocalModelError, LocalState, LocalStreamFn
+from swink_agent.local import LocalModelError, LocalState, LocalStreamFn, ModelStore
 from swink_agent.local.engine import EngineError, Finished, Piece, Progress
+from swink_agent.local.worker import WorkerEngine, Workers
 from swink_agent.testing import check_stream_fn
 
 SPEC = ModelSpec("local", "scripted")
@@ -144,6 +149,49 @@ async def test_a_listener_that_fails_costs_nothing(
     message = await ask(LocalStreamFn(engine=scripted_engine("Hi"), on_state=fail), talk("?"))
     assert message.text == "Hi"
     assert "a listener of a local model failed" in caplog.text
+
+
+async def test_every_state_is_told(tmp_path: Any, ask: Callable[..., Any]) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes(b"GGUF")
+    command = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
+    workers = Workers(lambda settings: WorkerEngine(settings, command=command))
+    events: list[Any] = []
+    stream_fn = LocalStreamFn(str(model), cache_dir=tmp_path, workers=workers, on_state=events.append)
+    assert (await ask(stream_fn, talk("?"))).error_message is None
+    assert (await ask(stream_fn, talk("?"))).error_message is None
+    await asyncio.to_thread(stream_fn.close)
+    assert [event.state for event in events] == [LocalState.LOADING, LocalState.READY, LocalState.UNLOADED]
+    assert {event.model for event in events} == {str(model)}
+
+
+async def test_a_fetch_tells_its_progress_and_stops_with_the_call(tmp_path: Any, ask: Callable[..., Any]) -> None:
+    """The source never ends by itself: the call's end is what ends it."""
+    stopped = threading.Event()
+
+    class Endless:
+        name = "endless"
+
+        def has(self, preset: Any) -> bool:
+            return True
+
+        def fetch(self, preset: Any, staging: Any, report: Any, cancel: CancellationToken) -> Any:
+            report(1, 100, "begun")
+            while not cancel.is_cancelled:
+                time.sleep(0.005)
+            stopped.set()
+            raise Aborted("cancelled")
+
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    store = ModelStore(tmp_path, sources=[Endless()])
+    stream_fn = LocalStreamFn(store=store, on_state=lambda event: loop.call_soon_threadsafe(begun.set))
+    task = asyncio.ensure_future(ask(stream_fn, talk("?"), model=ModelSpec("local", "smollm2-135m")))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert await asyncio.to_thread(stopped.wait, 5)
 
 
 # -- the window ----------------------------------------------------------------------------------------------

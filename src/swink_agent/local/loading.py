@@ -18,7 +18,7 @@ from typing import TypeVar, cast
 from swink_agent.core.cancel import CancellationToken, call_in
 
 from ._worker import WorkerSettings
-from .engine import Engine, ModelInfo
+from .engine import Engine, EngineError, ModelInfo
 from .events import LocalModelError, LocalModelEvent, LocalState, OnStateFn
 from .presets import preset_named
 from .store import ModelStore, is_path
@@ -55,12 +55,17 @@ class EngineRoom:
         self._idle_seconds = idle_seconds
         self._workers = workers
         self._engine = engine
+        self._names: dict[WorkerEngine, str] = {}
 
     async def engine(self, name: str, cancel: CancellationToken, *, embedding: bool = False) -> Engine:
         """The engine for a model, its file found or fetched. Raises `LocalModelError`, and `Aborted` when cancelled."""
         if self._engine is not None:
             return self._engine
-        path = await _in_thread(partial(self._file, name, cancel))
+        token = cancel.child()
+        try:
+            path = await _in_thread(partial(self._file, name, token))
+        finally:
+            token.cancel()  # nobody waits for a fetch any more
         longest = self._context_length if is_path(name) else preset_named(name, self.store.presets).context_length
         settings = WorkerSettings(
             path=str(path),
@@ -71,7 +76,14 @@ class EngineRoom:
             embedding=embedding,
             idle_seconds=self._idle_seconds,
         )
-        return self._shared().engine(settings)
+        engine = self._shared().engine(settings)
+        self._names[engine] = name
+        engine.watch(self)
+        return engine
+
+    def ended(self, engine: WorkerEngine, ending: EngineError) -> None:
+        """Tells that a model is no longer in memory. Called by the engine."""
+        self.tell(LocalState.UNLOADED, self._names.get(engine, ""), str(ending))
 
     async def loaded(self, engine: Engine, name: str) -> ModelInfo:
         """Waits until the model is in memory. Raises `EngineError`."""

@@ -7,6 +7,7 @@ cancellation. The parts are in `loading`, `prompt`, `window` and `_reply`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -306,8 +307,11 @@ class _Call:
             total=finished.prompt_tokens + finished.output_tokens,
         )
         self.usage = usage if self.usage is None else self.usage + usage
-        if self.owner.on_finished is not None:
-            self.owner.on_finished(finished)
+        try:
+            if self.owner.on_finished is not None:
+                self.owner.on_finished(finished)
+        except Exception:  # what listens must not fail a reply
+            logging.getLogger("swink_agent").exception("a listener of a local model failed")
 
     async def _unless_cancelled(self, work: Awaitable[T]) -> T:
         """The outcome of the work, unless the token is cancelled first: then the work is stopped, `Aborted` raised."""

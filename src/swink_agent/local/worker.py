@@ -14,9 +14,10 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -41,13 +42,19 @@ from ._wire import (
 from ._worker import WorkerSettings
 from .engine import Chunk, Completion, EngineError, Finished, ModelInfo, Overflowed
 
-__all__ = ["WorkerEngine", "Workers", "shared_workers"]
+__all__ = ["Watcher", "WorkerEngine", "Workers", "shared_workers"]
 
 T = TypeVar("T")
 _BLOCK = 1 << 16
 _LOG_LINES = 40
 _END_SECONDS = 2.0
 _COMMAND = (sys.executable, "-m", "swink_agent.local._worker")
+
+
+class Watcher(Protocol):
+    """Who wants to hear that a worker has ended. Called in a thread of the engine's, for as long as it lives itself."""
+
+    def ended(self, engine: WorkerEngine, ending: EngineError) -> None: ...
 
 
 class WorkerEngine:
@@ -58,6 +65,7 @@ class WorkerEngine:
         self._command = tuple(command)
         self._lock = threading.Lock()
         self._life: _Life | None = None
+        self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
 
     def __repr__(self) -> str:
         return f"<worker for {os.path.basename(self.settings.path)}, {'up' if self.is_up else 'down'}>"
@@ -78,6 +86,11 @@ class WorkerEngine:
         """The worker's process id, while it is there."""
         life = self._life
         return life.pid if life is not None and not life.is_over else None
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tells the watcher of every end of the process from now on; more than once is once."""
+        with self._lock:
+            self._watchers.add(watcher)
 
     async def load(self) -> ModelInfo:
         inbox = _Inbox()
@@ -133,8 +146,14 @@ class WorkerEngine:
     def _living(self) -> _Life:
         with self._lock:
             if self._life is None or self._life.is_over:
-                self._life = _Life(self.settings, self._command)
+                self._life = _Life(self.settings, self._command, self._ended)
             return self._life
+
+    def _ended(self, ending: EngineError) -> None:
+        with self._lock:
+            watchers = list(self._watchers)
+        for watcher in watchers:
+            watcher.ended(self, ending)
 
 
 class _Inbox:
@@ -163,7 +182,10 @@ class _Life:
     this thread and not a caller's, which may be short-lived.
     """
 
-    def __init__(self, settings: WorkerSettings, command: tuple[str, ...]) -> None:
+    def __init__(
+        self, settings: WorkerSettings, command: tuple[str, ...], on_end: Callable[[EngineError], None]
+    ) -> None:
+        self._on_end = on_end
         self.info: ModelInfo | None = None
         self.pid: int | None = None
         self._over: EngineError | None = None
@@ -191,7 +213,7 @@ class _Life:
             self._count += 1
             number = self._count
             if self._over is not None:
-                inbox.put(self._over)
+                inbox.put(EngineError(str(self._over), is_gone=self._over.is_gone))
                 return number
             self._inboxes[number] = inbox
         self.tell(request(number))
@@ -243,7 +265,8 @@ class _Life:
             self._inboxes, self._loading = {}, []
             self._ours.close()
         for inbox in waiting:
-            inbox.put(ending)
+            inbox.put(EngineError(str(ending), is_gone=ending.is_gone))
+        self._on_end(ending)
 
     def _serve(self, process: subprocess.Popen[bytes]) -> EngineError:
         """Hears the process until its end; returns what is to be said of that."""

@@ -18,7 +18,7 @@ _sysctl 156 -, accept 43 202, accept4 288 242, acct 163 89, add_key 248 217, adj
 bpf 321 280, chmod 90 -, chown 92 -, chroot 161 51, clock_adjtime 305 266, clock_settime 227 112, clone 56 220,
 clone3 435 435, close_range 436 436, connect 42 203, creat 85 -, create_module 174 -, delete_module 176 106,
 execve 59 221, execveat 322 281, fallocate 285 47, fanotify_init 300 262, fchmod 91 52, fchmodat 268 53,
-fchmodat2 452 452, fchown 93 55, fchownat 260 54, file_setattr 469 469, finit_module 313 273, fork 57 -,
+fchmodat2 452 452, fcntl 72 25, fchown 93 55, fchownat 260 54, file_setattr 469 469, finit_module 313 273, fork 57 -,
 fremovexattr 199 16, fsconfig 431 431, fsetxattr 190 7, fsmount 432 432, fsopen 430 430, fspick 433 433,
 ftruncate 77 46, futimesat 261 -, get_kernel_syms 177 -, get_robust_list 274 100, init_module 175 105,
 io_uring_enter 426 426, io_uring_register 427 427, io_uring_setup 425 425, ioctl 16 29, ioperm 173 -,
@@ -41,7 +41,7 @@ setdomainname 171 162, sethostname 170 161, setns 308 268, setpgid 109 154, setp
 setsid 112 157, settimeofday 164 170, setxattr 188 5, setxattrat 463 463, shmat 30 196, shmctl 31 195,
 shmdt 67 197, shmget 29 194, socket 41 198, socketpair 53 199, statmount 457 457, swapoff 168 225,
 swapon 167 224, symlink 88 -, symlinkat 266 36, sysfs 139 -, syslog 103 116, tgkill 234 131, tkill 200 130,
-truncate 76 45, umount2 166 39, unlink 87 -, unlinkat 263 35, unshare 272 97, uselib 134 -,
+truncate 76 45, umask 95 166, umount2 166 39, unlink 87 -, unlinkat 263 35, unshare 272 97, uselib 134 -,
 userfaultfd 323 282, ustat 136 -, utime 132 -, utimensat 280 88, utimes 235 -, vfork 58 -, vhangup 153 58
 """
 

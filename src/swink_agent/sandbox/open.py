@@ -182,7 +182,10 @@ def _remedy(name: str) -> str:
         case "bubblewrap":
             return _bubblewrap_remedy()
         case "landlock":
-            return "it needs Linux 5.13 or newer with Landlock among its security modules (lsm=landlock,... at boot)"
+            return (
+                "it needs Linux 5.14 or newer with Landlock among its security modules (lsm=landlock,... at boot), "
+                "and kernel.yama.ptrace_scope 0 or 1"
+            )
         case "sandbox-exec":
             return "it is part of macOS: run outside of another sandbox"
         case _:
