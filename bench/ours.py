@@ -73,7 +73,7 @@ class SwinkAgent:
     """Ours, in the shape that all contenders have."""
 
     name = "swink-agent"
-    import_statement = "import swink_agent"
+    import_statement = "from swink_agent import Agent, tool"
 
     async def tool_turns(self, turns: int) -> None:
         await self.make_agent()(turns)

@@ -6,7 +6,15 @@ import importlib
 from pathlib import Path
 
 LIST = Path(__file__).with_name("exports.txt")
-MODULES = ("swink_agent", "swink_agent.adapters", "swink_agent.testing")
+MODULES = (
+    "swink_agent",
+    "swink_agent.adapters",
+    "swink_agent.local",
+    "swink_agent.policies",
+    "swink_agent.sandbox",
+    "swink_agent.testing",
+    "swink_agent.tools",
+)
 
 
 def exported() -> list[str]:

@@ -11,6 +11,8 @@ import pickle
 import threading
 from collections.abc import AsyncIterator, Mapping
 from enum import Enum
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -42,6 +44,7 @@ from swink_agent import (
     ErrorKind,
     Extension,
     FileImage,
+    Grant,
     Image,
     Inject,
     InvalidContinue,
@@ -97,6 +100,18 @@ from swink_agent import (
     UserMessage,
     tool,
 )
+from swink_agent.local import LocalModelError, LocalModelEvent, LocalState, Preset, StoredModel
+from swink_agent.local.presets import HubFile, IndexFile
+from swink_agent.policies import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, Decision
+from swink_agent.sandbox import (
+    BackendReport,
+    ProcessLimits,
+    SandboxClosed,
+    SandboxError,
+    SandboxProfile,
+    SandboxUnavailable,
+)
+from swink_agent.tools import WorkspaceError
 
 SHORT = 400
 
@@ -169,6 +184,10 @@ VALUES: list[msgspec.Struct] = [
         state={"x": [1]},
         message=REPLY,
         tool_results=(RESULT,),
+        model=ModelSpec("anthropic", "claude"),
+        max_tokens=100,
+        request_tokens=2000,
+        run_id=7,
     ),
     PolicyStop("budget", "spent"),
     Reject("no"),
@@ -187,7 +206,8 @@ VALUES: list[msgspec.Struct] = [
     ThinkingDelta(0, "a"),
     ThinkingEnd(0, "signature"),
     ThinkingStart(0),
-    ToolApprovalRequest("call_1", "look", {"where": "here"}),
+    ToolApprovalRequest("call_1", "look", {"where": "here"}, {"folder": "/work"}),
+    Grant("look", {"where": "here"}, {"folder": "/work"}),
     ToolApprovalRequested("call_1", "look", {"where": "here"}),
     ToolApprovalResolved("call_1", "look", True),
     CALL,
@@ -221,7 +241,53 @@ ERRORS: list[Exception] = [
     ToolError("the file is locked"),
 ]
 
-PUBLIC = {name: getattr(swink_agent, name) for name in swink_agent.__all__}
+VALUES += [
+    ApprovalAnswer(ApprovalChoice.ONCE, "fine", {"command": "ls"}),
+    ApprovalQuestion(
+        request=ToolApprovalRequest("call_1", "bash", {"command": "make"}),
+        display="make",
+        why="it is not on the list",
+        warnings=("odd characters",),
+        prefix="make",
+        command="make",
+        details={"path": "a"},
+    ),
+    BackendReport(name="bubblewrap", works=True, reason="none", remedy="none"),
+    Decision("ask", "it writes"),
+    LocalModelEvent(LocalState.FETCHING, "small", "from the index", 1, 2),
+    Preset(
+        name="small",
+        file="small.gguf",
+        context_length=2048,
+        licence="MIT",
+        description="for tests",
+        size=3,
+        sha256="ab" * 32,
+        hub=HubFile("owner/small", "small.gguf"),
+        index=IndexFile((("small==1", ".gguf"),)),
+        memory=4,
+    ),
+    ProcessLimits(processes=1, file_size=2, open_files=3, core=4),
+    SandboxProfile(
+        write=("/work",),
+        read=("/usr",),
+        hidden=("/root/.ssh",),
+        protected=(".git/hooks",),
+        network=True,
+        environment={"PATH": "/bin"},
+    ),
+    StoredModel("small", Path("/models/small.gguf"), 3, True),
+]
+ERRORS += [
+    LocalModelError("no such model", model="small"),
+    SandboxClosed(),
+    SandboxError("no walls"),
+    SandboxUnavailable(reports=[BackendReport(name="landlock", works=False, reason="old kernel")]),
+    WorkspaceError("outside"),
+]
+
+MODULES = [swink_agent, *(import_module(f"swink_agent.{room}") for room in ("local", "policies", "sandbox", "tools"))]
+PUBLIC = {name: getattr(module, name) for module in MODULES for name in module.__all__}
 ENUMS: list[Any] = [value for value in PUBLIC.values() if inspect.isclass(value) and issubclass(value, Enum)]
 
 

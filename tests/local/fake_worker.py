@@ -37,6 +37,9 @@ class FakeModel:
                 while emit(Progress(1, 2)):
                     time.sleep(0.005)
                 self.stopped.write_text("yes")
+            case "environment":
+                emit(Piece(" ".join(sorted(os.environ))))
+                emit(Finished(False))
             case "long":
                 emit(Overflowed(9_000, 2_048))
             case "fail":

@@ -132,6 +132,19 @@ async def test_a_model_that_cannot_be_loaded_says_why(start: Callable[..., Worke
     missing.close()
 
 
+async def test_keys_in_the_environment_do_not_reach_it(
+    start: Callable[..., WorkerEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "canary")
+    monkeypatch.setenv("HF_TOKEN", "canary")
+    (piece, _) = await said(start(), "environment")
+    assert isinstance(piece, Piece)
+    names = piece.text.split()
+    assert "OMP_WAIT_POLICY" in names
+    assert "PATH" in names
+    assert not {"ANTHROPIC_API_KEY", "HF_TOKEN"} & set(names)
+
+
 async def test_leaving_a_reply_stops_the_work(start: Callable[..., WorkerEngine], tmp_path: Path) -> None:
     engine = start()
     stream = engine.complete(Completion(prompt="wait"))

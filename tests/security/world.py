@@ -259,6 +259,8 @@ class World:
             log.close()
             if tools is None:
                 _close(chosen)
+        if sandbox != "off":
+            await self._settle()
         run = Run(agent, model, result, events, questions, {}, time.monotonic() - started)
         run.outputs = {
             "model": _sent(model),
@@ -269,6 +271,14 @@ class World:
             "repr": "\n".join(map(repr, [agent, result, model.requests, questions, *events, *chosen, *policies])),
         }
         return run
+
+    async def _settle(self) -> None:
+        """Gives the kernel the moment that it takes to end a thousand processes."""
+        end = time.monotonic() + 3.0
+        while running_with(self.marker) and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+        while self.look() != self.before and time.monotonic() < end:
+            await asyncio.sleep(0.02)
 
     def approvals(self, answer: Answer, questions: list[ApprovalQuestion]) -> Approvals:
         """The real thing, with somebody who answers."""

@@ -27,7 +27,6 @@ from swink_agent import (
     MessageUpdate,
     ModelSpec,
     PolicyContext,
-    PolicyStop,
     Skip,
     Stop,
     StopReason,

@@ -16,7 +16,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
@@ -48,6 +48,10 @@ T = TypeVar("T")
 _BLOCK = 1 << 16
 _LOG_LINES = 40
 _END_SECONDS = 2.0
+_KEPT_VARIABLES = (
+    *("PATH", "HOME", "USER", "LANG", "LC_", "TMPDIR", "XDG_", "PYTHON", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "DYLD_"),
+    *("OMP_", "GGML_", "LLAMA_", "CUDA_", "HIP_", "ROCR_", "VK_", "GOMP_", "KMP_"),
+)
 _COMMAND = (sys.executable, "-m", "swink_agent.local._worker")
 
 
@@ -349,9 +353,15 @@ def _spawn(command: Sequence[str], descriptor: int) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         pass_fds=(descriptor,),
-        env={**os.environ, "OMP_WAIT_POLICY": "passive", "PYTHONUNBUFFERED": "1"},
+        env=_environment(os.environ),
         start_new_session=True,
     )
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a process with native code in it needs to know; keys are not among it."""
+    kept = {name: value for name, value in environ.items() if name.startswith(_KEPT_VARIABLES)}
+    return {**kept, "OMP_WAIT_POLICY": "passive", "PYTHONUNBUFFERED": "1"}
 
 
 def _received(connected: socket.socket) -> bytes:
