@@ -168,12 +168,12 @@ def snapshot(*paths: Path) -> dict[str, str]:
             with suppress(FileNotFoundError, NotADirectoryError):
                 state = path.lstat()
                 if stat.S_ISDIR(state.st_mode):
-                    todo += path.iterdir()
                     content = "folder"
+                    todo += path.iterdir() if os.access(path, os.R_OK | os.X_OK) else []
                 elif stat.S_ISLNK(state.st_mode):
                     content = os.readlink(path)
                 elif stat.S_ISREG(state.st_mode):
-                    content = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+                    content = hashlib.sha256(path.read_bytes()).hexdigest()[:12] if os.access(path, os.R_OK) else "?"
                 else:
                     content = "special"
                 found[str(path)] = f"{oct(state.st_mode)} {state.st_uid} {content}"
@@ -281,17 +281,15 @@ class Arena:
             self.playground = build(self._patch, self._resources, self._template)
             self._clean = snapshot(self.playground.root)
             self._sandbox = self._resources.enter_context(back_end(self._backend)(self.playground.profile()))
-        outcome = Outcome(-1, "")
+        found = ["it did not come to an end"]
         try:
             outcome = await self.playground.run(self._sandbox, script)
             found = self.playground.check(outcome)
-        except BaseException:
-            self.close()
-            raise
-        if found:
-            self.close()
-        elif snapshot(self.playground.root) != self._clean:
-            self._tidy()
+            if not found and snapshot(self.playground.root) != self._clean:
+                self._tidy()
+        finally:
+            if found:
+                self.close()
         return outcome, found
 
     def _tidy(self) -> None:
