@@ -215,7 +215,7 @@ def test_examples_are_shown_for_the_tools_that_are_there() -> None:
         return ""
 
     text = tools_text(shown([bash, look], is_brief=True), with_answer=True, with_examples=True)
-    examples = text.partition("Examples of a first call:\n")[2].splitlines()
+    examples = text.partition("Examples:\n")[2].splitlines()
     assert examples
     for line in examples:
         call = json.loads(line.partition(" -> ")[2])

@@ -83,8 +83,7 @@ async def test_place_holders_of_a_killed_agent_are_taken_over_and_removed(
     left = [place(str(playground.root), str(playground.root / name)) for name in (".swink", ".git/commondir")]
     for placeholder in left:
         assert placeholder is not None
-        os.close(placeholder._descriptor)  # as the kernel does
-        os.close(placeholder._parent)
+        placeholder.close()  # as the kernel does
     assert (playground.root / ".swink").is_dir()
     assert await output_of(sandbox, "mkdir .swink/x; echo evil > .git/commondir; echo over") != ""
     assert not (playground.root / ".swink").exists()
@@ -333,6 +332,8 @@ async def test_the_command_is_alone_in_its_namespace(sandbox: BubblewrapSandbox)
 
 async def test_commands_that_end_at_once_leave_no_descriptor_and_no_process(sandbox: BubblewrapSandbox) -> None:
     await output_of(sandbox, "true")
+    await asyncio.sleep(0.05)
     before = len(os.listdir("/proc/self/fd"))
     await asyncio.gather(*(output_of(sandbox, "true") for _ in range(8)))
+    await asyncio.sleep(0.05)
     assert len(os.listdir("/proc/self/fd")) == before

@@ -71,6 +71,17 @@ async def test_the_network_is_there_when_it_is_allowed_but_sockets_of_daemons_ar
     assert playground.check(outcome) == []
 
 
+async def test_everything_may_be_read_and_the_temporary_folder_still_be_written(
+    playground: Any, open_backend: OpenFn
+) -> None:
+    for folders in (("/",), ("/tmp", "/usr"), ("/tmp", "/var/tmp", "/proc")):
+        sandbox = open_backend(playground.profile(read=folders))
+        script = "f=$(mktemp) && echo x > $f && cat $f; echo y > $OUT/canary; cat ~/.netrc; ls -d /proc/self && echo z"
+        outcome = await playground.run(sandbox, script)
+        assert [line for line in outcome.output.splitlines() if len(line) == 1] == ["x", "z"]
+        assert playground.check(outcome) == []
+
+
 async def test_only_what_may_be_read_can_be_read(playground: Any, open_backend: OpenFn) -> None:
     (playground.base / "given").mkdir()
     (playground.base / "given/file").write_text("given\n")

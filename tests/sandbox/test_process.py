@@ -112,12 +112,15 @@ async def test_a_descriptor_that_is_passed_is_open_and_no_other(sandbox: Sandbox
 async def test_the_environment_is_the_profile_s_and_what_is_added(name: str, tmp_path: Path) -> None:
     profile = SandboxProfile(write=(str(tmp_path),), environment={"PATH": os.environ["PATH"], "ONE": "1"})
     with open_any(name, profile) as sandbox:
-        _, output = await run(sandbox, "env", environment={"TWO": "2", "XDG_CACHE_HOME": "/nowhere"})
+        _, output = await run(sandbox, "env", environment={"TWO": "2", "GOCACHE": "/nowhere"})
     found = dict(line.split("=", 1) for line in output.decode().splitlines())
     for variable in ("PWD", "SHLVL", "_", "OLDPWD", "SWINK_COMMAND"):
         found.pop(variable, None)
-    assert found.pop("TMPDIR").startswith("/")
-    assert found == {"PATH": os.environ["PATH"], "ONE": "1", "TWO": "2", "XDG_CACHE_HOME": "/nowhere"}
+    temporary = found.pop("TMPDIR")
+    assert temporary.startswith("/")
+    assert found.pop("UV_CACHE_DIR") == f"{temporary}/.cache/uv"
+    assert found.pop("npm_config_cache") == f"{temporary}/.cache/npm"
+    assert found == {"PATH": os.environ["PATH"], "ONE": "1", "TWO": "2", "GOCACHE": "/nowhere"}
 
 
 async def test_the_temporary_folder_is_private_lasts_and_is_gone_in_the_end(name: str, tmp_path: Path) -> None:

@@ -66,10 +66,18 @@ For each function call, return a json object with function name and arguments wi
 _EXAMPLES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("How many lines does notes.txt have?", "bash", {"command": "wc -l notes.txt"}),
     ("How many files are in the folder img?", "bash", {"command": "ls img | wc -l"}),
+    ("Move a.png into the folder old.", "bash", {"command": "mv a.png old/"}),
+    ("What is in this folder?", "list_dir", {"path": "."}),
     ("Which file defines the class Item?", "search", {"pattern": "class Item"}),
     ("Which .md files are there?", "search", {"glob": "**/*.md"}),
     ("What does a.txt say?", "read_file", {"path": "a.txt"}),
+    ("What do the prices in p.txt add up to?", "bash", {"command": "awk '{s+=$1} END {print s}' p.txt"}),
     ("Set color to blue in ui.ini.", "read_file", {"path": "ui.ini"}),
+    (
+        "Now that ui.ini was seen to say color = red",
+        "edit_file",
+        {"path": "ui.ini", "edits": [{"old": "color = red", "new": "color = blue"}]},
+    ),
 )
 """What the built-in tools are for, for models that learn it from a few cases rather than from descriptions."""
 _ANSWER_SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -247,7 +255,7 @@ def _examples(tools: Sequence[ShownTool]) -> str:
         for request, name, arguments in _EXAMPLES
         if set(arguments) <= offered.get(name, set())
     ]
-    return "\n\nExamples of a first call:\n" + "\n".join(lines) if lines else ""
+    return "\n\nExamples:\n" + "\n".join(lines) if lines else ""
 
 
 def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -122,17 +122,20 @@ class BubblewrapSandbox(Sandbox):
         profile = self.profile
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         mounts += ["--share-net"] if profile.network else []
-        mounts += ["--ro-bind", "/", "/"] if profile.read is None else _system_folders()
+        outer, inner = _outer_and_inner(profile.read or ())
+        mounts += ["--ro-bind", "/", "/"] if profile.read is None or "/" in outer else _system_folders()
+        for folder in outer:
+            mounts += ["--ro-bind-try", folder, folder]
         # Read-only, as root could change the kernel's settings there, with no capability at all.
         mounts += ["--proc", "/proc", "--remount-ro", "/proc"]
         mounts += ["--dev", "/dev", "--bind", self._private.path, "/tmp"]
         mounts += self._way_through_tmp()
-        for folder in sorted(profile.read or ()):
+        for folder in inner:
             mounts += ["--ro-bind-try", folder, folder]
         for root in sorted(profile.write):
             mounts += ["--bind", root, root]
         hidden = profile.hidden_paths()
-        for hold in holds(profile.write, self._protected, hidden, self._own):
+        for hold in holds(profile.write, tuple(self._protected), hidden, self._own):
             held = self._hold(hold.path, hold.kind, command.placeholders)
             if held:
                 command.hold(hold.path)
@@ -185,6 +188,13 @@ class BubblewrapSandbox(Sandbox):
         if stat.S_ISDIR(state.st_mode):
             return [*self._empty_folder("0000"), path]
         return ["--ro-bind", self._nothing, path] if in_view or _may_read(state) else []
+
+
+def _outer_and_inner(folders: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Folders to be mounted before the ones that every command has of its own, and those after."""
+    own = ("/proc", "/dev", "/tmp")
+    outer = [folder for folder in sorted(folders) if any(is_beneath(path, folder) for path in own)]
+    return outer, [folder for folder in sorted(folders) if folder not in outer]
 
 
 def _system_folders() -> list[str]:

@@ -27,6 +27,7 @@ __all__ = ["BubblewrapCommand"]
 
 _START_DEADLINE = 20.0
 _END_DEADLINE = 5.0
+_FREE_AFTER = 0.01
 _WATCH_AFTER = 0.02  # most commands are over by then, and need no watch
 
 # bubblewrap says 128 + n for a command that signal n ended, as shells do. These are what ends commands.
@@ -245,6 +246,10 @@ class BubblewrapCommand:
             self._handle.ended_because = self._handle.ended_because or self._replaced()
         for placeholder in self.placeholders:
             placeholder.release()
+        if self._loop.is_closed():
+            self._free()
+        else:  # after who waits for the exit was told
+            self._loop.call_later(_FREE_AFTER, self._free)
         self._on_end(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -262,6 +267,13 @@ class BubblewrapCommand:
         else:
             self._pipe.drain()
             self._tell(code)
+
+    def _free(self) -> None:
+        for placeholder in self.placeholders:
+            placeholder.close()
+
+    def __del__(self) -> None:
+        self._free()  # the loop may have ended before
 
     def _tell(self, code: int) -> None:
         if self._exited.done():

@@ -40,7 +40,7 @@ def is_a_file(path: str) -> bool:
 
 
 class Placeholder:
-    """A place-holder that is in use until `release()`."""
+    """A place-holder that is in use until `release()`; then comes `close()`."""
 
     def __init__(self, path: str, parent: int, descriptor: int) -> None:
         self.path = path
@@ -49,8 +49,6 @@ class Placeholder:
 
     def release(self) -> None:
         """Removes it if nobody else uses it and nothing was put there. To be called when the command is gone."""
-        if self._descriptor < 0:
-            return
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_placeholder(self._parent, os.path.basename(self.path), self._descriptor):
@@ -60,7 +58,10 @@ class Placeholder:
                     os.rmdir(os.path.basename(self.path), dir_fd=self._parent)
         except OSError:  # in use elsewhere, or no longer empty: then it is theirs
             pass
-        finally:
+
+    def close(self) -> None:
+        """Frees what it used. The disk may take a moment for that, so it is apart from `release`."""
+        if self._descriptor >= 0:
             os.close(self._descriptor)
             os.close(self._parent)
             self._descriptor = -1

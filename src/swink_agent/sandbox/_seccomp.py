@@ -145,6 +145,8 @@ _SOCK_TYPE_MASK, _SOCK_STREAM, _SOCK_SEQPACKET = 0xF, 1, 5
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _S_IFMT, _S_IFCHR, _S_IFBLK = 0o170000, 0o020000, 0o060000
+_S_ISUID_OR_GID = 0o6000
+_O_CREAT, _O_TMPFILE = 0o100, 0o20000000
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)  # Linux, 32-bit uname, the old uname, and the question
 
 _DENIED = (
@@ -167,6 +169,12 @@ _SHARED_IPC = (
     *("shmget", "shmat", "shmctl", "semget", "semop", "semctl", "semtimedop", "msgget", "msgsnd", "msgrcv", "msgctl"),
     *("mq_open", "mq_unlink"),
 )
+# call, and the argument that is a mode; of those that open, the one that is their flags
+_OF_MODES = (
+    *(("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)),
+    *(("creat", 1), ("mknod", 1), ("mknodat", 2)),
+)
+_OF_OPENING = (("open", 1), ("openat", 2))
 # call, and the argument that names another process; 0 there is the caller
 _OF_OTHER_PROCESSES = (
     *(("prlimit64", 0), ("sched_setaffinity", 0), ("sched_setscheduler", 0), ("sched_setparam", 0)),
@@ -179,7 +187,8 @@ def base_rules(*, network: bool, own_namespaces: bool = True) -> tuple[Rule, ...
     """What both back ends deny.
 
     `own_namespaces`: whether the processes have process and IPC namespaces of their own. Where not, what reaches other
-    processes of the user without being a signal (System V IPC, message queues, limits and priorities) is denied too.
+    processes of the user without being a signal (System V IPC, message queues, limits and priorities) is denied too;
+    and there a guardian looks at the modes of files.
     """
     rules = [Rule(name, _EPERM) for name in _DENIED]
     rules += [Rule(name, _ENOSYS) for name in ("io_uring_setup", "io_uring_enter", "io_uring_register")]
@@ -192,10 +201,21 @@ def base_rules(*, network: bool, own_namespaces: bool = True) -> tuple[Rule, ...
     rules += [Rule("personality", ALLOW, (Condition(0, kind),)) for kind in _PERSONALITIES]
     rules.append(Rule("personality", _EPERM))
     rules += _socket_rules(network)
+    rules += _mode_rules() if own_namespaces else ()
     if not own_namespaces:
         rules += [Rule(name, _EPERM) for name in _SHARED_IPC]
         rules += [Rule(name, _EPERM, (Condition(at, 0, equal=False),)) for name, at in _OF_OTHER_PROCESSES]
     return tuple(rules)
+
+
+def _mode_rules() -> Sequence[Rule]:
+    """No program that runs with its owner's rights: it would outlive the sandbox, for anybody who finds it."""
+    rules = [Rule(name, _EPERM, (Condition(at, 0, _S_ISUID_OR_GID, equal=False),)) for name, at in _OF_MODES]
+    for name, flags in _OF_OPENING:
+        for creates in (_O_CREAT, _O_TMPFILE):  # else there is no mode, and whatever a register held is in its place
+            is_special = Condition(flags + 1, 0, _S_ISUID_OR_GID, equal=False)
+            rules.append(Rule(name, _EPERM, (Condition(flags, creates, creates), is_special)))
+    return [*rules, Rule("openat2", _ENOSYS)]  # a filter cannot see its mode
 
 
 def _socket_rules(network: bool) -> Sequence[Rule]:

@@ -18,6 +18,9 @@ from .profile import SandboxProfile
 
 __all__ = ["Sandbox", "SandboxedProcess"]
 
+# Programs that do nothing without a cache that they can write, and the home folder cannot be written.
+_CACHES = {"GOCACHE": ".cache/go", "UV_CACHE_DIR": ".cache/uv", "npm_config_cache": ".cache/npm"}
+
 
 class SandboxedProcess:
     """A command that was started in a sandbox.
@@ -90,8 +93,8 @@ class Sandbox(ABC):
         """All variables of a child whose private temporary folder is `temporary`."""
         environment = dict(self.profile.environment)
         environment["TMPDIR"] = temporary
-        # Compilers and package tools keep their caches there, and the home folder cannot be written.
-        environment.setdefault("XDG_CACHE_HOME", os.path.join(temporary, ".cache"))
+        for name, folder in _CACHES.items():
+            environment.setdefault(name, os.path.join(temporary, folder))
         environment.update(additions or {})
         return environment
 
