@@ -66,3 +66,9 @@ def test_every_module_is_on_the_readmes_map() -> None:
         if module.name == "__init__.py":
             continue
         assert module.name in text, f"{module.name} is not on the map"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_test_that_a_document_names_exists(document: Path) -> None:
+    for target in re.findall(r"`(tests/[\w/]*(?:\.py)?)`", document.read_text()):
+        assert (ROOT / target).exists(), f"{document.name} names {target}"
