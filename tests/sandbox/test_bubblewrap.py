@@ -337,3 +337,22 @@ async def test_commands_that_end_at_once_leave_no_descriptor_and_no_process(sand
     await asyncio.gather(*(output_of(sandbox, "true") for _ in range(8)))
     await asyncio.sleep(0.05)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_two_sandboxes_that_know_different_repositories_do_not_help_each_other_out(playground: Any) -> None:
+    """What one sandbox holds in place and another does not could be swapped for a link while it is mounted."""
+    swap = "while :; do mv n o && ln -s ../outside n && rm n && mv o n; done 2>/dev/null"
+    with BubblewrapSandbox(playground.profile()) as one:
+        (playground.root / "n/.git/hooks").mkdir(parents=True)
+        (playground.root / "n/.git/config").touch()
+        with BubblewrapSandbox(playground.profile()) as other:
+            swapping = await started(one, swap)
+            refused = 0
+            for _ in range(40):
+                try:
+                    await output_of(other, f"touch {playground.outside}/new")
+                except SandboxError:
+                    refused += 1
+            swapping.kill()
+            await swapping.wait()
+    assert playground.check(type("Nothing", (), {"output": ""})()) == []

@@ -45,7 +45,9 @@ def victim() -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.fixture
-def make_world(repository: Path, victim: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], World]]:
+def make_world(
+    repository: Path, victim: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], World]]:
     with ExitStack() as resources:
 
         def make() -> World:

@@ -145,7 +145,9 @@ def ran(run: Run) -> list[Any]:
 
 async def test_a_yes_is_for_one_call(world: World) -> None:
     once = call("bash", command="echo x >> count")
-    run = await world.run(once, once, [once.with_id("again"), once.with_id("more")], answer=["once", "once", "no", "once"])
+    run = await world.run(
+        once, once, [once.with_id("again"), once.with_id("more")], answer=["once", "once", "no", "once"]
+    )
     assert len(run.questions) == 4
     assert (world.root / "count").read_text() == "x\nx\nx\n"
 
@@ -284,7 +286,9 @@ async def test_tools_exchanged_during_the_question_do_not_get_the_yes(world: Wor
         return Approve()
 
     tools = world.tools()
-    agent = Agent("scripted:x", stream_fn=scripted(call("bash", command="touch made; pwd"), "done"), tools=tools, approve=exchange)
+    agent = Agent(
+        "scripted:x", stream_fn=scripted(call("bash", command="touch made; pwd"), "done"), tools=tools, approve=exchange
+    )
     agents.append(agent)
     await agent.prompt("go")
     assert (world.root / "made").exists()
@@ -316,14 +320,21 @@ async def test_trust_in_a_prefix_covers_no_more_than_the_prefix(world: World, na
         call("bash", command=BEYOND_THE_PREFIX[name]),
         answer=["session_prefix", "no"],
     )
-    assert [question.prefix for question in run.questions][0] == "npm test"
+    assert run.questions[0].prefix == "npm test"
     assert len(run.questions) == 2
     assert ran(run) == ["npm test"]
     assert not (world.root / "pwned").exists()
 
 
 async def test_trust_in_a_tool_does_not_reach_what_other_programs_obey_nor_outside(world: World) -> None:
-    paths = [".git/config", ".git/hooks/pre-commit", ".swink/settings.toml", "../outside/canary", "@OUT@/new", ".GIT/config"]
+    paths = [
+        ".git/config",
+        ".git/hooks/pre-commit",
+        ".swink/settings.toml",
+        "../outside/canary",
+        "@OUT@/new",
+        ".GIT/config",
+    ]
     run = await world.run(
         call("write_file", path="fine", content="x"),
         *(call("write_file", path=path, content="evil") for path in paths),
@@ -388,7 +399,14 @@ async def test_silence_and_confusion_are_a_no(world: World, name: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["sudo touch pwned", "ls; sudo touch pwned", "env sudo touch pwned", "bash -c 'sudo touch pwned'", "/usr/bin/sudo touch pwned", "$(sudo touch pwned)"],
+    [
+        "sudo touch pwned",
+        "ls; sudo touch pwned",
+        "env sudo touch pwned",
+        "bash -c 'sudo touch pwned'",
+        "/usr/bin/sudo touch pwned",
+        "$(sudo touch pwned)",
+    ],
 )
 @pytest.mark.parametrize("mode", ["all", "smart"])
 async def test_what_is_denied_is_denied_whatever_the_mode(world: World, command: str, mode: Any) -> None:
@@ -406,7 +424,14 @@ async def test_what_is_denied_is_denied_whatever_the_mode(world: World, command:
 async def test_rules_of_the_user_are_held_to_the_letter(world: World) -> None:
     rules = CommandRules(allow=["make check"])
     approvals = Approvals(rules=rules)
-    commands = ["make check;touch pwned", "make check\n", "make", "make  checked", "make check > pwned", "make -C .. check"]
+    commands = [
+        "make check;touch pwned",
+        "make check\n",
+        "make",
+        "make  checked",
+        "make check > pwned",
+        "make -C .. check",
+    ]
     run = await world.run([call("bash", command=command) for command in commands], approvals=approvals)
     assert run.started == []
     assert not (world.root / "pwned").exists()

@@ -120,7 +120,8 @@ async def test_no_canary_is_in_any_output(world: World, canaries: dict[str, str]
         answer=careless,
         redactor=redactor,
         stream_options=StreamOptions(
-            api_key=canaries["key"], headers={"X-Auth-Token": canaries["header"], "Authorization": f"Bearer {canaries['header']}"}
+            api_key=canaries["key"],
+            headers={"X-Auth-Token": canaries["header"], "Authorization": f"Bearer {canaries['header']}"},
         ),
     )
     assert [event.is_error for event in run.results] == [False, True, True, False, False, False, False, True]
@@ -158,14 +159,21 @@ def failing_with(*kinds: ErrorKind) -> Any:
     return stream
 
 
-@pytest.mark.parametrize("kinds", [(ErrorKind.AUTH,), (ErrorKind.NETWORK, ErrorKind.THROTTLED, ErrorKind.AUTH), (ErrorKind.CONTEXT_OVERFLOW,), ()])
-async def test_a_provider_that_repeats_what_it_was_sent_is_masked(world: World, canaries: dict[str, str], kinds: Any) -> None:
+@pytest.mark.parametrize(
+    "kinds",
+    [(ErrorKind.AUTH,), (ErrorKind.NETWORK, ErrorKind.THROTTLED, ErrorKind.AUTH), (ErrorKind.CONTEXT_OVERFLOW,), ()],
+)
+async def test_a_provider_that_repeats_what_it_was_sent_is_masked(
+    world: World, canaries: dict[str, str], kinds: Any
+) -> None:
     async def at_once(seconds: float) -> None:
         await asyncio.sleep(0)
 
     run = await world.run(
         stream_fn=failing_with(*kinds),
-        stream_options=StreamOptions(headers={"X-Auth-Token": canaries["header"], "Authorization": f"Bearer {canaries['header']}"}),
+        stream_options=StreamOptions(
+            headers={"X-Auth-Token": canaries["header"], "Authorization": f"Bearer {canaries['header']}"}
+        ),
         get_api_key=lambda provider: canaries["key"],
         retry_strategy=DefaultRetryStrategy(),
         sleep=at_once,
@@ -182,25 +190,36 @@ async def test_a_provider_that_repeats_what_it_was_sent_is_masked(world: World, 
 
 @pytest.mark.parametrize("status", [401, 400, 500])
 @pytest.mark.parametrize("api", ["anthropic", "openai"])
-async def test_the_real_adapters_do_not_tell_their_key(world: World, canaries: dict[str, str], api: str, status: int) -> None:
+async def test_the_real_adapters_do_not_tell_their_key(
+    world: World, canaries: dict[str, str], api: str, status: int
+) -> None:
     key = canaries["key"]
     said = " ".join(forms_of(key))
     make = {"anthropic": AnthropicStreamFn, "openai": OpenAiStreamFn}[api]
     async with FakeProvider(api, [FakeFailure(status, f"the key {said} is wrong")], key=key) as provider:
         adapter = make(provider.url, key)
-        run = await world.run(stream_fn=adapter, model=f"{api}:model", retry_strategy=DefaultRetryStrategy(max_attempts=1))
+        run = await world.run(
+            stream_fn=adapter, model=f"{api}:model", retry_strategy=DefaultRetryStrategy(max_attempts=1)
+        )
         run.outputs["repr"] += repr(adapter)
     run.outputs["errors"] = f"{run.result.error} {run.agent.last_error} {run.result.exception!r}"
     assert run.result.error is not None
     assert leaks(run.outputs, key) == []
 
 
-async def test_a_canary_that_the_model_streams_in_pieces_is_masked_on_its_way_out(world: World, canaries: dict[str, str]) -> None:
+async def test_a_canary_that_the_model_streams_in_pieces_is_masked_on_its_way_out(
+    world: World, canaries: dict[str, str]
+) -> None:
     redactor = Redactor([canaries["registered"]])
     replies = [text(f"It is {form}, remember it.", deltas=7) for form in forms_of(canaries["registered"])]
     for said in replies:
         run = await world.run(stream_fn=scripted(said), redactor=redactor, tools=[])
-        assert leaks({name: run.outputs[name] for name in ("events", "audit", "checkpoint", "log")}, canaries["registered"]) == []
+        assert (
+            leaks(
+                {name: run.outputs[name] for name in ("events", "audit", "checkpoint", "log")}, canaries["registered"]
+            )
+            == []
+        )
         assert "redacted" in run.outputs["events"]
 
 

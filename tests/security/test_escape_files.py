@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from swink_agent.testing import call
+from swink_agent.tools import standard_tools
 
 from .world import Attack, Run, World
 
@@ -180,9 +181,18 @@ def is_harmless(run: Run) -> bool:
 POTENT = sorted(
     [
         *(f"read: {name}" for name in list(READING)[:3]),
-        *("read: a link to a file", "read: a link to a folder", "read: a chain of links", "read: the root of a process"),
+        *(
+            "read: a link to a file",
+            "read: a link to a folder",
+            "read: a chain of links",
+            "read: the root of a process",
+        ),
         *("read: a link to the root of a process", "read: a home folder by a link"),
-        *("read: a neighbour with the same beginning", "read: a list of the folder above", "read: a list through a link"),
+        *(
+            "read: a neighbour with the same beginning",
+            "read: a list of the folder above",
+            "read: a list through a link",
+        ),
         *("read: a search in the folder above", "read: a glob that goes up"),
         *(f"write: {name}" for name in WRITING if name.startswith(("a hook", "a link", "an edit", "our settings"))),
         *("write: dot dot", "write: a new file outside", "write: a hard link", "write: the configuration"),
@@ -194,14 +204,14 @@ POTENT = sorted(
 async def test_without_walls_the_same_attack_succeeds(world: World, name: str) -> None:
     """Else it would prove nothing that it fails."""
     (world.root / ".swink").mkdir()
-    run = await world.attack(ATTACKS[name], policies=[], tools=world.tools("naive"), sandbox="off", approval_mode="bypassed")
+    run = await world.attack(
+        ATTACKS[name], policies=[], tools=world.tools("naive"), sandbox="off", approval_mode="bypassed"
+    )
     assert world.breaches(run) or ATTACKS[name].succeeded(world, run), run.texts
 
 
 async def test_a_home_folder_to_work_in_keeps_its_secrets(world: World) -> None:
     """The folder that the user gave is the home folder itself: its credentials are hidden all the same."""
-    from swink_agent.tools import standard_tools
-
     reads = [call("read_file", path=name) for name in (".ssh/id_ed25519", ".SSH/../.ssh/id_ed25519", ".netrc")]
     lists = [call("list_dir", path=".ssh"), call("list_dir", depth=5)]
     finds = [call("search", pattern="canary"), call("search", glob="**"), call("search", path=".aws", pattern=".")]
@@ -213,7 +223,10 @@ async def test_a_home_folder_to_work_in_keeps_its_secrets(world: World) -> None:
     run = await world.run(
         [*reads, *lists, *finds],
         writes,
-        call("bash", command="cat ~/.ssh/* ~/.netrc ~/.aws/*; echo evil >> ~/.bashrc; mkdir -p ~/.local/bin; cd ~; cat .ssh/*"),
+        call(
+            "bash",
+            command="cat ~/.ssh/* ~/.netrc ~/.aws/*; echo evil >> ~/.bashrc; mkdir -p ~/.local/bin; cd ~; cat .ssh/*",
+        ),
         tools=standard_tools(world.home),
         policies=[],
     )

@@ -71,7 +71,9 @@ async def test_time_runs_out(world: World) -> None:
 async def test_no_call_is_made_that_could_cost_too_much(world: World) -> None:
     budget = Budget(max_cost=0.50, worst_case=price)
     used = Usage(input=1000, output=1000, total=2000)
-    model = scripted(*[call("read_file", path="hello.txt", limit=n + 1) for n in range(50)], usage=used, cost=Cost(total=0.02))
+    model = scripted(
+        *[call("read_file", path="hello.txt", limit=n + 1) for n in range(50)], usage=used, cost=Cost(total=0.02)
+    )
     run = await world.run(stream_fn=model, policies=[budget], stream_options=StreamOptions(max_tokens=1000))
     assert run.result.stopped_by is not None
     assert 0 < budget.spent <= 0.50
@@ -82,11 +84,16 @@ async def test_agents_at_once_do_not_overshoot_together(world: World) -> None:
     used = Usage(input=500, output=1000, total=1500)
 
     async def spend() -> None:
-        model = scripted(*[call("list_dir", depth=n % 5 + 1) for n in range(30)], usage=used, cost=Cost(total=0.015), suspend=True)
+        model = scripted(
+            *[call("list_dir", depth=n % 5 + 1) for n in range(30)], usage=used, cost=Cost(total=0.015), suspend=True
+        )
         agent = Agent(
-            "scripted:x", stream_fn=model, tools=[ListDirTool(world.root)], policies=[budget],
+            "scripted:x",
+            stream_fn=model,
+            tools=[ListDirTool(world.root)],
+            policies=[budget],
             stream_options=StreamOptions(max_tokens=1000),
-        )  # fmt: skip
+        )
         await agent.prompt("go")
 
     await asyncio.gather(*(spend() for _ in range(12)))
@@ -96,15 +103,20 @@ async def test_agents_at_once_do_not_overshoot_together(world: World) -> None:
 
 async def test_failures_that_were_paid_for_count(world: World) -> None:
     budget = Budget(max_cost=0.10, worst_case=price)
-    failing = [reply("some", fail(ErrorKind.NETWORK, usage=Usage(input=2000, output=1000, total=3000))) for _ in range(50)]
+    failing = [
+        reply("some", fail(ErrorKind.NETWORK, usage=Usage(input=2000, output=1000, total=3000))) for _ in range(50)
+    ]
 
     async def no_wait(seconds: float) -> None:
         await asyncio.sleep(0)
 
     run = await world.run(
-        *failing, policies=[budget], stream_options=StreamOptions(max_tokens=1000),
-        retry_strategy=DefaultRetryStrategy(max_attempts=40), sleep=no_wait,
-    )  # fmt: skip
+        *failing,
+        policies=[budget],
+        stream_options=StreamOptions(max_tokens=1000),
+        retry_strategy=DefaultRetryStrategy(max_attempts=40),
+        sleep=no_wait,
+    )
     assert len(run.model.requests) <= 4
     assert budget.spent <= 0.10
 
@@ -118,7 +130,9 @@ async def test_what_a_tool_returns_is_in_the_next_reservation(world: World) -> N
     """The model reads a large file to blow up the next request: it is not sent."""
     write(world.root / "large.txt", "word " * 18_000)
     budget = Budget(max_tokens=40_000, worst_case=price)
-    run = await world.run(call("read_file", path="large.txt"), policies=[budget], stream_options=StreamOptions(max_tokens=1000))
+    run = await world.run(
+        call("read_file", path="large.txt"), policies=[budget], stream_options=StreamOptions(max_tokens=1000)
+    )
     assert len(run.model.requests) == 1
     assert run.result.stopped_by is not None
 
@@ -127,8 +141,9 @@ async def test_usage_below_zero_gives_no_money_back(world: World) -> None:
     budget = Budget(max_cost=0.20, max_tokens=20_000, worst_case=price)
     model = scripted(
         *[call("list_dir", depth=n % 5 + 1) for n in range(60)],
-        usage=Usage(input=-10_000, output=-10_000, total=-20_000), cost=Cost(total=-5.0),
-    )  # fmt: skip
+        usage=Usage(input=-10_000, output=-10_000, total=-20_000),
+        cost=Cost(total=-5.0),
+    )
     await world.run(stream_fn=model, policies=[budget], stream_options=StreamOptions(max_tokens=1000))
     assert budget.spent >= 0
     assert budget.spent_tokens >= 0
@@ -152,23 +167,29 @@ def bash(command: str, timeout: float = 1.0, **more: Any) -> Attack:
 
 COMMANDS = {
     "a fork bomb": bash("b() { b | b & }; b; sleep @MARK@"),
-    "a fork bomb of an interpreter": bash("@PY@ -c \"import os\nwhile 1:\n try: os.fork()\n except OSError: pass\n# @MARK@\""),
+    "a fork bomb of an interpreter": bash(
+        '@PY@ -c "import os\nwhile 1:\n try: os.fork()\n except OSError: pass\n# @MARK@"'
+    ),
     "processes that multiply and let go": bash("f() { (setsid sleep @MARK@ & setsid sleep @MARK@ &) & f; }; f"),
     "yes": bash("yes @MARK@"),
     "a line without an end": bash("cat /dev/zero # @MARK@"),
     "noise": bash("cat /dev/urandom # @MARK@"),
     "ten million lines": bash("seq 10000000 # @MARK@", 10),
     "escape sequences": bash("for i in $(seq 20000); do printf '\\033[2J\\033]0;x\\007\\b\\b\\r'; done", 5),
-    "a file without an end": bash("yes > big; cat /dev/zero > zero; head -c 99999999 /dev/zero > more; exec sleep @MARK@"),
+    "a file without an end": bash(
+        "yes > big; cat /dev/zero > zero; head -c 99999999 /dev/zero > more; exec sleep @MARK@"
+    ),
     "a file of the temporary folder": bash("cat /dev/zero > $TMPDIR/big; sleep @MARK@"),
     "a processor that spins": bash("while :; do :; done & while :; do :; done; sleep @MARK@"),
     "a command that never reads": bash("sleep @MARK@ | sleep @MARK@"),
     "deaf ears": bash("trap '' TERM INT HUP QUIT; while :; do sleep @MARK@; done"),
     "both outputs closed": bash("exec >&- 2>&-; sleep @MARK@"),
-    "very many descriptors": bash("for i in $(seq 20000); do eval \"exec {fd}</dev/null\"; done; sleep @MARK@", 2),
-    "a loop of links and folders": bash("ln -s . a; for i in $(seq 200); do mkdir -p d; cd d; done; ls -R / > /dev/null & sleep @MARK@"),
-    "memory that is written": bash("@PY@ -c \"x = bytearray(10**8); import time; time.sleep(@MARK@ % 10)\""),
-}  # fmt: skip
+    "very many descriptors": bash('for i in $(seq 20000); do eval "exec {fd}</dev/null"; done; sleep @MARK@', 2),
+    "a loop of links and folders": bash(
+        "ln -s . a; for i in $(seq 200); do mkdir -p d; cd d; done; ls -R / > /dev/null & sleep @MARK@"
+    ),
+    "memory that is written": bash('@PY@ -c "x = bytearray(10**8); import time; time.sleep(@MARK@ % 10)"'),
+}
 
 
 @pytest.mark.parametrize("backend", ["auto", "landlock"])
@@ -256,22 +277,102 @@ def strange_bytes(world: World) -> None:
 
 
 FILES = {
-    "one line of twenty megabytes": Attack([call("read_file", path="line.txt"), call("search", pattern="needle"), call("edit_file", path="line.txt", edits=[{"old": "nothing", "new": "x"}])], one_line),
-    "lines without number": Attack([call("read_file", path="lines.txt"), call("read_file", path="lines.txt", offset=299_999), call("search", pattern="needle", limit=1000), call("read_file", path="lines.txt", offset=10**15, limit=10**15)], many_lines),
-    "fifty thousand names": Attack([call("list_dir", path="many"), call("list_dir", depth=5), call("search", glob="**", limit=1000)], many_names),
-    "three hundred folders deep": Attack([call("list_dir", depth=5), call("search", glob="**"), call("search", pattern="x"), call("read_file", path="d/" * 300)], deep),
-    "bytes that are no text": Attack([call("read_file", path="bytes.bin"), call("read_file", path="half.txt"), call("read_file", path="wide.txt"), call("search", pattern="needle"), call("list_dir"), call("edit_file", path="half.txt", edits=[{"old": "needle", "new": "x"}])], strange_bytes),
-    "an edit of much that is not there": Attack([call("edit_file", path="lines.txt", edits=[{"old": "needle\nneedles" * 3000, "new": "x"}])], many_lines),
-    "an edit of everything": Attack([call("edit_file", path="lines.txt", edits=[{"old": "needle", "new": "needle needle", "replace_all": True}] * 5)], many_lines),
-    "edits that double a file": Attack([call("edit_file", path="hello.txt", edits=[{"old": "l", "new": "ll", "replace_all": True}] * 200)]),
-    "edits that go back and forth": Attack([call("edit_file", path="a.txt", edits=[{"old": "a", "new": "b", "replace_all": True}, {"old": "b", "new": "a", "replace_all": True}] * 100)], lambda world: write(world.root / "a.txt", "a" * 10_000_000)),
-    "an edit that is found everywhere at once": Attack([call("edit_file", path="a.txt", edits=[{"old": "a" * 200_000, "new": "b"}])], lambda world: write(world.root / "a.txt", "a" * 10_000_000)),
-    "a write of megabytes that do not show": Attack([call("write_file", path="big.txt", content="x\x1b\u202e\n" * 500_000)]),
-    "a glob of braces": Attack([call("search", glob="{a,b}" * 12), call("search", glob="{" * 2000), call("search", glob="{a,{b,{c,{d," * 200)]),
-    "a glob of stars": Attack([call("search", glob="**/" * 300 + "x"), call("search", glob="*a" * 200 + "b"), call("search", glob="[" * 500)], lambda world: write(world.root / ("a" * 250), "x")),
-    "an expression that is linear for some": Attack([call("search", pattern="(a+)+$|(x|x)*y|(.*)*!"), call("search", pattern="((((a{1,100}){1,100}){1,100}){1,100})")], lambda world: write(world.root / "a.txt", "a" * 5000)),
-    "an expression of brackets": Attack([call("search", pattern="(" * 3900), call("search", pattern="[" * 3900), call("search", pattern="a{1000000000}")]),
-}  # fmt: skip
+    "one line of twenty megabytes": Attack(
+        [
+            call("read_file", path="line.txt"),
+            call("search", pattern="needle"),
+            call("edit_file", path="line.txt", edits=[{"old": "nothing", "new": "x"}]),
+        ],
+        one_line,
+    ),
+    "lines without number": Attack(
+        [
+            call("read_file", path="lines.txt"),
+            call("read_file", path="lines.txt", offset=299_999),
+            call("search", pattern="needle", limit=1000),
+            call("read_file", path="lines.txt", offset=10**15, limit=10**15),
+        ],
+        many_lines,
+    ),
+    "fifty thousand names": Attack(
+        [call("list_dir", path="many"), call("list_dir", depth=5), call("search", glob="**", limit=1000)], many_names
+    ),
+    "three hundred folders deep": Attack(
+        [
+            call("list_dir", depth=5),
+            call("search", glob="**"),
+            call("search", pattern="x"),
+            call("read_file", path="d/" * 300),
+        ],
+        deep,
+    ),
+    "bytes that are no text": Attack(
+        [
+            call("read_file", path="bytes.bin"),
+            call("read_file", path="half.txt"),
+            call("read_file", path="wide.txt"),
+            call("search", pattern="needle"),
+            call("list_dir"),
+            call("edit_file", path="half.txt", edits=[{"old": "needle", "new": "x"}]),
+        ],
+        strange_bytes,
+    ),
+    "an edit of much that is not there": Attack(
+        [call("edit_file", path="lines.txt", edits=[{"old": "needle\nneedles" * 3000, "new": "x"}])], many_lines
+    ),
+    "an edit of everything": Attack(
+        [
+            call(
+                "edit_file",
+                path="lines.txt",
+                edits=[{"old": "needle", "new": "needle needle", "replace_all": True}] * 5,
+            )
+        ],
+        many_lines,
+    ),
+    "edits that double a file": Attack(
+        [call("edit_file", path="hello.txt", edits=[{"old": "l", "new": "ll", "replace_all": True}] * 200)]
+    ),
+    "edits that go back and forth": Attack(
+        [
+            call(
+                "edit_file",
+                path="a.txt",
+                edits=[{"old": "a", "new": "b", "replace_all": True}, {"old": "b", "new": "a", "replace_all": True}]
+                * 100,
+            )
+        ],
+        lambda world: write(world.root / "a.txt", "a" * 10_000_000),
+    ),
+    "an edit that is found everywhere at once": Attack(
+        [call("edit_file", path="a.txt", edits=[{"old": "a" * 200_000, "new": "b"}])],
+        lambda world: write(world.root / "a.txt", "a" * 10_000_000),
+    ),
+    "a write of megabytes that do not show": Attack(
+        [call("write_file", path="big.txt", content="x\x1b\u202e\n" * 500_000)]
+    ),
+    "a glob of braces": Attack(
+        [call("search", glob="{a,b}" * 12), call("search", glob="{" * 2000), call("search", glob="{a,{b,{c,{d," * 200)]
+    ),
+    "a glob of stars": Attack(
+        [call("search", glob="**/" * 300 + "x"), call("search", glob="*a" * 200 + "b"), call("search", glob="[" * 500)],
+        lambda world: write(world.root / ("a" * 250), "x"),
+    ),
+    "an expression that is linear for some": Attack(
+        [
+            call("search", pattern="(a+)+$|(x|x)*y|(.*)*!"),
+            call("search", pattern="((((a{1,100}){1,100}){1,100}){1,100})"),
+        ],
+        lambda world: write(world.root / "a.txt", "a" * 5000),
+    ),
+    "an expression of brackets": Attack(
+        [
+            call("search", pattern="(" * 3900),
+            call("search", pattern="[" * 3900),
+            call("search", pattern="a{1000000000}"),
+        ]
+    ),
+}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -284,11 +385,17 @@ async def test_files_and_patterns_without_measure_are_answered_in_measure(world:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 700_000
 
 
-async def test_a_sparse_file_of_fifty_gigabytes_is_not_read_to_its_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sparse_file_of_fifty_gigabytes_is_not_read_to_its_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("swink_agent.tools.read_file._LONGEST_SEEK", 0.5)
     sparse(world)
     search = SearchTool(world.root, time_limit=1.0)
-    calls = [call("read_file", path="sparse"), call("read_file", path="sparse", offset=10**9), call("search", pattern="needle")]
+    calls = [
+        call("read_file", path="sparse"),
+        call("read_file", path="sparse", offset=10**9),
+        call("search", pattern="needle"),
+    ]
     run = await world.run(calls, tools=[search, ReadFileTool(world.root)], within=15)
     search.close()
     assert [event.is_error for event in run.results[:2]] == [True, True]
@@ -301,7 +408,9 @@ async def test_an_expression_that_explodes_is_stopped_by_the_clock(world: World)
     """A back reference keeps ripgrep out, so that the scanner has to run it: in a process of its own, for a while."""
     write(world.root / "a.txt", "a" * 200 + "\n")
     search = SearchTool(world.root, time_limit=1.0)
-    run = await world.run(call("search", pattern=r"(a|aa|aaa)+\1!"), tools=[search, ReadFileTool(world.root)], within=10)
+    run = await world.run(
+        call("search", pattern=r"(a|aa|aaa)+\1!"), tools=[search, ReadFileTool(world.root)], within=10
+    )
     search.close()
     assert run.results[0].is_error
     assert "1 second" in run.texts[0]

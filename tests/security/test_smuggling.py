@@ -68,8 +68,14 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "lines as text": ("read_file", {"path": "hello.txt", "limit": "all"}),
     "an encoding": ("read_file", {"path": "hello.txt", "encoding": "unicode_escape"}),
     "edits as text": ("edit_file", {"path": "hello.txt", "edits": json.dumps([{"old": "hello", "new": "x"}])}),
-    "an edit with a path of its own": ("edit_file", {"path": "hello.txt", "edits": [{"old": "hello", "new": "x", "path": "@OUT@/canary"}]}),
-    "an edit that says everywhere in words": ("edit_file", {"path": "hello.txt", "edits": [{"old": "l", "new": "x", "replace_all": "yes"}]}),
+    "an edit with a path of its own": (
+        "edit_file",
+        {"path": "hello.txt", "edits": [{"old": "hello", "new": "x", "path": "@OUT@/canary"}]},
+    ),
+    "an edit that says everywhere in words": (
+        "edit_file",
+        {"path": "hello.txt", "edits": [{"old": "l", "new": "x", "replace_all": "yes"}]},
+    ),
     "no edits": ("edit_file", {"path": "hello.txt", "edits": []}),
     "thousands of edits": ("edit_file", {"path": "hello.txt", "edits": [{"old": "h", "new": "h"}] * 5000}),
     "a root to list": ("list_dir", {"root": "/", "path": "."}),
@@ -79,7 +85,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "a limit without limit": ("search", {"pattern": "l", "limit": 10**12}),
     "a pattern as a list": ("search", {"pattern": ["a", "b"]}),
     "a pattern without end": ("search", {"pattern": "a" * 100_000}),
-}  # fmt: skip
+}
 
 
 def check_nothing_happened(world: World, run: Any) -> None:
@@ -143,7 +149,9 @@ def raw(name: str, arguments: str, call_id: str = "raw_1") -> Any:
 
 @pytest.mark.parametrize("wiring", ["tools alone", "recommended"])
 @pytest.mark.parametrize("name", RAW)
-async def test_arguments_that_read_in_two_ways_write_nothing_they_should_not(world: World, name: str, wiring: str) -> None:
+async def test_arguments_that_read_in_two_ways_write_nothing_they_should_not(
+    world: World, name: str, wiring: str
+) -> None:
     run = await world.run(
         stream_fn=raw("write_file", RAW[name]), **({"policies": []} if wiring == "tools alone" else {})
     )
@@ -229,7 +237,11 @@ async def test_a_file_that_is_named_like_an_option_is_a_file(world: World) -> No
     write(world.root / "-rf", "plain\n")
     write(world.root / "--pre=evil", "plain needle\n")
     run = await world.run(
-        [call("read_file", path="-rf"), call("search", pattern="needle", path="--pre=evil"), call("search", pattern="--files")]
+        [
+            call("read_file", path="-rf"),
+            call("search", pattern="needle", path="--pre=evil"),
+            call("search", pattern="--files"),
+        ]
     )
     assert run.texts[0] == "plain\n"
     assert "plain needle" in run.texts[1]

@@ -7,24 +7,19 @@ it, and the judgement: what got out is read from the machine and from every outp
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import io
-import json
 import logging
 import os
 import socket
-import stat
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, quote_plus
 
 import msgspec
 
@@ -38,13 +33,15 @@ from swink_agent import (
     encode_event,
     encode_message,
     extract_text,
-    tool,
 )
 from swink_agent.policies import ApprovalQuestion, Approvals, Checkpoint, recommended
 from swink_agent.sandbox import SandboxProfile, open_sandbox
 from swink_agent.testing import ScriptedStream, scripted
 from swink_agent.testing.script import Part, Reply
 from swink_agent.tools import standard_tools
+
+from .naive_tools import tools_without_walls
+from .traces import leaks, promised_forms, running_with, snapshot, strays, was_reached
 
 Answer = str | Sequence[str] | Callable[[ApprovalQuestion], Any] | None
 SECRETS_AT_HOME = (
@@ -55,7 +52,8 @@ PROTECTED = (
     *(".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".swink", ".vscode", ".idea"),
     *("vendor/lib/.git/hooks", "vendor/lib/.git/config", "vendor/lib/.git/commondir"),
 )
-STRAY_PLACES = ("/", "/tmp", "/var/tmp", "/dev/shm", "/run", "/etc", "/etc/cron.d", "/usr/local/bin", "/usr/lib")
+
+__all__ = ["Attack", "Run", "World", "leaks", "nothing", "promised_forms", "running_with", "write"]
 
 
 def nothing(*_: object) -> None:
@@ -203,7 +201,7 @@ class World:
     def tools(self, kind: str | SandboxProfile = "auto") -> list[Any]:
         """The standard tools, confined by whatever works, by one back end, or not at all."""
         if kind == "naive":
-            return _tools_without_walls(self.root)
+            return tools_without_walls(self.root)
         if isinstance(kind, str) and kind not in ("auto", "off"):
             sandbox = self.resources.enter_context(open_sandbox(self.profile(), backend=kind))
             return standard_tools(self.root, sandbox)
@@ -274,10 +272,9 @@ class World:
 
     async def _settle(self) -> None:
         """Gives the kernel the moment that it takes to end a thousand processes."""
-        end = time.monotonic() + 3.0
-        while running_with(self.marker) and time.monotonic() < end:
-            await asyncio.sleep(0.02)
-        while self.look() != self.before and time.monotonic() < end:
+        for _ in range(150):
+            if not running_with(self.marker) and self.look() == self.before:
+                return
             await asyncio.sleep(0.02)
 
     def approvals(self, answer: Answer, questions: list[ApprovalQuestion]) -> Approvals:
@@ -329,11 +326,11 @@ class World:
             for path in sorted(self.before.keys() | after.keys())
             if self.before.get(path) != after.get(path)
         ]
-        found += [f"reached: {name}" for name, listener in self.listeners.items() if _was_reached(listener)]
+        found += [f"reached: {name}" for name, listener in self.listeners.items() if was_reached(listener)]
         if self.victim.poll() is not None:
             found.append(f"a process outside was ended: {self.victim.returncode}")
         found += [f"still running: {line}" for line in running_with(self.marker)]
-        found += [f"left behind: {path}" for path in _strays(self.marker)]
+        found += [f"left behind: {path}" for path in strays(self.marker)]
         found += [f"left behind: {path}" for path in self.root.rglob(".swink-*.tmp")]
         for kind, canary in self.canaries.items():
             if kind in but:
@@ -346,76 +343,9 @@ class World:
         return found
 
 
-def snapshot(*paths: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
-    todo = list(paths)
-    while todo:
-        path = todo.pop()
-        with suppress(FileNotFoundError):
-            state = path.lstat()
-            if stat.S_ISDIR(state.st_mode):
-                todo += path.iterdir()
-                content = "folder"
-            elif stat.S_ISLNK(state.st_mode):
-                content = os.readlink(path)
-            elif stat.S_ISREG(state.st_mode):
-                content = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-            else:
-                content = "special"
-            found[str(path)] = f"{oct(state.st_mode)} {state.st_uid} {content}"
-    return found
-
-
-def leaks(outputs: dict[str, str], canary: str) -> list[str]:
-    """The outputs that hold the canary in a form that is promised not to get out."""
-    forms = promised_forms(canary)
-    return [name for name, text in outputs.items() if any(form in text for form in forms)]
-
-
-def promised_forms(canary: str) -> set[str]:
-    """The canary as it is, escaped as in JSON, URL-encoded, in hexadecimal, and in base64 at any offset."""
-    raw = canary.encode()
-    forms = {canary, json.dumps(canary)[1:-1], quote(canary), quote(canary, safe=""), quote_plus(canary)}
-    forms |= {raw.hex(), raw.hex().upper()}
-    for offset in range(3):
-        # Without the characters at either end that what stands around it changes.
-        encoded = base64.b64encode(b"?" * offset + raw).rstrip(b"=").decode()[4:-4]
-        forms |= {encoded, encoded.replace("+", "-").replace("/", "_")}
-    return forms
-
-
-def running_with(marker: str) -> list[str]:
-    """Processes with the marker in their arguments or environment: the machine's own list, so no sandbox hides them."""
-    found: list[str] = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with suppress(OSError):
-                line = (entry / "cmdline").read_bytes() + b" " + (entry / "environ").read_bytes()
-                if marker.encode() in line:
-                    found.append(f"{entry.name}: {line[:100]!r}")
-    return found
-
-
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-
-
-def _strays(marker: str) -> Iterator[str]:
-    for place in STRAY_PLACES:
-        with suppress(OSError):
-            yield from (os.path.join(place, name) for name in os.listdir(place) if marker in name)
-
-
-def _was_reached(listener: socket.socket) -> bool:
-    try:
-        if listener.type == socket.SOCK_STREAM:
-            listener.accept()[0].close()
-        else:
-            listener.recv(1024)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _close(tools: Sequence[Any]) -> None:
@@ -463,47 +393,3 @@ class _Log:
     def close(self) -> None:
         self._logger.removeHandler(self._handler)
         self._logger.setLevel(self._level)
-
-
-def _tools_without_walls(root: Path) -> list[Any]:
-    """Tools of the same names as a hurried programmer writes them: to see that an attack is one."""
-
-    def place(path: str) -> str:
-        return os.path.join(root, path)
-
-    @tool
-    def read_file(path: str) -> str:
-        """Reads."""
-        with open(place(path), encoding="utf-8", errors="replace") as file:
-            return file.read(100_000)
-
-    @tool
-    def write_file(path: str, content: str) -> str:
-        """Writes."""
-        os.makedirs(os.path.dirname(place(path)), exist_ok=True)
-        with open(place(path), "w", encoding="utf-8") as file:
-            file.write(content)
-        return "written"
-
-    @tool
-    def edit_file(path: str, edits: list[dict[str, Any]]) -> str:
-        """Edits."""
-        with open(place(path), "a", encoding="utf-8") as file:
-            file.write(str(edits[0]["new"]))
-        return "edited"
-
-    @tool
-    def list_dir(path: str = ".", depth: int = 1) -> str:
-        """Lists."""
-        return "\n".join(name for _, folders, files in os.walk(place(path), followlinks=True) for name in folders + files)
-
-    @tool
-    def search(path: str = ".", pattern: str = "", glob: str = "") -> str:
-        """Searches."""
-        import glob as globs
-
-        found = [name for name in globs.glob(os.path.join(place(path), glob or "**"), recursive=True)]
-        files = [name for name in found if os.path.isfile(name)]
-        return "\n".join(found + [Path(name).read_text(errors="replace") for name in files if pattern])
-
-    return [read_file, write_file, edit_file, list_dir, search]

@@ -1,0 +1,86 @@
+"""What is on the machine and in the outputs after a run: files, processes, connections, secrets.
+
+Owns the looking. What it means is for `world` to say.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote, quote_plus
+
+STRAY_PLACES = ("/", "/tmp", "/var/tmp", "/dev/shm", "/run", "/etc", "/etc/cron.d", "/usr/local/bin", "/usr/lib")
+
+
+def snapshot(*paths: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    todo = list(paths)
+    while todo:
+        path = todo.pop()
+        with suppress(FileNotFoundError):
+            state = path.lstat()
+            if stat.S_ISDIR(state.st_mode):
+                todo += path.iterdir()
+                content = "folder"
+            elif stat.S_ISLNK(state.st_mode):
+                content = os.readlink(path)
+            elif stat.S_ISREG(state.st_mode):
+                content = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+            else:
+                content = "special"
+            found[str(path)] = f"{oct(state.st_mode)} {state.st_uid} {content}"
+    return found
+
+
+def leaks(outputs: dict[str, str], canary: str) -> list[str]:
+    """The outputs that hold the canary in a form that is promised not to get out."""
+    forms = promised_forms(canary)
+    return [name for name, text in outputs.items() if any(form in text for form in forms)]
+
+
+def promised_forms(canary: str) -> set[str]:
+    """The canary as it is, escaped as in JSON, URL-encoded, in hexadecimal, and in base64 at any offset."""
+    raw = canary.encode()
+    forms = {canary, json.dumps(canary)[1:-1], quote(canary), quote(canary, safe=""), quote_plus(canary)}
+    forms |= {raw.hex(), raw.hex().upper()}
+    for offset in range(3):
+        # Without the characters at either end that what stands around it changes.
+        encoded = base64.b64encode(b"?" * offset + raw).rstrip(b"=").decode()[4:-4]
+        forms |= {encoded, encoded.replace("+", "-").replace("/", "_")}
+    return forms
+
+
+def running_with(marker: str) -> list[str]:
+    """Processes with the marker in their arguments or environment: the machine's own list, so no sandbox hides them."""
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                line = (entry / "cmdline").read_bytes() + b" " + (entry / "environ").read_bytes()
+                if marker.encode() in line:
+                    found.append(f"{entry.name}: {line[:100]!r}")
+    return found
+
+
+def strays(marker: str) -> Iterator[str]:
+    for place in STRAY_PLACES:
+        with suppress(OSError):
+            yield from (os.path.join(place, name) for name in os.listdir(place) if marker in name)
+
+
+def was_reached(listener: socket.socket) -> bool:
+    try:
+        if listener.type == socket.SOCK_STREAM:
+            listener.accept()[0].close()
+        else:
+            listener.recv(1024)
+    except BlockingIOError:
+        return False
+    return True
