@@ -53,13 +53,13 @@ def calls(texts: list[str]) -> list[dict[str, object]]:
 
 
 def test_tools_are_shown_in_the_format_of_the_template() -> None:
-    text = tools_text(shown([look], is_brief=False), with_answer=True)
+    text = tools_text(shown([look], is_brief=False))
     assert "<tools>\n" in text
     lines = text.partition("<tools>\n")[2].partition("\n</tools>")[0].splitlines()
     functions = [json.loads(line)["function"] for line in lines]
     assert [function["name"] for function in functions] == ["look", "answer"]
     assert set(functions[0]["parameters"]["properties"]) == {"path", "limit"}
-    assert text == tools_text(shown([look], is_brief=False), with_answer=True)
+    assert text == tools_text(shown([look], is_brief=False))
 
 
 def test_in_brief_there_is_one_sentence_and_nothing_optional() -> None:
@@ -214,14 +214,14 @@ def test_examples_are_shown_for_the_tools_that_are_there() -> None:
         """Runs a command."""
         return ""
 
-    text = tools_text(shown([bash, look], is_brief=True), with_answer=True, with_examples=True)
+    text = tools_text(shown([bash, look], is_brief=True), is_brief=True)
     examples = text.partition("Examples:\n")[2].splitlines()
     assert examples
     for line in examples:
         call = json.loads(line.partition(" -> ")[2])
         assert call["name"] == "bash"
         jsonschema_rs.validate(bash.parameters_schema, call["arguments"])
-    assert "Examples" not in tools_text(shown([look], is_brief=True), with_answer=True, with_examples=True)
+    assert "Examples" not in tools_text(shown([look], is_brief=True), is_brief=True)
 
 
 def test_the_built_in_tools_and_their_examples_agree() -> None:
@@ -229,7 +229,7 @@ def test_the_built_in_tools_and_their_examples_agree() -> None:
     from swink_agent.tools import standard_tools
 
     built_in = {built.name: built for built in standard_tools(".", sandbox="off")}
-    text = tools_text(shown(list(built_in.values()), is_brief=True), with_answer=True, with_examples=True)
+    text = tools_text(shown(list(built_in.values()), is_brief=True), is_brief=True)
     for _, name, arguments in _EXAMPLES:
         jsonschema_rs.validate(built_in[name].parameters_schema, arguments)
     assert text.count(" -> {") == len(_EXAMPLES)

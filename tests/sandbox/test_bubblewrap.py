@@ -17,6 +17,7 @@ import pytest
 from swink_agent.sandbox import SandboxError, SandboxProfile, open_sandbox
 from swink_agent.sandbox._bubblewrap import BubblewrapSandbox, find_bubblewrap
 from swink_agent.sandbox._placeholders import place
+from swink_agent.sandbox._presence import Presence
 from swink_agent.sandbox._protected import HoldKind, holds, protected_paths
 
 MISSING = (".swink", ".vscode", ".idea")
@@ -356,3 +357,71 @@ async def test_two_sandboxes_that_know_different_repositories_do_not_help_each_o
             swapping.kill()
             await swapping.wait()
     assert playground.check(type("Nothing", (), {"output": ""})()) == []
+
+
+async def test_a_command_that_started_beside_another_sandbox_s_keeps_its_own_sandbox_from_mounting_what_it_could_swap(
+    playground: Any,
+) -> None:
+    swap = "while :; do mv vendor o && ln -s ../outside vendor && rm vendor && mv o vendor; done 2>/dev/null"
+    with BubblewrapSandbox(playground.profile()) as one, BubblewrapSandbox(playground.profile()) as other:
+        resting = await started(one, "sleep 100")
+        swapping = await started(other, swap)
+        resting.kill()
+        await resting.wait()
+        for _ in range(20):
+            await output_of(
+                other, f"touch {playground.outside}/new; echo evil > .git/hooks/x; echo evil >> .git/config"
+            )
+        swapping.kill()
+        await swapping.wait()
+        found = playground.check(type("Nothing", (), {"output": ""})())
+        assert [line for line in found if "/outside" in line or "root/.git/" in line] == []
+        assert (
+            await output_of(other, "cat ~/.ssh/* 2>/dev/null; echo evil 2>/dev/null > .git/config; echo over")
+            == "over\n"
+        )
+
+
+async def test_secrets_in_the_folder_are_never_shown_because_another_sandbox_runs_there(playground: Any) -> None:
+    profile = playground.profile(root=playground.home)
+    with BubblewrapSandbox(profile) as one, BubblewrapSandbox(profile) as other:
+        resting = await started(one, "sleep 100")
+        with pytest.raises(SandboxError, match="wait for its end"):
+            await output_of(other, "cat .ssh/*")
+        assert "secret" not in await output_of(one, "cat .ssh/*")
+        resting.kill()
+        await resting.wait()
+        assert "secret" not in await output_of(other, "cat .ssh/*")
+
+
+async def test_who_is_alone_is_known_among_roots_inside_of_each_other(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "c").mkdir()
+    locks = str(tmp_path / "locks")
+    outer, inner, same, beside = (Presence([str(tmp_path / name)], locks) for name in ("a", "a/b", "a/b", "c"))
+    assert await beside.enter()
+    assert await inner.enter()  # those beside each other do not meet
+    assert await inner.enter()  # its own commands do not count
+    beside.settle()
+    beside.leave()
+    inner.settle()
+    inner.settle()
+    assert not await outer.enter()
+    outer.settle()
+    assert not await same.enter()
+    same.settle()
+    assert await beside.enter()
+    beside.settle()
+    inner.leave()
+    assert not await inner.enter()
+    inner.settle()
+    for presence in (inner, inner, outer, same):
+        presence.leave()
+    assert await outer.enter()
+    waiting = asyncio.ensure_future(inner.enter())
+    await asyncio.sleep(0.02)
+    assert not waiting.done()  # nobody starts while another one mounts
+    outer.settle()
+    assert not await waiting
+    for presence in (outer, inner, same, beside):
+        presence.close()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -44,15 +45,22 @@ def victim() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
+@pytest.fixture(scope="session")
+def cleaner() -> Iterator[ThreadPoolExecutor]:
+    """Removes the worlds beside the tests: taking away a folder takes longer than making it."""
+    with ThreadPoolExecutor(1, thread_name_prefix="cleaner") as executor:
+        yield executor
+
+
 @pytest.fixture
 def make_world(
-    repository: Path, victim: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    repository: Path, victim: subprocess.Popen[bytes], cleaner: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[], World]]:
     with ExitStack() as resources:
 
         def make() -> World:
             base = Path(tempfile.mkdtemp(prefix="swink-test-", dir=_parent()))
-            resources.callback(shutil.rmtree, base, ignore_errors=True)
+            resources.callback(cleaner.submit, shutil.rmtree, base, ignore_errors=True)
             shutil.copytree(repository, base / "root", symlinks=True)
             world = World(base, resources, victim)
             secrets = world.canaries

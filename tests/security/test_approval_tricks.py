@@ -260,7 +260,7 @@ async def test_a_folder_that_is_another_after_the_question_is_not_worked_in(worl
         world.root.mkdir()
         return "once"
 
-    run = await world.run(call("bash", command="touch pwned"), answer=exchange, policies=[])
+    run = await world.run(call("bash", command="touch pwned"), answer=exchange, policies=[], patience=0)
     assert not (world.root / "pwned").exists()
     assert not (world.base / "moved/pwned").exists()
     assert run.results[0].is_error
@@ -299,30 +299,30 @@ async def test_tools_exchanged_during_the_question_do_not_get_the_yes(world: Wor
 # -- trust ---------------------------------------------------------------------------------------------------
 
 BEYOND_THE_PREFIX = {
-    "a second command": "npm test; touch pwned",
-    "a new line": "npm test\ntouch pwned",
-    "a pipe": "npm test | tee pwned",
-    "a substitution": "npm test $(touch pwned)",
-    "a redirection": "npm test > pwned",
-    "a longer word": "npm testing",
-    "another program": "./npm test",
-    "an assignment": "PATH=. npm test",
-    "an option before": "npm --prefix ../outside test",
-    "look-alikes": "npm t\u0435st",
-    "invisible letters": "npm\u200b test",
+    "a second command": "cargo build; touch pwned",
+    "a new line": "cargo build\ntouch pwned",
+    "a pipe": "cargo build | tee pwned",
+    "a substitution": "cargo build $(touch pwned)",
+    "a redirection": "cargo build > pwned",
+    "a longer word": "cargo building",
+    "another program": "./cargo build",
+    "an assignment": "PATH=. cargo build",
+    "an option before": "cargo --manifest-path ../outside build",
+    "look-alikes": "cargo buil\u0501",
+    "invisible letters": "cargo\u200b build",
 }
 
 
 @pytest.mark.parametrize("name", BEYOND_THE_PREFIX)
 async def test_trust_in_a_prefix_covers_no_more_than_the_prefix(world: World, name: str) -> None:
     run = await world.run(
-        call("bash", command="npm test"),
+        call("bash", command="cargo build"),
         call("bash", command=BEYOND_THE_PREFIX[name]),
         answer=["session_prefix", "no"],
     )
-    assert run.questions[0].prefix == "npm test"
+    assert run.questions[0].prefix == "cargo build"
     assert len(run.questions) == 2
-    assert ran(run) == ["npm test"]
+    assert ran(run) == ["cargo build"]
     assert not (world.root / "pwned").exists()
 
 

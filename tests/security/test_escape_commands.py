@@ -306,7 +306,7 @@ async def test_links_swapped_during_the_calls_lead_nowhere(world: World) -> None
         *(call("list_dir", path="d") for _ in range(40)),
         *(call("search", path="d", pattern="canary") for _ in range(5)),
     ]
-    run = await world.run([call("bash", command=swap, timeout=3), *uses], within=30)
+    run = await world.run([call("bash", command=swap, timeout=1.5), *uses], within=30)
     assert world.breaches(run) == []
     assert any(event.name == "read_file" and not event.is_error for event in run.results), (
         "nothing was tried in earnest"

@@ -89,7 +89,7 @@ READING = {
     "spaces and dots around it": read(" ../outside/canary . "),
     "another case": read("@ROOT@/../OUTSIDE/canary"),
     "a very long way": read("src/../" * 5000 + "../outside/canary"),
-    "a very long name": read("x" * 1_000_000),
+    "a very long name": read("x" * 300_000),
     "a list of the folder above": Attack([call("list_dir", path="..", depth=3)]),
     "a list of everything": Attack([call("list_dir", path="/", depth=5)]),
     "a list through a link": Attack([call("list_dir", path="link")], prepare=links(link="@OUT@")),
@@ -161,14 +161,15 @@ ATTACKS = {
 }
 
 
-@pytest.mark.parametrize("wiring", ["tools alone", "recommended"])
 @pytest.mark.parametrize("name", ATTACKS)
-async def test_no_file_tool_leaves_the_folder(world: World, name: str, wiring: str) -> None:
+async def test_no_file_tool_leaves_the_folder(world: World, name: str) -> None:
+    """By itself, and then with the recommended policies, which would stop most of it before."""
     attack = ATTACKS[name]
-    run = await world.attack(attack, **({"policies": []} if wiring == "tools alone" else {}))
-    assert world.breaches(run) == []
-    assert not attack.succeeded(world, run)
-    assert all(event.is_error for event in run.results) or is_harmless(run)
+    alone = await world.attack(attack, policies=[])
+    for run in (alone, await world.run(*attack.replies, within=attack.within)):
+        assert world.breaches(run) == []
+        assert not attack.succeeded(world, run)
+        assert all(event.is_error for event in run.results) or is_harmless(run)
 
 
 def is_harmless(run: Run) -> bool:

@@ -206,7 +206,7 @@ POTENT = [
         f"send: {name}"
         for name in ("the shell's own sockets", "tcp", "udp", "a daemon's socket", "a daemon's datagrams")
     ),
-    *(f"send: {name}" for name in ("a socket in the folder", "an abstract socket", "programs that fetch")),
+    *(f"send: {name}" for name in ("a socket in the folder", "an abstract socket")),
     *(f"look: {name}" for name in ("keys at home", "keys by a link", "everything at home", "what was typed")),
 ]
 

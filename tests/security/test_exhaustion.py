@@ -161,7 +161,7 @@ async def test_very_many_calls_in_one_reply_all_come_to_an_end(world: World) -> 
 # -- commands ------------------------------------------------------------------------------------------------
 
 
-def bash(command: str, timeout: float = 1.0, **more: Any) -> Attack:
+def bash(command: str, timeout: float = 0.4, **more: Any) -> Attack:
     return Attack([call("bash", command=command, timeout=timeout)], within=15, **more)
 
 
@@ -184,7 +184,7 @@ COMMANDS = {
     "a command that never reads": bash("sleep @MARK@ | sleep @MARK@"),
     "deaf ears": bash("trap '' TERM INT HUP QUIT; while :; do sleep @MARK@; done"),
     "both outputs closed": bash("exec >&- 2>&-; sleep @MARK@"),
-    "very many descriptors": bash('for i in $(seq 20000); do eval "exec {fd}</dev/null"; done; sleep @MARK@', 2),
+    "very many descriptors": bash('for i in $(seq 20000); do eval "exec {fd}</dev/null"; done; sleep @MARK@', 1),
     "a loop of links and folders": bash(
         "ln -s . a; for i in $(seq 200); do mkdir -p d; cd d; done; ls -R / > /dev/null & sleep @MARK@"
     ),
@@ -192,8 +192,13 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("backend", ["auto", "landlock"])
-@pytest.mark.parametrize("name", COMMANDS)
+BOTH = ("a fork bomb", "a fork bomb of an interpreter", "processes that multiply and let go", "yes", "deaf ears")
+BOTH += ("a file without an end", "both outputs closed", "a loop of links and folders")
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"), [*((name, "auto") for name in COMMANDS), *((name, "landlock") for name in BOTH)]
+)
 async def test_a_greedy_command_is_ended_whole_and_in_time(world: World, name: str, backend: str) -> None:
     limits = ProcessLimits(processes=80, file_size=2_000_000)
     chosen = {} if backend == "auto" else {"backend": backend}
@@ -294,9 +299,7 @@ FILES = {
         ],
         many_lines,
     ),
-    "fifty thousand names": Attack(
-        [call("list_dir", path="many"), call("list_dir", depth=5), call("search", glob="**", limit=1000)], many_names
-    ),
+    "fifty thousand names": Attack([call("list_dir", path="many"), call("list_dir", depth=5)], many_names),
     "three hundred folders deep": Attack(
         [
             call("list_dir", depth=5),
@@ -349,7 +352,7 @@ FILES = {
         lambda world: write(world.root / "a.txt", "a" * 10_000_000),
     ),
     "a write of megabytes that do not show": Attack(
-        [call("write_file", path="big.txt", content="x\x1b\u202e\n" * 500_000)]
+        [call("write_file", path="big.txt", content="x\x1b\u202e\n" * 200_000)]
     ),
     "a glob of braces": Attack(
         [call("search", glob="{a,b}" * 12), call("search", glob="{" * 2000), call("search", glob="{a,{b,{c,{d," * 200)]

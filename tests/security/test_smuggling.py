@@ -147,18 +147,14 @@ def raw(name: str, arguments: str, call_id: str = "raw_1") -> Any:
     return stream
 
 
-@pytest.mark.parametrize("wiring", ["tools alone", "recommended"])
 @pytest.mark.parametrize("name", RAW)
-async def test_arguments_that_read_in_two_ways_write_nothing_they_should_not(
-    world: World, name: str, wiring: str
-) -> None:
-    run = await world.run(
-        stream_fn=raw("write_file", RAW[name]), **({"policies": []} if wiring == "tools alone" else {})
-    )
-    assert world.breaches(run) == []
-    assert not (world.root / "pwned").exists()
-    if (world.root / "fine.txt").exists():  # then it is what was shown, approved and written
-        assert [question.request.arguments["path"] for question in run.questions] == ["fine.txt"]
+async def test_arguments_that_read_in_two_ways_write_nothing_they_should_not(world: World, name: str) -> None:
+    for wiring in ({"policies": []}, {}):
+        run = await world.run(stream_fn=raw("write_file", RAW[name]), **wiring)
+        assert world.breaches(run) == []
+        assert not (world.root / "pwned").exists()
+        if (world.root / "fine.txt").exists():  # then it is what was shown, approved and written
+            assert [question.request.arguments["path"] for question in run.questions] == ["fine.txt"]
 
 
 # -- names ---------------------------------------------------------------------------------------------------

@@ -222,6 +222,7 @@ class World:
         policies: Sequence[Any] | None = None,
         approvals: Any = None,
         within: float = 20.0,
+        patience: float = 3.0,
         stream_fn: Any = None,
         **more: Any,
     ) -> Run:
@@ -258,7 +259,7 @@ class World:
             if tools is None:
                 _close(chosen)
         if sandbox != "off":
-            await self._settle()
+            await self._settle(patience)
         run = Run(agent, model, result, events, questions, {}, time.monotonic() - started)
         run.outputs = {
             "model": _sent(model),
@@ -270,9 +271,9 @@ class World:
         }
         return run
 
-    async def _settle(self) -> None:
+    async def _settle(self, patience: float) -> None:
         """Gives the kernel the moment that it takes to end a thousand processes."""
-        for _ in range(150):
+        for _ in range(int(patience / 0.02)):
             if not running_with(self.marker) and self.look() == self.before:
                 return
             await asyncio.sleep(0.02)

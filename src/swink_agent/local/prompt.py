@@ -105,8 +105,10 @@ def shown(tools: Sequence[AgentTool], *, is_brief: bool) -> list[ShownTool]:
 
 
 def _sentence(text: str) -> str:
+    """The first sentence, or as much of it as says what the tool is for."""
     first = re.split(r"(?<=[.!?])\s", text.strip(), maxsplit=1)[0]
-    return first if len(first) <= _LONGEST_SENTENCE else first[: _LONGEST_SENTENCE - 1] + "…"
+    first = re.match(r"(?:\([^)]*\)|[^(,:;]){20,}", first + " " * 20)
+    return text[:_LONGEST_SENTENCE] if first is None else first[0].strip()[:_LONGEST_SENTENCE]
 
 
 def _brief(schema: dict[str, Any]) -> dict[str, Any]:
@@ -119,12 +121,26 @@ def _brief(schema: dict[str, Any]) -> dict[str, Any]:
     if set(schema) - {"type", "properties", "required", "additionalProperties", "title", "description", "$defs"}:
         return schema
     if required:
-        return {**schema, "properties": {name: properties[name] for name in properties if name in required}}
+        return {
+            **schema,
+            "properties": {name: _brief_items(properties[name]) for name in properties if name in required},
+        }
     strings = [name for name, value in properties.items() if value.get("type") == "string"]
     if not strings:
         return schema
     rest = {key: value for key, value in schema.items() if key not in ("properties", "required")}
     return {**rest, "anyOf": [{"properties": {name: properties[name]}, "required": [name]} for name in strings]}
+
+
+def _brief_items(schema: dict[str, Any]) -> dict[str, Any]:
+    items = schema.get("items")
+    if (
+        schema.get("type") != "array"
+        or not isinstance(items, dict)
+        or not cast("dict[str, Any]", items).get("required")
+    ):
+        return schema
+    return {**schema, "items": _brief(cast("dict[str, Any]", items))}
 
 
 # -- which replies there can be ------------------------------------------------------------------------------
@@ -238,13 +254,33 @@ class Turn(Value, frozen=True):
         return sum(len(text) for _, text in self.texts)
 
 
-def tools_text(tools: Sequence[ShownTool], *, with_answer: bool, with_examples: bool = False) -> str:
-    """The tools as the model was trained to see them: the same text for the same tools, at every turn and start."""
-    offered = [*tools, ShownTool(ANSWER, _ANSWER_DESCRIPTION, _ANSWER_SCHEMA)] if with_answer else tools
+def tools_text(tools: Sequence[ShownTool], *, is_brief: bool = False) -> str:
+    """The tools as the model was trained to see them: the same text for the same tools, at every turn and start.
+
+    In brief, a list that would be long has an outline of each tool's parameters instead of their schema.
+    """
+    offered = [*tools, ShownTool(ANSWER, _ANSWER_DESCRIPTION, _ANSWER_SCHEMA)]
     lines = [_signature(tool, _NOISE) for tool in offered]
-    if sum(map(len, lines)) > _MOST_SIGNATURES:  # a long list says enough by its names
-        lines = [_signature(tool, _NOISE | {"description"}) for tool in offered]
-    return _INTRODUCTION + "\n".join(lines) + _FORMAT + (_examples(tools) if with_examples else "")
+    if sum(map(len, lines)) > _MOST_SIGNATURES:
+        lines = [_outline(tool) if is_brief else _signature(tool, _NOISE | {"description"}) for tool in offered]
+    return _INTRODUCTION + "\n".join(lines) + _FORMAT + (_examples(tools) if is_brief else "")
+
+
+def _outline(tool: ShownTool) -> str:
+    parameters = {name: _kind(value) for name, value in _properties(tool.schema).items()}
+    return _json({"name": tool.name, "description": tool.description, "arguments": parameters})
+
+
+def _kind(schema: Any) -> Any:
+    """What a value looks like, in as few words as can be."""
+    fields: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+    if "enum" in fields:
+        return " | ".join(_json(value) for value in fields["enum"])
+    if fields.get("type") == "array":
+        return [_kind(fields.get("items"))]
+    if fields.get("properties"):
+        return {name: _kind(value) for name, value in fields["properties"].items()}
+    return fields.get("type") or "any"
 
 
 def _examples(tools: Sequence[ShownTool]) -> str:

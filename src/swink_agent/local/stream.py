@@ -223,7 +223,7 @@ class _Call:
         self, engine: Engine, info: ModelInfo, offered: Sequence[ShownTool], kept: Sequence[Turn], choice: Choice
     ) -> _Prompt:
         """The tools come first: they are the same from folder to folder, so their state can be kept on disk."""
-        tools = tools_text(offered, with_answer=True, with_examples=self.is_brief) if offered else ""
+        tools = tools_text(offered, is_brief=self.is_brief) if offered else ""
         whole = "\n\n".join(part for part in (tools, self.system) if part)
         if "<|im_start|>" in info.template or not info.template:
             text = render_chatml(whole, kept)

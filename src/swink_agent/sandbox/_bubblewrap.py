@@ -21,9 +21,10 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 
 from ._bubblewrap_command import BubblewrapCommand
-from ._placeholders import Placeholder, is_a_file, place
+from ._placeholders import Placeholder, is_a_file, is_placeholder, place
+from ._presence import Presence
 from ._private import PrivateFolder
-from ._protected import HoldKind, holds, protected_paths
+from ._protected import Hold, HoldKind, holds, protected_paths
 from ._seccomp import base_rules, build_filter
 from ._tree import Watch
 from .errors import SandboxClosed, SandboxError
@@ -69,15 +70,16 @@ class BubblewrapSandbox(Sandbox):
                 raise SandboxError(f"the write root {root!r} is not a folder that exists")
         self._own = frozenset(profile.protected_names())
         self._protected: dict[str, None] = {}
-        self._searched = 0.0
-        self._search()
-        holds(profile.write, self._protected, (), self._own)  # says now what cannot be held
+        self._searched = -_SEARCH_AGAIN_AFTER
+        self._hidden_inside: frozenset[str] = frozenset()
+        holds(profile.write, self._own, (), self._own)  # says now what cannot be held
         self._private = PrivateFolder(avoid=profile.write)
         self._remove_private = weakref.finalize(self, self._private.close)  # for those who never close it
         self._nothing = os.path.join(self._private.own, "nothing")
         os.close(os.open(self._nothing, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0))
-        self._running: set[BubblewrapCommand] = set()
+        self._running: dict[BubblewrapCommand, bool] = {}  # and whether it holds everything that is known
         self._watch = Watch()
+        self._presence = Presence(profile.write)
         self._closed = False
 
     async def spawn(
@@ -91,31 +93,57 @@ class BubblewrapSandbox(Sandbox):
     ) -> SandboxedProcess:
         if self._closed:
             raise SandboxClosed
-        if not self._running and time.monotonic() - self._searched > _SEARCH_AGAIN_AFTER:
-            # Only while nothing runs: what a running command could swap for a link must not be mounted by its path.
-            self._search()
-        command = BubblewrapCommand(self.profile.limits, self._watch, self._running.discard)
-        self._running.add(command)
+        command = BubblewrapCommand(self.profile.limits, self._watch, self._ended)
         try:
+            is_alone = await self._presence.enter()
+        except BaseException:
+            command.abandon()
+            raise
+        try:
+            self._running[command] = self._may_hold_all(is_alone)
             arguments = [*self._mounts(command), "--chdir", cwd]
             variables = self.child_environment("/tmp", environment)
             return await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
         except BaseException:
             command.abandon()
             raise
+        finally:
+            self._presence.settle()
 
     def close(self) -> None:
         self._closed = True
         for command in tuple(self._running):
             command.abandon()
+        self._presence.close()
         self._remove_private()
+
+    def _ended(self, command: BubblewrapCommand) -> None:
+        if self._running.pop(command, None) is not None:
+            self._presence.leave()
 
     # -- what a command sees -------------------------------------------------------------------------------------
 
-    def _search(self) -> None:
-        # What was found once stays: nobody can make room for something else by hiding it in a large tree.
-        self._protected.update(dict.fromkeys(protected_paths(self.profile)))
-        self._searched = time.monotonic()
+    def _may_hold_all(self, is_alone: bool) -> bool:
+        """Whether no command runs that could swap what is mounted for a link, as it does not hold it in place itself.
+
+        What there is to hold beneath the roots is looked for only while nothing runs, so that all commands agree on it.
+        """
+        if not is_alone or not all(self._running.values()):
+            return False
+        if not self._running:
+            if time.monotonic() - self._searched > _SEARCH_AGAIN_AFTER:
+                # What was found once stays: nobody can make room for something else by hiding it in a large tree.
+                self._protected.update(dict.fromkeys(protected_paths(self.profile)))
+                self._searched = time.monotonic()
+            self._hidden_inside = self._inside(self._hidden_now())
+        return True
+
+    def _hidden_now(self) -> list[str]:
+        """What is hidden and there; a place-holder that another command needs is empty as it is."""
+        return [path for path in self.profile.hidden_paths() if not is_placeholder(path)]
+
+    def _inside(self, paths: Sequence[str]) -> frozenset[str]:
+        return frozenset(path for path in paths if any(is_beneath(path, root) for root in self.profile.write))
 
     def _mounts(self, command: BubblewrapCommand) -> list[str]:
         """The walls, outer before inner: a later mount lies over an earlier one."""
@@ -134,8 +162,8 @@ class BubblewrapSandbox(Sandbox):
             mounts += ["--ro-bind-try", folder, folder]
         for root in sorted(profile.write):
             mounts += ["--bind", root, root]
-        hidden = profile.hidden_paths()
-        for hold in holds(profile.write, tuple(self._protected), hidden, self._own):
+        hidden = self._hidden_now()
+        for hold in self._holds(hidden, self._running[command]):
             held = self._hold(hold.path, hold.kind, command.placeholders)
             if held:
                 command.hold(hold.path)
@@ -143,6 +171,17 @@ class BubblewrapSandbox(Sandbox):
         for path in hidden:
             mounts += self._cover(path)
         return mounts
+
+    def _holds(self, hidden: Sequence[str], everything: bool) -> tuple[Hold, ...]:
+        """What every sandbox holds and, where it is safe, what only this one knows of."""
+        inside = self._inside(hidden)
+        if inside and (not everything or inside != self._hidden_inside):
+            raise SandboxError(
+                "another command runs in the same folder, which has something hidden in it that it does not know of: "
+                "wait for its end"
+            )
+        known = tuple(self._protected) if everything else sorted(self._own)
+        return holds(self.profile.write, known, inside, self._own)
 
     def _way_through_tmp(self) -> list[str]:
         """Folders of ours on the way to roots beneath `/tmp`.

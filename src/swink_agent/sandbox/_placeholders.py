@@ -21,7 +21,7 @@ from ._protected import PLACEHOLDER_STAMP
 from .errors import SandboxError
 from .profile import HOME_PROTECTED
 
-__all__ = ["Placeholder", "is_a_file", "place"]
+__all__ = ["Placeholder", "is_a_file", "is_placeholder", "place"]
 
 _TRIES = 50
 
@@ -37,6 +37,14 @@ _FILES_IN_HOME = frozenset(HOME_PROTECTED) - _FOLDERS_IN_HOME
 def is_a_file(path: str) -> bool:
     """Whether a missing path would be a file. All others are folders: git does not see an empty folder."""
     return os.path.basename(path) in _FILES | _FILES_IN_HOME
+
+
+def is_placeholder(path: str) -> bool:
+    """Whether what is there has the mark of one."""
+    try:
+        return int(os.lstat(path).st_mtime) == PLACEHOLDER_STAMP
+    except OSError:
+        return False
 
 
 class Placeholder:
