@@ -303,6 +303,25 @@ async def test_an_update_that_says_all_from_the_start_is_shown_as_it_is() -> Non
     assert shown == ["step 1 ", "step 1 ", "step 1 correct, step 2"]
 
 
+async def test_a_secret_that_begins_with_a_doubled_character_is_masked_when_split_after_the_first() -> None:
+    @tool
+    async def leak(ctx: ToolContext) -> str:
+        ctx.update("s")
+        ctx.update("secret-horse")
+        return "done"
+
+    agent = Agent(MODEL, stream_fn=scripted(call("leak"), text("ok")), tools=[leak], redactor=redactor("ssecret-horse"))
+    shown: list[str] = []
+
+    def note(event: object) -> None:
+        if isinstance(event, ToolExecutionUpdate):
+            shown.append("".join(block.text for block in event.update.content if isinstance(block, Text)))
+
+    agent.subscribe(note)
+    await agent.prompt("go")
+    assert "".join(shown) == "[redacted]"
+
+
 async def test_an_agent_knows_the_secrets_of_the_environment_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACME_API_KEY", "canary-in-the-environment")
 

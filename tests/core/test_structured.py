@@ -215,7 +215,7 @@ async def test_a_type_that_contains_itself_can_be_asked_for() -> None:
         (42, TypeError),
         ("Point", TypeError),
     ],
-    ids=str,
+    ids=["no type", "a number as type", "elsewhere", "not JSON", "object", "a lock", "a number", "a name"],
 )
 async def test_a_shape_that_cannot_be_asked_for_is_refused_before_anything_happens(
     target: Any, error: type[Exception]

@@ -88,7 +88,8 @@ async def test_a_command_that_hides_something_is_asked_about_and_shown(world: Wo
     command, truth = DISGUISED[name]
     write(world.root / "ls", "#!/bin/sh\ntouch pwned\n")
     (world.root / "ls").chmod(0o755)
-    run = await world.run(call("bash", command=command), answer="no", policies=[])
+    # Without a sandbox: it is the no alone that keeps it from running.
+    run = await world.run(call("bash", command=command), answer="no", policies=[], sandbox="off")
     (question,) = run.questions
     assert truth in question.display
     assert "tou" in question.render(None) or "pwned" in question.render(None) or truth in question.render(None)
@@ -319,6 +320,7 @@ async def test_trust_in_a_prefix_covers_no_more_than_the_prefix(world: World, na
         call("bash", command="cargo build"),
         call("bash", command=BEYOND_THE_PREFIX[name]),
         answer=["session_prefix", "no"],
+        sandbox="off",
     )
     assert run.questions[0].prefix == "cargo build"
     assert len(run.questions) == 2
@@ -390,7 +392,9 @@ NOBODY: dict[str, Any] = {
 @pytest.mark.parametrize("name", NOBODY)
 async def test_silence_and_confusion_are_a_no(world: World, name: str) -> None:
     run = await world.run(
-        [call("bash", command="touch pwned"), call("write_file", path="pwned", content="x")], approvals=NOBODY[name]
+        [call("bash", command="touch pwned"), call("write_file", path="pwned", content="x")],
+        approvals=NOBODY[name],
+        sandbox="off",
     )
     assert run.started == []
     assert not (world.root / "pwned").exists()
@@ -416,7 +420,7 @@ async def test_what_is_denied_is_denied_whatever_the_mode(world: World, command:
         asked.append(question)
         return "once"
 
-    run = await world.run(call("bash", command=command), approvals=Approvals(yes, mode=mode))
+    run = await world.run(call("bash", command=command), approvals=Approvals(yes, mode=mode), sandbox="off")
     assert (run.started, asked) == ([], [])
     assert "denies it" in run.texts[0]
 

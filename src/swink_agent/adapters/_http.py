@@ -18,6 +18,7 @@ from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind
 from swink_agent.core.stream import AssistantMessageEvent, StreamDone, StreamFailed, StreamOptions
 from swink_agent.core.types import AgentContext, Cost, ModelSpec, Usage
+from swink_agent.core.value import is_secret_name
 
 from ._blocks import ReplyWriter
 from ._errors import classify, retry_after
@@ -104,14 +105,14 @@ class HttpStreamFn(ABC):
         try:
             async with self.transport.post(request, cancel) as response:
                 if response.status != 200 or not self._is_stream(response):
-                    failed = await _refusal(response)
+                    failed = _without_secrets(await _refusal(response), request)
                     yield _with_near_names(failed, model, self.provider) if response.status in (400, 404) else failed
                     return
                 parser = self.parser(model, dict(response.headers))
                 while data := await response.read():
                     if parser.feed(data):
                         response.progress()
-                    for event in self._events(model, parser):
+                    for event in self._events(model, parser, request):
                         yield event
                     if parser.writer.is_finished:
                         return
@@ -120,17 +121,19 @@ class HttpStreamFn(ABC):
         except FrameError as error:
             failure = (f"the provider sent {error}", ErrorKind.NETWORK)
         if parser is None:
-            yield StreamFailed(*failure)
+            yield _without_secrets(StreamFailed(*failure), request)
             return
         if failure[1] != ErrorKind.ABORTED:
             _finish(parser)
         parser.writer.fail(*failure)
-        for event in self._events(model, parser):
+        for event in self._events(model, parser, request):
             yield event
 
-    def _events(self, model: ModelSpec, parser: Parser) -> Sequence[AssistantMessageEvent]:
+    def _events(self, model: ModelSpec, parser: Parser, request: HttpRequest) -> Sequence[AssistantMessageEvent]:
         """What the parser wrote, with the cost on the terminal event."""
         events = parser.writer.take()
+        if events and type(failed := events[-1]) is StreamFailed:
+            events[-1] = _without_secrets(failed, request)
         if events and type(last := events[-1]) is StreamDone and last.cost == Cost():
             events[-1] = msgspec.structs.replace(last, cost=self.cost(model, last.usage))
         return events
@@ -139,6 +142,18 @@ class HttpStreamFn(ABC):
         """Whether the body may be one: some servers call a stream plain text, but none calls it JSON or a page."""
         content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         return content_type in self.content_types or content_type not in ("application/json", "text/html")
+
+
+def _without_secrets(failed: StreamFailed, request: HttpRequest) -> StreamFailed:
+    """The failure without what the request was sent with: some providers repeat a key that they do not like."""
+    from swink_agent.core.redaction import Redactor  # on use: most calls do not fail
+
+    known = Redactor(environment={}, patterns=False)
+    for name, value in request.headers.items():
+        if is_secret_name(name):
+            for part in (value, value.partition(" ")[2]):  # the scheme, as in "Bearer …", is no part of it
+                known.register(part, "API key")
+    return msgspec.structs.replace(failed, message=known.redact(failed.message))
 
 
 def _with_near_names(failed: StreamFailed, model: ModelSpec, provider: str) -> StreamFailed:

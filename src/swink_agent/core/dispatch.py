@@ -25,7 +25,7 @@ from .run import Run
 from .supervisor import Interrupted
 from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
 from .types import PolicyStop, ToolCall, ToolResultMessage
-from .value import copy_json
+from .value import copy_json, show
 
 __all__ = ["STEERED", "dispatch"]
 
@@ -150,7 +150,7 @@ class _Batch:
         for call in list(self._unresolved):
             if call.tool is None:
                 names = ", ".join(self.run.toolbox) or "none"
-                self._resolve(call, AgentToolResult.error(f"unknown tool {call.name!r}; available: {names}"))
+                self._resolve(call, AgentToolResult.error(f"unknown tool {show(call.name)}; available: {names}"))
 
     async def _screen_one(self, call: _Call, snapshot: PolicyContext) -> None:
         context = PreDispatchContext(snapshot, call.id, call.name, copy_json(call.arguments))

@@ -24,6 +24,8 @@ __all__ = ["Relay"]
 
 _MOST_UPDATES = 32
 _MOST_CHARACTERS = 64 * 1024
+_SURELY_REPEATED = 8
+"""Characters of the last update with which the next must begin to be taken for the same text, grown."""
 
 
 class Relay:
@@ -109,7 +111,7 @@ class Relay:
     def _masked(self, update: AgentToolResult) -> AgentToolResult:
         """The update without secrets; the end of its text waits for the next if it may be the beginning of one."""
         text = extract_text(update.content)
-        if self._text is None or (self._last_text and text.startswith(self._last_text)):
+        if self._text is None or (len(self._last_text) >= _SURELY_REPEATED and text.startswith(self._last_text)):
             self._text = self._run.redactor.stream()  # a tool that says all from the start each time holds nothing back
         shown, self._last_text = self._text.feed(text), text
         if shown == text and update.details is None:

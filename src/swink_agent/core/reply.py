@@ -48,6 +48,7 @@ from .stream import (
 )
 from .supervisor import Interrupted
 from .types import AgentContext, AgentMessage, AssistantMessage, LlmMessage, ModelSpec
+from .value import is_secret_name
 
 __all__ = ["as_agent_error", "ask_model", "convert_context", "transform_context"]
 
@@ -124,6 +125,10 @@ async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: Me
         options = await _with_api_key(options, run.config.get_api_key, run, model)
     if options.api_key is not None:
         run.redactor.register(options.api_key, "API key")
+    for name, value in options.headers.items():
+        if is_secret_name(name):
+            for part in (value, value.partition(" ")[2]):  # the scheme, as in "Bearer …", is no part of it
+                run.redactor.register(part, name)
     context = AgentContext(run.instructions, run.transcript.conversation(), run.toolbox.tools)
     try:
         stream = stream_fn(model, context, options, run.cancel)

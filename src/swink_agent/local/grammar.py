@@ -13,6 +13,8 @@ from typing import Any, cast
 
 import msgspec
 
+from ._numbers import bounds, whole_numbers
+
 __all__ = ["Grammar", "literal"]
 
 JsonSchema = Mapping[str, Any]
@@ -374,19 +376,19 @@ class _Schemas:
         return self.grammar.fresh(f'"\\"" {self.grammar.primitive("json-char")}{count} "\\""')
 
     def _integer(self, schema: JsonSchema) -> str:
-        low, high = _bounds(schema)
+        low, high = bounds(schema)
         if low is None and high is None:
             return self.grammar.primitive("json-integer")
         furthest = 10**_DIGITS - 1
         return self._alternatives(
-            _integers(
+            whole_numbers(
                 max(-furthest, -furthest if low is None else low), min(furthest, furthest if high is None else high)
             )
         )
 
     def _number(self, schema: JsonSchema) -> str:
         """Bounded numbers are whole ones, but for a fraction where that cannot cross a bound."""
-        low, high = _bounds(schema)
+        low, high = bounds(schema)
         if low is None and high is None:
             return self.grammar.primitive("json-number")
         whole = self._integer(schema)
@@ -394,7 +396,7 @@ class _Schemas:
         furthest = 10**_DIGITS - 1
         inner = (
             self._alternatives(
-                _integers(max(0, -1 if low is None else low), min(furthest, furthest if high is None else high - 1))
+                whole_numbers(max(0, -1 if low is None else low), min(furthest, furthest if high is None else high - 1))
             )
             if (high is None or high > 0)
             else ""
@@ -462,40 +464,3 @@ def _times(least: int, most: int | None) -> str:
     if most is not None and most > _MOST_REPEATS:
         most = _MOST_REPEATS
     return f"{{{least},{'' if most is None else most}}}"
-
-
-def _bounds(schema: JsonSchema) -> tuple[int | None, int | None]:
-    """The smallest and the largest whole number that the schema allows."""
-    import math
-
-    lows = [math.ceil(schema["minimum"])] if "minimum" in schema else []
-    highs = [math.floor(schema["maximum"])] if "maximum" in schema else []
-    exclusive_low, exclusive_high = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    if isinstance(exclusive_low, (int, float)) and not isinstance(exclusive_low, bool):
-        lows.append(math.floor(exclusive_low) + 1)
-    if isinstance(exclusive_high, (int, float)) and not isinstance(exclusive_high, bool):
-        highs.append(math.ceil(exclusive_high) - 1)
-    return max(lows, default=None), min(highs, default=None)
-
-
-def _integers(low: int, high: int) -> list[str]:
-    """Bodies that together match the whole numbers from `low` to `high`, and only those."""
-    if low > high:
-        raise ValueError(f"the schema asks for a whole number from {low} to {high}: there is none")
-    if low < 0:
-        negative = [f'"-" {body}' for body in _integers(max(1, -high), -low)]
-        return negative + (_integers(0, high) if high >= 0 else [])
-    bodies: list[str] = []
-    while low <= high:
-        # The longest run of numbers that share their first digits and take all values of the rest.
-        free = 0
-        while low % 10 ** (free + 1) == 0 and low + 10 ** (free + 1) - 1 <= high and low > 0:
-            free += 1
-        step = 10**free
-        digit = (low // step) % 10
-        last = min(9, digit + (high - low + 1) // step - 1)
-        head = str(low // step)[:-1]
-        tail = f" [0-9]{{{free}}}" if free else ""
-        bodies.append(f"{literal(head) + ' ' if head else ''}[{digit}-{last}]{tail}")
-        low += (last - digit + 1) * step
-    return bodies

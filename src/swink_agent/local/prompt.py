@@ -82,7 +82,7 @@ _EXAMPLES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 """What the built-in tools are for, for models that learn it from a few cases rather than from descriptions."""
 _ANSWER_SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 _ANSWER_DESCRIPTION = "Give the final answer to the user, when the work is done or needs no function."
-_AFTER_SUCCESS = "If the request is done now, call answer. Else make the next call."
+_AFTER_SUCCESS = "Is something still to be changed, run or looked up? Then make that call now. If not, call answer."
 _AFTER_FAILURE = "That failed. Try another way."
 
 

@@ -100,8 +100,9 @@ class BubblewrapSandbox(Sandbox):
             command.abandon()
             raise
         try:
-            self._running[command] = self._may_hold_all(is_alone)
-            arguments = [*self._mounts(command), "--chdir", cwd]
+            hidden = self._hidden_now()
+            self._running[command] = self._may_hold_all(is_alone, hidden)
+            arguments = [*self._mounts(command, hidden), "--chdir", cwd]
             variables = self.child_environment("/tmp", environment)
             return await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
         except BaseException:
@@ -123,7 +124,7 @@ class BubblewrapSandbox(Sandbox):
 
     # -- what a command sees -------------------------------------------------------------------------------------
 
-    def _may_hold_all(self, is_alone: bool) -> bool:
+    def _may_hold_all(self, is_alone: bool, hidden: Sequence[str]) -> bool:
         """Whether no command runs that could swap what is mounted for a link, as it does not hold it in place itself.
 
         What there is to hold beneath the roots is looked for only while nothing runs, so that all commands agree on it.
@@ -135,7 +136,7 @@ class BubblewrapSandbox(Sandbox):
                 # What was found once stays: nobody can make room for something else by hiding it in a large tree.
                 self._protected.update(dict.fromkeys(protected_paths(self.profile)))
                 self._searched = time.monotonic()
-            self._hidden_inside = self._inside(self._hidden_now())
+            self._hidden_inside = self._inside(hidden)
         return True
 
     def _hidden_now(self) -> list[str]:
@@ -145,7 +146,7 @@ class BubblewrapSandbox(Sandbox):
     def _inside(self, paths: Sequence[str]) -> frozenset[str]:
         return frozenset(path for path in paths if any(is_beneath(path, root) for root in self.profile.write))
 
-    def _mounts(self, command: BubblewrapCommand) -> list[str]:
+    def _mounts(self, command: BubblewrapCommand, hidden: Sequence[str]) -> list[str]:
         """The walls, outer before inner: a later mount lies over an earlier one."""
         profile = self.profile
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
@@ -162,7 +163,6 @@ class BubblewrapSandbox(Sandbox):
             mounts += ["--ro-bind-try", folder, folder]
         for root in sorted(profile.write):
             mounts += ["--bind", root, root]
-        hidden = self._hidden_now()
         for hold in self._holds(hidden, self._running[command]):
             held = self._hold(hold.path, hold.kind, command.placeholders)
             if held:

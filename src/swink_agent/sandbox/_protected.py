@@ -91,10 +91,14 @@ def holds(
 
 
 def _walk(root: str, path: str, found: dict[str, HoldKind], *, strict: bool, pin_last: bool = False) -> None:
-    parts = os.path.relpath(path, root).split(os.path.sep)
+    parts = path[len(root) + 1 :].split(os.path.sep)
     current = root
     for index, part in enumerate(parts):
-        current = os.path.join(current, part)
+        current = f"{current}/{part}"
+        if found.get(current) in (HoldKind.MISSING, HoldKind.READ_ONLY):
+            return
+        if found.get(current) is HoldKind.PINNED and index < len(parts) - 1:
+            continue
         try:
             state = os.lstat(current)
         except OSError:

@@ -217,10 +217,15 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
 
     def hidden_paths(self) -> tuple[str, ...]:
         """What is hidden and exists now: each path and, where it is a link, where it leads. None inside another."""
-        existing = (path for path in self.hidden if os.path.lexists(path))
-        found = {real for real in map(os.path.realpath, existing) if os.path.lexists(real) and real != os.path.sep}
+        found: set[str] = set()
+        folders: dict[str, str] = {}
+        for path in self.hidden:  # for every command: so no more is asked of the disk than is needed
+            if os.access(path, os.F_OK):
+                folder, name = os.path.split(path)
+                real = folders.get(folder) or folders.setdefault(folder, os.path.realpath(folder))
+                found.add(os.path.realpath(path) if os.path.islink(path) else os.path.join(real, name))
         outer: list[str] = []
-        for path in sorted(found):
+        for path in sorted(found - {os.path.sep}):
             if not outer or not is_beneath(path, outer[-1]):
                 outer.append(path)
         return tuple(outer)
