@@ -260,6 +260,9 @@ async def test_an_invalid_call_is_never_passed_on(scripted_engine: Any, ask: Cal
     assert [call.arguments for call in message.tool_calls] == [{"code": "ABC"}]
     assert [request.temperature > 0 for request in engine.requests] == [False, True]
     assert message.usage.output == sum(len(text) // 3 + 1 for text in (wrong, right))
+    cut = [Piece(wrong.removesuffix("</tool_call>")), Finished(True, 1, 0, 9)]
+    message = await ask(LocalStreamFn(engine=scripted_engine(cut, right)), talk("?", tools=(Patterned(),)))
+    assert [call.arguments for call in message.tool_calls] == [{"code": "ABC"}], "complete, though the reply was cut"
     never = await ask(LocalStreamFn(engine=scripted_engine(wrong)), talk("?", tools=(Patterned(),)))
     assert never.error_kind == ErrorKind.STREAM
     assert "in 3 tries" in (never.error_message or "")

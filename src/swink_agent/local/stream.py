@@ -270,7 +270,7 @@ class _Call:
             if finished is None:
                 raise EngineError("the worker ended its answer without saying so", is_gone=True)
             self._count(finished)
-            problem = None if toolbox is None or finished.is_cut else _problem(toolbox, self.reply)
+            problem = None if toolbox is None else _problem(toolbox, self.reply)
             if problem is None:
                 self.reply.release()
                 self.reply.done(self.usage or Usage(), is_cut=finished.is_cut)
