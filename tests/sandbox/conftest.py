@@ -68,7 +68,7 @@ class Playground:
         self.variables = {
             "OUT": str(self.outside),
             "ROOT": str(self.root),
-            "PY": f"{sys.executable} -I -S",
+            "PY": f"{Path(sys.executable).resolve()} -I -S",
             "AGENT": str(os.getpid()),
             "TOKEN": str(int(self.canary[:7], 16)),
             "GOT": "got-",

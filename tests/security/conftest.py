@@ -65,7 +65,12 @@ def make_world(
             world = World(base, resources, victim)
             secrets = world.canaries
             monkeypatch.setenv("HOME", str(world.home))
-            monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin")
+            # The interpreter itself, not that of a virtual environment: in a sandbox with a /tmp of its own, one there
+            # would not be seen.
+            programs = base / "programs"
+            programs.mkdir()
+            (programs / "python").symlink_to(Path(sys.executable).resolve())
+            monkeypatch.setenv("PATH", f"{programs}:/usr/local/bin:/usr/bin:/bin")
             monkeypatch.setenv("ACME_API_KEY", secrets["secret"])
             monkeypatch.setenv("LC_SECRET_TOKEN", secrets["secret"])
             monkeypatch.setenv("ACME_SETTING", secrets["variable"])  # not named like a secret: nobody masks it

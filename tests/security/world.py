@@ -160,7 +160,7 @@ class World:
             "OUT": str(self.outside),
             "ROOT": str(self.root),
             "HOME": str(self.home),
-            "PY": f"{sys.executable} -I -S",
+            "PY": f"{Path(sys.executable).resolve()} -I -S",
             "AGENT": str(os.getpid()),
             "VICTIM": str(self.victim.pid),
             "MARK": self.marker,
