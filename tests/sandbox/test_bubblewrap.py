@@ -22,6 +22,8 @@ from swink_agent.sandbox._protected import HoldKind, holds, protected_paths
 
 MISSING = (".swink", ".vscode", ".idea")
 
+PYTHON = str(Path(sys.executable).resolve())
+
 
 @pytest.fixture
 def sandbox(playground: Any) -> Iterator[BubblewrapSandbox]:
@@ -319,7 +321,7 @@ async def test_a_root_that_goes_away_is_an_error_and_nothing_runs(tmp_path: Path
 
 async def test_its_own_terminals_and_shared_memory_work(sandbox: BubblewrapSandbox) -> None:
     program = "import pty, os; pid, fd = pty.fork(); pid or os.execlp('tty', 'tty'); print(os.read(fd, 99)[:8])"
-    assert await output_of(sandbox, f'{Path(sys.executable).resolve()} -c "{program}"') == "b'/dev/pts'\n"
+    assert await output_of(sandbox, f'{PYTHON} -c "{program}"') == "b'/dev/pts'\n"
     assert await output_of(sandbox, "echo x > /dev/shm/x && cat /dev/shm/x") == "x\n"
     assert await output_of(sandbox, "ls /dev/shm") == ""
 
