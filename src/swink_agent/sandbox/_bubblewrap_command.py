@@ -215,8 +215,11 @@ class BubblewrapCommand:
         return ""
 
     def _end_because(self, reason: str) -> None:
-        if self._handle is not None:
-            self._handle.ended_because = reason
+        with self._lock:
+            if self._killed or self._is_over:
+                return  # what a look finds once the end has begun is a part of the end
+            if self._handle is not None:
+                self._handle.ended_because = reason
         self.kill()
 
     # -- the end -------------------------------------------------------------------------------------------------
