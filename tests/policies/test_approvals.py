@@ -29,7 +29,7 @@ from swink_agent.policies.approvals import (
 from swink_agent.policies.command_rules import CommandRules
 from swink_agent.testing import call, check_events, collect, scripted, text
 
-HERE = {"folder": "/work/project", "sandbox": "bubblewrap:1234"}
+HERE = {"folder": "/home/ada/project", "sandbox": "bubblewrap:1234"}
 RULES = CommandRules.standard(search_path="/usr/bin:/bin")
 
 
@@ -172,8 +172,8 @@ async def test_other_tools_may_take_commands_too() -> None:
 
 async def test_a_path_inside_the_folder_of_the_call_is_not_asked_about() -> None:
     approve, _ = approvals("no")
-    assert await approve(bash("cat /work/project/a.py")) == Approve()
-    assert await approve(bash("cat /work/project/a.py", scope={"folder": "/work/elsewhere"})) != Approve()
+    assert await approve(bash("cat /home/ada/project/a.py")) == Approve()
+    assert await approve(bash("cat /home/ada/project/a.py", scope={"folder": "/home/ada/elsewhere"})) != Approve()
 
 
 # -- answers -------------------------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ async def test_a_prefix_is_trusted_for_the_session() -> None:
     "scope",
     [
         {},
-        {**HERE, "folder": "/work/other"},
+        {**HERE, "folder": "/home/ada/other"},
         {**HERE, "sandbox": "off"},
         {**HERE, "network": True},
         {"folder": HERE["folder"]},

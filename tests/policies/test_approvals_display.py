@@ -163,13 +163,13 @@ def test_a_write_shows_its_path_and_its_text() -> None:
     [
         ("a.py", "a.py", "a.py"),
         ("./src//a.py", "src/a.py", "./src//a.py"),
-        ("/work/src/a.py", "src/a.py", "/work/src/a.py"),
+        ("/home/ada/src/a.py", "src/a.py", "/home/ada/src/a.py"),
         ("docs/readme", ".git/config", "docs/readme → .git/config"),
         ("a\u200b", "b\u200b", "a\\u{200b} → b\\u{200b}"),
     ],
 )
 def test_a_write_through_a_link_shows_where_it_leads(path: str, real: str, shown: str) -> None:
-    scope = {"folder": "/work", "path": real}
+    scope = {"folder": "/home/ada", "path": real}
     call = ToolApprovalRequest("1", "write_file", {"path": path, "content": "x"}, scope)
     assert render_request(call) == f"write_file {shown}\n+ x"
     call = ToolApprovalRequest("1", "edit_file", {"path": path, "edits": []}, scope)

@@ -182,14 +182,14 @@ def test_what_is_held_follows_the_disk(playground: Any) -> None:
 def test_hooks_and_configuration_elsewhere_in_the_tree_are_found(playground: Any) -> None:
     root = playground.root
     (root / "githooks").mkdir()
-    (root / "shared.config").touch()
+    (root / "common.config").touch()
     with (root / ".git/config").open("a") as file:
         file.write(
-            "[core]\n\thooksPath = githooks\n[include]\n\tpath = ../shared.config\n[include] path = ../missing\n"
+            "[core]\n\thooksPath = githooks\n[include]\n\tpath = ../common.config\n[include] path = ../missing\n"
         )
         file.write('[remote "x"]\n\tpath = ../hello.txt\n')
     found = set(protected_paths(playground.profile()))
-    assert {str(root / "githooks"), str(root / "shared.config")} <= found
+    assert {str(root / "githooks"), str(root / "common.config")} <= found
     assert not {str(root / "hello.txt"), str(root / "missing")} & found
 
 

@@ -210,15 +210,15 @@ async def test_a_new_repository_further_in_can_be_made_and_an_old_one_is_protect
 async def test_what_a_protected_link_leads_to_is_protected(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / ".git").mkdir(parents=True)
-    (root / "shared-hooks").mkdir()
-    (root / "shared-hooks" / "pre-commit").write_text("kept")
-    (root / ".git" / "hooks").symlink_to("../shared-hooks")
+    (root / "common-hooks").mkdir()
+    (root / "common-hooks" / "pre-commit").write_text("kept")
+    (root / ".git" / "hooks").symlink_to("../common-hooks")
     with LandlockSandbox(SandboxProfile(write=(str(root),))) as sandbox:
         assert isinstance(sandbox, LandlockSandbox)
-        targets = ["shared-hooks/pre-commit", "shared-hooks/post-commit", ".git/hooks/pre-commit", ".git/hooks"]
-        before = snapshot([root / ".git", root / "shared-hooks"])
+        targets = ["common-hooks/pre-commit", "common-hooks/post-commit", ".git/hooks/pre-commit", ".git/hooks"]
+        before = snapshot([root / ".git", root / "common-hooks"])
         assert await run(sandbox, PYTHON, "-I", "-c", ATTACK, *targets) == (0, "")
-    after = snapshot([root / ".git", root / "shared-hooks"])
+    after = snapshot([root / ".git", root / "common-hooks"])
     assert {path: state for path, state in after.items() if path in before} == before
     assert set(after) == set(before)
 
