@@ -405,8 +405,8 @@ async def test_an_approval_that_never_comes_does_not_hold_up_an_abort() -> None:
     await _ends_promptly(agent)
 
 
-async def test_a_back_off_of_an_hour_ends_with_the_abort() -> None:
-    agent = Agent("a:b", stream_fn=scripted(fail("throttled", retry_after=3600)), sleep=FakeClock(auto=False).sleep)
+async def test_a_back_off_of_five_minutes_ends_with_the_abort() -> None:
+    agent = Agent("a:b", stream_fn=scripted(fail("throttled", retry_after=300)), sleep=FakeClock(auto=False).sleep)
     await _ends_promptly(agent)
 
 

@@ -591,9 +591,8 @@ async def test_a_second_run_is_refused_and_the_first_goes_on(way: str) -> None:
     stream = scripted(reply("half ", stall()))
     agent = Agent(MODEL, stream_fn=stream)
     first = agent.prompt_stream("first")
-    async for event in first:
-        if isinstance(event, MessageUpdate):
-            break
+    while not isinstance(await anext(first), MessageUpdate):
+        pass
     with pytest.raises(AlreadyRunning):
         await WAYS_TO_RUN[way](agent)
     assert agent.is_running

@@ -196,6 +196,7 @@ def test_the_json_of_a_tool_result_is_the_documented_one() -> None:
         "details": {"exit_code": 2, "lines": ["a"]},
         "tool_name": "look",
         "timestamp": 4,
+        "outcome": "ran",
     }
 
 

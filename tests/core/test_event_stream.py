@@ -74,12 +74,11 @@ async def turns_of_the_loop(count: int) -> None:
 
 
 async def read_until(stream: EventStream, kind: type[AgentEvent]) -> list[AgentEvent]:
+    """Not with `async for`: leaving that would end the run."""
     events: list[AgentEvent] = []
-    async for event in stream:
-        events.append(event)
-        if isinstance(event, kind):
-            return events
-    raise AssertionError(f"no {kind.__name__} in {names(events)}")
+    while not events or not isinstance(events[-1], kind):
+        events.append(await anext(stream))
+    return events
 
 
 # -- reading -------------------------------------------------------------------------------------------------
@@ -371,7 +370,7 @@ async def test_a_stream_that_nobody_kept_cancels_its_run() -> None:
     assert not agent.is_running
 
 
-async def test_a_stream_kept_is_not_cancelled_by_breaking_off() -> None:
+async def test_a_stream_that_is_read_one_by_one_can_be_kept_for_later() -> None:
     agent = Agent(MODEL, stream_fn=scripted(text("abc", deltas=3)))
     stream = agent.prompt_stream("hi")
     before = await read_until(stream, MessageUpdate)
@@ -379,6 +378,91 @@ async def test_a_stream_kept_is_not_cancelled_by_breaking_off() -> None:
     await turns_of_the_loop(20)
     assert agent.is_running
     check_events(before + await collect(stream))
+
+
+class Leaving(Exception):
+    pass
+
+
+async def _with_break(stream: EventStream) -> None:
+    async for event in stream:
+        if isinstance(event, MessageUpdate):
+            break
+
+
+async def _with_an_exception(stream: EventStream) -> None:
+    async for event in stream:
+        if isinstance(event, MessageUpdate):
+            raise Leaving
+
+
+async def _until_cancelled(stream: EventStream) -> None:
+    async for _ in stream:
+        pass
+
+
+async def _until_cancelled_between_two_events(stream: EventStream) -> None:
+    async for event in stream:
+        if isinstance(event, MessageUpdate):
+            await asyncio.Event().wait()
+
+
+async def _one_by_one_until_cancelled(stream: EventStream) -> None:
+    while True:
+        await anext(stream)
+
+
+WAYS_TO_LEAVE = {
+    "break": _with_break,
+    "an exception": _with_an_exception,
+    "cancelled while it waits": _until_cancelled,
+    "cancelled between two events": _until_cancelled_between_two_events,
+    "cancelled, one by one": _one_by_one_until_cancelled,
+}
+
+
+@pytest.mark.parametrize("way", WAYS_TO_LEAVE)
+async def test_leaving_a_stream_ends_the_run_whoever_holds_the_stream_the_task_and_the_exception(way: str) -> None:
+    seen: list[AgentEvent] = []
+    agent = Agent(MODEL, stream_fn=scripted(reply("half", stall()), "whole"))
+    agent.subscribe(seen.append)
+    stream = agent.prompt_stream("hi")
+    reader = asyncio.ensure_future(WAYS_TO_LEAVE[way](stream))
+    kept: list[object] = [stream, reader]
+    await turns_of_the_loop(20)
+    assert any(isinstance(event, MessageUpdate) for event in seen)
+    reader.cancel()
+    try:
+        await reader
+    except (asyncio.CancelledError, Leaving) as error:
+        kept.append(error)
+    async with asyncio.timeout(5):
+        await agent.wait_for_idle()
+    check_events(seen)
+    assert (await stream.result()).stop_reason == StopReason.ABORTED
+    assert (await agent.prompt("again")).text == "whole"
+    assert kept
+
+
+async def test_a_reader_with_a_time_limit_can_come_back() -> None:
+    go_on = asyncio.Event()
+
+    async def model(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
+        yield StreamStart()
+        yield TextStart(0)
+        await go_on.wait()
+        yield TextDelta(0, "whole")
+        yield TextEnd(0)
+        yield StreamDone()
+
+    stream = Agent(MODEL, stream_fn=model).prompt_stream("hi")
+    await read_until(stream, MessageStart)
+    for _ in range(10):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(stream), 0.01)
+    go_on.set()
+    assert await read_until(stream, AgentEnd)
+    assert (await stream.result()).text == "whole"
 
 
 async def test_leaving_an_async_with_cancels_the_run_and_waits_for_its_end() -> None:

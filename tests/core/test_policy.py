@@ -20,6 +20,7 @@ from swink_agent import (
     ModelSpec,
     PolicyContext,
     PolicyStop,
+    PolicyStopped,
     PreDispatchContext,
     Skip,
     Stop,
@@ -127,7 +128,8 @@ async def test_a_run_stopped_before_its_first_reply_has_stop_reason_stop() -> No
     assert result.stop_reason == StopReason.STOP
     assert result.stopped_by == PolicyStop("before", "no")
     assert result.error is None
-    result.raise_for_error()
+    with pytest.raises(PolicyStopped, match="policy before stopped the run: no"):
+        result.raise_for_error()
 
 
 async def test_a_run_stopped_later_has_the_stop_reason_of_its_last_reply() -> None:

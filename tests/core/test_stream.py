@@ -191,12 +191,25 @@ BROKEN: dict[str, list[Any]] = {
     "something that is no event": [StreamStart(), "text", StreamDone()],
     "nothing for an event": [None, StreamStart(), StreamDone()],
     "a message for an event": [StreamStart(), AssistantMessage("a"), StreamDone()],
-    "arguments that are not JSON": [StreamStart(), *call_events(0, '{"x": '), StreamDone(StopReason.TOOL_USE)],
-    "arguments with more behind them": [StreamStart(), *call_events(0, "{} {}"), StreamDone(StopReason.TOOL_USE)],
-    "arguments that are a list": [StreamStart(), *call_events(0, "[1]"), StreamDone(StopReason.TOOL_USE)],
-    "arguments that are a string": [StreamStart(), *call_events(0, '"x"'), StreamDone(StopReason.TOOL_USE)],
-    "arguments nested too deep": [StreamStart(), *call_events(0, '{"x":' + "[" * 200_000), StreamDone()],
 }
+
+
+NO_OBJECTS = {
+    "not JSON": '{"x": ',
+    "more behind them": "{} {}",
+    "a list": "[1]",
+    "a string": '"x"',
+    "null": "null",
+    "nested too deep": '{"x":' + "[" * 200_000,
+}
+
+
+def test_arguments_that_are_no_object_keep_their_text_and_the_reply_is_a_good_one() -> None:
+    for case, text in NO_OBJECTS.items():
+        message = assemble(StreamStart(), *call_events(0, text), StreamDone(StopReason.TOOL_USE))
+        assert (message.stop_reason, message.error_message) == (StopReason.TOOL_USE, None), case
+        (call,) = message.tool_calls
+        assert (call.arguments, call.partial_json) == ({}, text), case
 
 
 def test_a_broken_sequence_is_an_error_message_of_kind_stream() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import time
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +31,7 @@ from swink_agent import (
     ImageSource,
     ModelSpec,
     PolicyStop,
+    PolicyStopped,
     StopReason,
     Text,
     Thinking,
@@ -40,6 +43,8 @@ from swink_agent import (
     UrlImage,
     Usage,
     UserMessage,
+    decode_message,
+    encode_message,
     extract_text,
 )
 
@@ -74,7 +79,7 @@ FIELDS: dict[type[msgspec.Struct], list[str]] = {
         "error_kind",
         "timestamp",
     ],
-    ToolResultMessage: ["tool_call_id", "content", "is_error", "details", "tool_name", "timestamp"],
+    ToolResultMessage: ["tool_call_id", "content", "is_error", "details", "tool_name", "timestamp", "outcome"],
     Usage: ["input", "output", "cache_read", "cache_write", "total", "extra"],
     Cost: ["input", "output", "cache_read", "cache_write", "total", "extra"],
     ModelSpec: ["provider", "model_id", "thinking_level", "thinking_budgets"],
@@ -147,10 +152,43 @@ def test_a_field_cannot_be_assigned() -> None:
                 setattr(value, name, "changed")
 
 
-def test_a_call_made_without_arguments_has_a_dict_of_its_own() -> None:
-    first, second = ToolCall("1", "a"), ToolCall("2", "a")
-    first.arguments["x"] = 1
-    assert second.arguments == {}
+CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "an item": lambda arguments: arguments.__setitem__("x", 1),
+    "a deletion": lambda arguments: arguments.__delitem__("list"),
+    "clear": lambda arguments: arguments.clear(),
+    "pop": lambda arguments: arguments.pop("list"),
+    "popitem": lambda arguments: arguments.popitem(),
+    "setdefault": lambda arguments: arguments.setdefault("x", 1),
+    "update": lambda arguments: arguments.update(x=1),
+    "a union in place": lambda arguments: arguments.__ior__({"x": 1}),
+    "an item of a list inside": lambda arguments: arguments["list"].__setitem__(0, 9),
+    "an addition to a list inside": lambda arguments: arguments["list"].append(9),
+    "a list inside, sorted": lambda arguments: arguments["list"].sort(),
+    "a dict inside a list": lambda arguments: arguments["list"][1].update(y=1),
+    "a dict inside": lambda arguments: arguments["dict"].__setitem__("x", 1),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_arguments_of_a_call_cannot_be_changed_however_deep(change: str) -> None:
+    given = {"list": [3, {"y": 2}], "dict": {"x": 0}}
+    call = ToolCall("1", "a", given)
+    for one in (call, decode_message(encode_message(AssistantMessage([call]))).tool_calls[0]):  # type: ignore[union-attr]
+        with pytest.raises(TypeError, match="do not change"):
+            CHANGES[change](one.arguments)
+        assert one.arguments == {"list": [3, {"y": 2}], "dict": {"x": 0}}
+    given["list"].append(4)  # type: ignore[attr-defined]
+    assert call.arguments["list"] == [3, {"y": 2}]  # whoever made the call cannot change it afterwards either
+
+
+def test_copies_of_the_arguments_of_a_call_can_be_changed() -> None:
+    call = ToolCall("1", "a", {"list": [1], "dict": {"x": 0}})
+    deep = copy.deepcopy(call.arguments)
+    deep["list"].append(2)
+    shallow = {**call.arguments, "x": 1} | call.arguments.copy() | copy.copy(call.arguments)
+    shallow["y"] = 2
+    assert call.arguments == {"list": [1], "dict": {"x": 0}}
+    assert json.loads(json.dumps(call.arguments)) == call.arguments == pickle.loads(pickle.dumps(call)).arguments
 
 
 # -- content ---------------------------------------------------------------------------------------------------
@@ -356,5 +394,12 @@ def test_raise_for_error_raises_what_ended_the_run() -> None:
 
 
 def test_raise_for_error_does_nothing_after_a_good_run() -> None:
-    for stopped_by in (None, PolicyStop("budget", "spent")):
-        AgentResult((AssistantMessage("a"),), StopReason.STOP, stopped_by=stopped_by).raise_for_error()
+    result = AgentResult((AssistantMessage("a"),), StopReason.STOP)
+    assert result.raise_for_error() is result
+
+
+def test_raise_for_error_raises_for_a_run_that_a_policy_ended() -> None:
+    result = AgentResult((AssistantMessage("a"),), StopReason.STOP, stopped_by=PolicyStop("budget", "spent"))
+    with pytest.raises(PolicyStopped, match="policy budget stopped the run: spent") as caught:
+        result.raise_for_error()
+    assert (caught.value.policy, caught.value.reason) == ("budget", "spent")

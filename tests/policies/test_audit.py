@@ -62,7 +62,7 @@ async def test_calls_turns_and_ends_are_written_in_order(tmp_path: Path) -> None
             "turn": 0,
             "stop_reason": "tool_use",
             "text_size": 0,
-            "results": [{"call_id": "a", "tool": "look", "outcome": "ok", "size": 4}],
+            "results": [{"call_id": "a", "tool": "look", "outcome": "ran", "size": 4}],
         },
         {**common, **reply, "event": "turn", "turn": 1, "stop_reason": "stop", "text_size": 4, "results": []},
         {
@@ -80,7 +80,7 @@ async def test_what_was_refused_or_failed_says_so_and_why(tmp_path: Path) -> Non
     await run(AuditLog(path), call("look", where="x") + call("drop"), text("done"), policies=(DenyList("look"),))
     (turn,) = [line for line in lines_of(path) if line["event"] == "turn" and line["results"]]
     skipped, failed = turn["results"]
-    assert (skipped["outcome"], failed["outcome"]) == ("skipped", "error")
+    assert (skipped["outcome"], failed["outcome"]) == ("skipped", "failed")
     assert skipped["reason"] == "tool call skipped: the tool look is not allowed here; do without it"
     assert "RuntimeError" in failed["reason"]
 

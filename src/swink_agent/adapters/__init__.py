@@ -69,8 +69,8 @@ __all__ = [
 def stream_fn_for(model: str | ModelSpec) -> StreamFn:
     """The stream function of the model's provider, with the usual environment variables read.
 
-    Raises `LookupError` for a provider that nobody installed, naming the nearest, and `AuthError` for a missing key,
-    naming its variable.
+    Raises `UnknownProvider` for a provider that nobody installed, naming the nearest, and `AuthError` for a missing
+    key, naming its variable.
     """
     spec = ModelSpec.parse(model) if isinstance(model, str) else model
     stream_fn = ProviderStreamFn().adapter(spec)

@@ -53,6 +53,8 @@ class HttpStreamFn(ABC):
     """The base of the adapters."""
 
     provider: ClassVar[str] = ""
+    is_bound: ClassVar[bool] = True
+    """Whether it asks one provider or server, so that an agent with it cannot change to a model of another."""
     content_types: ClassVar[tuple[str, ...]] = ("text/event-stream",)
     """What the body of a good answer calls itself; anything but JSON and web pages is taken at its word."""
 
@@ -62,6 +64,13 @@ class HttpStreamFn(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
+
+    def serves(self, provider: str) -> bool:
+        """Whether models of this provider can be asked for through this stream function."""
+        return provider == self.provider
+
+    def check(self, model: ModelSpec, options: StreamOptions) -> None:  # noqa: B027 - most have nothing to check
+        """Raises an `AgentError` for what makes every call impossible, such as a missing key. Asks nobody."""
 
     @abstractmethod
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:

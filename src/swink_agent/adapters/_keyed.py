@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from swink_agent.core.errors import AuthError
 from swink_agent.core.stream import StreamOptions
+from swink_agent.core.types import ModelSpec
 
 from ._bodies import EncodedMessages
 from ._http import HttpStreamFn
@@ -19,6 +20,8 @@ __all__ = ["JSON_HEADERS", "KeyedStreamFn"]
 
 JSON_HEADERS = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
 
+_WITH_THEIR_OWN_WIRE = frozenset({"anthropic", "bedrock", "gemini", "local", "ollama", "openai", "openai-responses"})
+
 
 class KeyedStreamFn(HttpStreamFn):
     """The base of adapters with an address and a key.
@@ -27,6 +30,8 @@ class KeyedStreamFn(HttpStreamFn):
     the provider's own may need none.
     """
 
+    serves_all_elsewhere: ClassVar[bool] = False
+    """Whether models of every provider are hosted by servers that speak this wire format."""
     default_url: ClassVar[str] = ""
     url_variable: ClassVar[str] = ""
     key_variable: ClassVar[str] = ""
@@ -41,6 +46,7 @@ class KeyedStreamFn(HttpStreamFn):
         limits: Limits | None = None,
     ) -> None:
         super().__init__(transport=transport, limits=limits)
+        self._has_own_address = base_url is not None
         given = base_url or os.environ.get(self.url_variable) or None
         self.base_url = self.with_version(given or self.default_url)
         self._needs_key = given is None
@@ -52,6 +58,16 @@ class KeyedStreamFn(HttpStreamFn):
         """The address with the version part that it may or may not have, and no slash at its end."""
         url = url.rstrip("/")
         return url if url.endswith("/v1") else f"{url}/v1"
+
+    def serves(self, provider: str) -> bool:
+        """Models of its own provider; at an address that was given, also those of providers without a wire format of
+        their own: a server may host what it likes."""
+        if provider == self.provider or not self._has_own_address:
+            return provider == self.provider
+        return self.serves_all_elsewhere or provider not in _WITH_THEIR_OWN_WIRE
+
+    def check(self, model: ModelSpec, options: StreamOptions) -> None:
+        self.key(options)
 
     def key(self, options: StreamOptions) -> str | None:
         """The key for one call. Raises `AuthError` if there must be one and is none."""

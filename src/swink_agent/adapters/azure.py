@@ -68,6 +68,10 @@ class AzureStreamFn(OpenAiStreamFn):
         query = urlencode({"api-version": version}) if version else ""
         return urlunsplit((parts.scheme, parts.netloc, path, query, ""))
 
+    def check(self, model: ModelSpec, options: StreamOptions) -> None:
+        self.url(model)
+        super().check(model, options)
+
     def key(self, options: StreamOptions) -> str | None:
         return None if self._token is not None and options.api_key is None else super().key(options)
 

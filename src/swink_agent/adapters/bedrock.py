@@ -111,7 +111,7 @@ class BedrockStreamFn(HttpStreamFn):
         # signature is over what is sent.
         url = f"{self.base_url}/model/{quote(model.model_id, safe=':')}/converse-stream"
         body = json_object(self._fields(model, context, options))
-        headers = {"content-type": "application/json", **self._authorization(url, body, options)}
+        headers = {"content-type": "application/json", **self._authorization(url, body, model, options)}
         accepted = {"accept": self.content_types[0], "accept-encoding": "identity"}
         return HttpRequest(
             url=url, headers={**headers, **accepted, **options.headers}, body=body, limits=self.limits_for(options)
@@ -122,19 +122,25 @@ class BedrockStreamFn(HttpStreamFn):
 
     # -- credentials -------------------------------------------------------------------------------------------
 
-    def _authorization(self, url: str, body: bytes, options: StreamOptions) -> dict[str, str]:
-        token = options.api_key or self._token
-        has_keys = self._access_key is not None and self._secret_key is not None
-        if token is None and not has_keys and self._needs_key:
+    def check(self, model: ModelSpec, options: StreamOptions) -> None:
+        if options.api_key is None and self._token is None and not self._has_keys and self._needs_key:
             raise AuthError(
                 "no credentials for bedrock: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
                 "or AWS_BEARER_TOKEN_BEDROCK, or pass api_key"
             )
+
+    @property
+    def _has_keys(self) -> bool:
+        return self._access_key is not None and self._secret_key is not None
+
+    def _authorization(self, url: str, body: bytes, model: ModelSpec, options: StreamOptions) -> dict[str, str]:
+        self.check(model, options)
+        token = options.api_key or self._token
         if self.region is None:
             raise RequestError("no region for bedrock: set AWS_REGION, or pass region")
         if token is not None:
             return {"authorization": f"Bearer {token}"}
-        return self._signed(url, body, self.region) if has_keys else {}
+        return self._signed(url, body, self.region) if self._has_keys else {}
 
     def _signed(self, url: str, body: bytes, region: str) -> dict[str, str]:
         """The headers that sign the request, from botocore, which is imported here."""

@@ -63,6 +63,7 @@ class OpenAiStreamFn(KeyedStreamFn):
     """
 
     provider: ClassVar[str] = "openai"
+    serves_all_elsewhere: ClassVar[bool] = True
     default_url: ClassVar[str] = "https://api.openai.com/v1"
     key_variable: ClassVar[str] = "OPENAI_API_KEY"
     url_variable: ClassVar[str] = "OPENAI_BASE_URL"

@@ -79,6 +79,7 @@ class ProxyStreamFn(HttpStreamFn):
     """Any model behind a proxy. The URL comes from `SWINK_PROXY_URL`, the token from `SWINK_PROXY_TOKEN`."""
 
     provider: ClassVar[str] = "proxy"
+    is_bound: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -93,12 +94,22 @@ class ProxyStreamFn(HttpStreamFn):
         self._token = api_key or os.environ.get("SWINK_PROXY_TOKEN")
         self._encoded = EncodedMessages()
 
-    def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
+    def serves(self, provider: str) -> bool:
+        return True  # the server behind it asks them all
+
+    def check(self, model: ModelSpec, options: StreamOptions) -> None:
+        self._bearer(options)
+
+    def _bearer(self, options: StreamOptions) -> str:
         token = options.api_key or self._token
         if not self.base_url:
             raise AuthError("no address for the proxy: set SWINK_PROXY_URL, or pass base_url")
         if token is None:
             raise AuthError("no token for the proxy: set SWINK_PROXY_TOKEN, or pass api_key")
+        return token
+
+    def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
+        token = self._bearer(options)
         travelling = ProxyOptions(
             temperature=options.temperature,
             max_tokens=options.max_tokens,

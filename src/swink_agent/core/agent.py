@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 import msgspec.structs
 
 from .approval import ApprovalMode, ApproveFn
-from .cancel import CancellationToken, Signal
+from .cancel import CancellationToken, Signal, running_loop
 from .config import (
     AgentLoopConfig,
     ConvertToLlmFn,
@@ -25,7 +25,7 @@ from .config import (
     TransformContextFn,
 )
 from .context import default_convert_to_llm
-from .errors import Aborted, AlreadyRunning, InvalidContinue, NoMessages
+from .errors import Aborted, AlreadyRunning, InvalidContinue, NoMessages, ProviderMismatch
 from .event_stream import Channel, EventStream
 from .events import AgentEvent
 from .history import History
@@ -66,6 +66,29 @@ Prompt: TypeAlias = str | AgentMessage | Sequence[str | AgentMessage]
 T = TypeVar("T")
 
 
+class _Claim:
+    """The right to the one run that there can be, from the moment it is taken to the end of the run."""
+
+    __slots__ = ("idle", "loop", "predecessor", "token")
+
+    def __init__(self, predecessor: _Claim | None) -> None:
+        self.token = CancellationToken()
+        self.idle = Signal()
+        """Set when the run is over."""
+        self.predecessor = predecessor
+        """The run, aborted or left, that is still coming to its end; this one begins after it."""
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def is_ending(self) -> bool:
+        return self.token.is_cancelled
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it can never end, because its event loop is gone."""
+        return self.loop is not None and self.loop.is_closed()
+
+
 class Agent:
     """An agent: a model, its tools, its history, and the ways to run, steer and stop it.
 
@@ -74,16 +97,15 @@ class Agent:
 
     __slots__ = (
         "__weakref__",
+        "_claimed",
         "_config",
         "_converts_by_default",
-        "_idle",
         "_initial",
         "_last_error",
         "_lock",
         "_queues",
         "_run",
         "_subscriptions",
-        "_token",
         "_toolbox",
         "_transcript",
         "state",
@@ -122,8 +144,7 @@ class Agent:
         sleep: SleepFn | None = None,
     ) -> None:
         self._lock = threading.RLock()  # a stream that is collected while it is held releases the agent
-        self._token: CancellationToken | None = None
-        self._idle: Signal | None = None
+        self._claimed: _Claim | None = None
         self._run: Run | None = None
         self._subscriptions = Subscriptions()
         self._last_error: str | None = None
@@ -136,6 +157,8 @@ class Agent:
         self.state: MutableMapping[str, Any] = {} if state is None else state
         """JSON-able data that tools share and policies can read."""
         by_provider = ProviderStreamFn()
+        for spec, asked in ((model, stream_fn), *fallbacks):
+            _check_provider(_spec(spec), asked)
         self._config = AgentLoopConfig(
             model=_spec(model),
             stream_fn=by_provider if stream_fn is None else stream_fn,
@@ -178,12 +201,19 @@ class Agent:
 
     @property
     def model(self) -> ModelSpec:
-        """The model that the next run asks; a `provider:model` string may be assigned."""
+        """The model that the next run asks; a `provider:model` string may be assigned.
+
+        Raises `ProviderMismatch` for a model of another provider if the agent's `stream_fn` belongs to one.
+        """
         return self._config.model
 
     @model.setter
     def model(self, model: str | ModelSpec) -> None:
-        self._config = msgspec.structs.replace(self._config, model=_spec(model))
+        spec = _spec(model)
+        before = self._config.model.provider
+        if spec.provider != before and getattr(self._config.stream_fn, "is_bound", False):
+            raise ProviderMismatch(str(spec), before)
+        self._config = msgspec.structs.replace(self._config, model=spec)
 
     @property
     def thinking_level(self) -> ThinkingLevel:
@@ -228,7 +258,7 @@ class Agent:
     @contextmanager
     def _changing_history(self) -> Generator[None]:
         with self._lock:
-            if self._token is not None:
+            if self._claimed is not None:
                 raise AlreadyRunning(
                     "the history belongs to the run that goes on: steer() or follow_up(), or wait_for_idle() first"
                 )
@@ -236,7 +266,7 @@ class Agent:
 
     @property
     def is_running(self) -> bool:
-        return self._token is not None
+        return self._claimed is not None
 
     @property
     def streaming_message(self) -> AssistantMessage | None:
@@ -259,19 +289,24 @@ class Agent:
     # -- running -----------------------------------------------------------------------------------------------
 
     async def prompt(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> AgentResult:
-        """Runs until the agent stops. Raises `AlreadyRunning`; all else that goes wrong is in the result."""
+        """Runs until the agent stops. What goes wrong on the way is in the result.
+
+        Raises an `AgentError` before anything has happened: `AlreadyRunning` (a run that was aborted or left is waited
+        for), `AuthError` for a missing key, `UnknownProvider` for a model that nobody can ask.
+        """
         return await self._drive(_prompts(prompt, images), self._claim())
 
     def prompt_stream(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> EventStream:
-        """The same run as a stream of events. Raises `AlreadyRunning` at once."""
+        """The same run as a stream of events. What `prompt` raises, it raises at once."""
         return self._stream(_prompts(prompt, images))
 
     def prompt_sync(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> AgentResult:
         """The same run for code that is not async; it may be called inside a running event loop, and blocks it."""
+        self._check_that_blocking_ends()
         return run_sync(lambda: self.prompt(prompt, images=images), self.abort)
 
     async def continue_loop(self) -> AgentResult:
-        """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue` or `AlreadyRunning`."""
+        """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
         return await self._drive(None, self._claim_to_continue())
 
     def continue_loop_stream(self) -> EventStream:
@@ -280,6 +315,7 @@ class Agent:
 
     def continue_loop_sync(self) -> AgentResult:
         """The same for code that is not async."""
+        self._check_that_blocking_ends()
         return run_sync(self.continue_loop, self.abort)
 
     @overload
@@ -306,51 +342,88 @@ class Agent:
     ) -> dict[str, Any]: ...
     def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
         """The same for code that is not async."""
+        self._check_that_blocking_ends()
         return run_sync(lambda: self.structured_output(prompt, target, max_retries), self.abort)
 
-    def _claim(self) -> CancellationToken:
-        """Takes the one run that there can be."""
-        config = self._config
-        if isinstance(config.stream_fn, ProviderStreamFn):
-            config.stream_fn.adapter(config.model)  # no adapter, no key: said before anything has happened
+    def _claim(self) -> _Claim:
+        """Takes the one run that there can be; if one is still coming to its end, the one after that."""
+        self._check_model()
         with self._lock:
-            if self._token is not None:
+            before = self._claimed
+            if before is not None and not before.is_ending:
                 raise AlreadyRunning
-            token = self._token = CancellationToken()
-            self._idle = Signal()
-            return token
+            claim = self._claimed = _Claim(None if before is None or before.is_dead else before)
+            return claim
 
-    def _claim_to_continue(self) -> CancellationToken:
-        history = self._transcript.history
-        if self._token is None:
-            if not history:
-                raise NoMessages
-            if is_answered(history) and not self._queues.has_messages() and self._queues.provider is None:
-                raise InvalidContinue
+    def _claim_to_continue(self) -> _Claim:
+        if self._claimed is None:
+            self._check_history()
         return self._claim()
 
-    def _release(self, token: CancellationToken) -> None:
+    def _check_model(self) -> None:
+        """Says what makes every request to the model impossible: no adapter, no key."""
+        config = self._config
+        stream_fn = config.stream_fn
+        if isinstance(stream_fn, ProviderStreamFn):
+            stream_fn = stream_fn.adapter(config.model)
+        check = getattr(stream_fn, "check", None)
+        if check is not None and config.get_api_key is None:
+            check(config.model, config.stream_options)
+
+    def _check_history(self) -> None:
+        history = self._transcript.history
+        if not history:
+            raise NoMessages
+        if is_answered(history) and not self._queues.has_messages() and self._queues.provider is None:
+            raise InvalidContinue
+
+    def _release(self, claim: _Claim) -> None:
         with self._lock:
-            if self._token is not token:
-                return
-            idle, self._idle = self._idle, None
-            self._run = self._token = None
-        if idle is not None:
-            idle.set()
+            if self._claimed is claim:
+                self._claimed = self._run = None
+        claim.idle.set()
+
+    def _check_that_blocking_ends(self) -> None:
+        """Whoever blocks the event loop in which an aborted run comes to its end would wait for that for ever."""
+        claim = self._claimed
+        if claim is not None and claim.is_ending and claim.loop is not None and claim.loop is running_loop():
+            raise AlreadyRunning("the aborted run still ends in this event loop: await wait_for_idle() first")
 
     def _stream(self, prompts: tuple[AgentMessage, ...] | None) -> EventStream:
-        token = self._claim_to_continue() if prompts is None else self._claim()
-        return EventStream(lambda channel: self._drive(prompts, token, channel), token, lambda: self._release(token))
+        claim = self._claim_to_continue() if prompts is None else self._claim()
+        return EventStream(
+            lambda channel: self._drive(prompts, claim, channel), claim.token, lambda: self._release(claim)
+        )
 
     async def _drive(
         self,
         prompts: tuple[AgentMessage, ...] | None,
-        token: CancellationToken,
+        claim: _Claim,
         channel: Channel | None = None,
         request: StructuredOutput | None = None,
     ) -> AgentResult:
         """One run, from the claim to the release. Nothing is awaited after `AgentEnd`, so whoever reads that event
         finds the agent idle."""
+        claim.loop = asyncio.get_running_loop()
+        try:
+            if claim.predecessor is not None:
+                await claim.predecessor.idle.wait()
+                claim.predecessor = None
+                if prompts is None:
+                    self._check_history()
+            self._last_error = str(Aborted())  # stands if the task is cancelled and there is no result
+            self._run = self._new_run(claim, channel, request)
+            self._last_error = None
+            result = await run_loop(self._run, prompts)
+            self._last_error = result.error
+            return result
+        except asyncio.CancelledError:
+            self._last_error = str(Aborted())
+            raise
+        finally:
+            self._release(claim)
+
+    def _new_run(self, claim: _Claim, channel: Channel | None, request: StructuredOutput | None) -> Run:
         config, toolbox = msgspec.structs.replace(self._config, state=self.state), self._toolbox
         if request is not None:
             choice = "required" if toolbox else request.name
@@ -360,27 +433,16 @@ class Agent:
                 post_turn_policies=(*config.post_turn_policies, request),
             )
             toolbox = Toolbox((*toolbox.tools, request))
-        self._last_error = str(Aborted())  # stands if the task is cancelled and there is no result
-        try:
-            self._run = Run(
-                config,
-                self._transcript,
-                toolbox,
-                self.system_prompt,
-                token,
-                self._subscriptions.notify if channel is None else self._notify_and(channel),
-                channel,
-                frozenset() if request is None else frozenset({request.name}),
-            )
-            self._last_error = None
-            result = await run_loop(self._run, prompts)
-            self._last_error = result.error
-            return result
-        except asyncio.CancelledError:
-            self._last_error = str(Aborted())
-            raise
-        finally:
-            self._release(token)
+        return Run(
+            config,
+            self._transcript,
+            toolbox,
+            self.system_prompt,
+            claim.token,
+            self._subscriptions.notify if channel is None else self._notify_and(channel),
+            channel,
+            frozenset() if request is None else frozenset({request.name}),
+        )
 
     # -- while it runs -----------------------------------------------------------------------------------------
 
@@ -407,15 +469,15 @@ class Agent:
 
     def abort(self) -> None:
         """Cancels the run, if there is one."""
-        token = self._token
-        if token is not None:
-            token.cancel()
+        claim = self._claimed
+        if claim is not None:
+            claim.token.cancel()
 
     async def wait_for_idle(self) -> None:
         """Returns when no run goes on."""
-        idle = self._idle
-        if idle is not None:
-            await idle.wait()
+        claim = self._claimed
+        if claim is not None:
+            await claim.idle.wait()
 
     def reset(self) -> None:
         """Puts model, system prompt, tools, history and state back as they were at the start, and empties the queues.
@@ -445,6 +507,13 @@ class Agent:
             channel.push(event)
 
         return emit
+
+
+def _check_provider(model: ModelSpec, stream_fn: StreamFn | None) -> None:
+    """Refuses a model that the stream function says it does not serve. One that says nothing serves them all."""
+    serves = getattr(stream_fn, "serves", None)
+    if serves is not None and not serves(model.provider):
+        raise ProviderMismatch(str(model), getattr(stream_fn, "provider", "") or "another provider")
 
 
 def _spec(model: str | ModelSpec) -> ModelSpec:

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-__all__ = ["CancellationToken", "Signal", "call_in"]
+__all__ = ["CancellationToken", "Signal", "call_in", "running_loop"]
 
 
 class Signal:
@@ -130,6 +130,14 @@ def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *a
         loop.call_soon_threadsafe(function, *arguments)
     except RuntimeError:
         pass
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread, if one does."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

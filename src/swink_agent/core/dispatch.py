@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, cast
+
+import msgspec
 
 from .approval import ApprovalMode, Approve, ApproveWith, Grant, Reject, ToolApprovalRequest
 from .errors import ToolError
@@ -22,10 +23,10 @@ from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEn
 from .policy import PolicyContext, PreDispatchContext, Skip, consult_before_dispatch
 from .relay import Relay, masked_result
 from .run import Run
-from .supervisor import Interrupted
+from .supervisor import LAST_MOMENTS, Interrupted
 from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
-from .types import PolicyStop, ToolCall, ToolResultMessage
-from .value import copy_json, show
+from .types import AssistantMessage, PolicyStop, StopReason, ToolCall, ToolOutcome, ToolResultMessage
+from .value import copy_json, frozen_json, show
 
 __all__ = ["STEERED", "dispatch"]
 
@@ -33,17 +34,20 @@ STEERED = "tool call cancelled: user requested steering interrupt"
 ABORTED = "tool call cancelled: the run was aborted"
 CUT_OFF = "tool call not run: the reply reached its length limit inside the arguments; send a shorter call"
 
-STEERING_GRACE = 0.05
-"""Seconds that a running tool has to finish by itself when steering interrupts its batch."""
+GRACE = 0.05
+"""Seconds that a running tool has to finish by itself when steering or an abort interrupts its batch."""
+
+_LONGEST_EXCERPT = 200
 
 _ENABLED, _BYPASSED = ApprovalMode.ENABLED, ApprovalMode.BYPASSED
+_RAN, _FAILED, _CANCELLED, _INVALID = ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.CANCELLED, ToolOutcome.INVALID
 
 log = logging.getLogger("swink_agent")
 
 
-async def dispatch(run: Run, calls: Sequence[ToolCall]) -> tuple[tuple[ToolResultMessage, ...], bool]:
+async def dispatch(run: Run, message: AssistantMessage) -> tuple[tuple[ToolResultMessage, ...], bool]:
     """The results of a message's calls, and whether steering interrupted them."""
-    batch = _Batch(run, calls)
+    batch = _Batch(run, message)
     try:
         await batch.screen()
         await batch.approve()
@@ -57,19 +61,23 @@ async def dispatch(run: Run, calls: Sequence[ToolCall]) -> tuple[tuple[ToolResul
 class _Call:
     """One call on its way to a result."""
 
-    __slots__ = ("arguments", "grant", "id", "name", "result", "tool")
+    __slots__ = ("arguments", "grant", "id", "name", "outcome", "result", "tool")
 
     def __init__(self, call: ToolCall, tool: AgentTool | None) -> None:
         self.id = call.id
         self.name = call.name
         self.arguments = call.arguments
+        """What will run: frozen, and nothing but copies of it is handed out."""
         self.tool = tool
         self.grant: Grant | None = None
         self.result: AgentToolResult | None = None
+        self.outcome = ToolOutcome.NEVER_RAN
 
     def message(self) -> ToolResultMessage:
         result = self.result or AgentToolResult.error("no result")
-        return ToolResultMessage(self.id, result.content, result.is_error, result.details, self.name)
+        return ToolResultMessage(
+            self.id, result.content, result.is_error, result.details, self.name, outcome=self.outcome
+        )
 
 
 class _Execution:
@@ -98,9 +106,10 @@ class _Batch:
         "was_steered",
     )
 
-    def __init__(self, run: Run, calls: Sequence[ToolCall]) -> None:
+    def __init__(self, run: Run, message: AssistantMessage) -> None:
         self.run = run
         self.supervisor = run.supervisor
+        calls = message.tool_calls
         self.calls = [_Call(call, run.toolbox.find(call.name)) for call in calls]
         self.was_steered = False
         self.backlog: set[Relay] = set()
@@ -110,23 +119,33 @@ class _Batch:
         self._finished: deque[_Execution] = deque()
         self._steering_deadline: float | None = None
         for call, block in zip(self.calls, calls, strict=True):
-            if block.partial_json is not None:
-                self._resolve(call, AgentToolResult.error(CUT_OFF))
+            if block.partial_json is None:
+                continue
+            if message.stop_reason == StopReason.LENGTH:
+                self._refuse(call, CUT_OFF, ToolOutcome.INCOMPLETE)
+            else:
+                self._refuse(call, _not_an_object(block.name, block.partial_json), _INVALID)
 
-    def _resolve(self, call: _Call, result: AgentToolResult) -> None:
+    def _resolve(self, call: _Call, result: AgentToolResult, outcome: ToolOutcome) -> None:
         """Gives the call its one result, in which no secret is left."""
         result = masked_result(self.run.redactor, result)
         call.result = result
+        call.outcome = outcome
         del self._unresolved[call]
         self.run.executing.discard(call.id)
-        self.run.emit(ToolExecutionEnd(call.id, call.name, result, result.is_error))
+        self.run.emit(ToolExecutionEnd(call.id, call.name, result, result.is_error, outcome))
+
+    def _refuse(self, call: _Call, why: str, outcome: ToolOutcome) -> None:
+        """Gives a call that did not come to a result of its own one that says why."""
+        self._resolve(call, AgentToolResult.error(why), outcome)
 
     async def leave(self) -> None:
         """Ends what still runs, and gives every call that has no result one that says why."""
         if self._running:
-            await self._stop(list(self._running), ABORTED)
+            await self._end_running()
+        is_stopped = self.run.stopped_by is not None and not self.supervisor.is_interrupted
         for call in list(self._unresolved):
-            self._resolve(call, AgentToolResult.error(self._why_not_run()))
+            self._refuse(call, self._why_not_run(), ToolOutcome.SKIPPED if is_stopped else _CANCELLED)
 
     def _why_not_run(self) -> str:
         stop = self.run.stopped_by
@@ -150,7 +169,7 @@ class _Batch:
         for call in list(self._unresolved):
             if call.tool is None:
                 names = ", ".join(self.run.toolbox) or "none"
-                self._resolve(call, AgentToolResult.error(f"unknown tool {show(call.name)}; available: {names}"))
+                self._refuse(call, f"unknown tool {show(call.name)}; available: {names}", ToolOutcome.UNKNOWN_TOOL)
 
     async def _screen_one(self, call: _Call, snapshot: PolicyContext) -> None:
         context = PreDispatchContext(snapshot, call.id, call.name, copy_json(call.arguments))
@@ -162,9 +181,9 @@ class _Batch:
             case PolicyStop():
                 self.run.stopped_by = verdict
             case Skip():
-                self._resolve(call, AgentToolResult.error(f"tool call skipped: {verdict.reason}"))
+                self._refuse(call, f"tool call skipped: {verdict.reason}", ToolOutcome.SKIPPED)
             case None:
-                call.arguments = context.arguments
+                call.arguments = frozen_json(context.arguments)
 
     # -- approval ------------------------------------------------------------------------------------------------
 
@@ -177,7 +196,7 @@ class _Batch:
             scope = await self._scope(call)
             if scope is None:
                 continue
-            self.run.emit(ToolApprovalRequested(call.id, call.name, call.arguments))
+            self.run.emit(ToolApprovalRequested(call.id, call.name, copy_json(call.arguments)))
             answer = Reject("the run was aborted")
             try:
                 answer = await self._ask(call, scope)
@@ -186,15 +205,15 @@ class _Batch:
                 self.run.emit(ToolApprovalResolved(call.id, call.name, approved))
             if isinstance(answer, Reject):
                 text = f"tool call rejected: {answer.reason}" if answer.reason else "tool call rejected"
-                self._resolve(call, AgentToolResult.error(text))
+                self._refuse(call, text, ToolOutcome.REJECTED)
                 continue
             if isinstance(answer, ApproveWith):
-                call.arguments = copy_json(answer.arguments)
+                call.arguments = frozen_json(answer.arguments)
                 if self.run.config.pre_dispatch_policies:
                     await self._screen_one(call, self.run.policy_context())
                 scope = None if call.result is not None else await self._scope(call)
             if scope is not None:
-                call.grant = Grant(call.name, copy_json(call.arguments), scope)
+                call.grant = Grant(call.name, call.arguments, scope)
 
     async def _scope(self, call: _Call) -> dict[str, Any] | None:
         """Where and how the tool says that it would act; `None` if it says that it would not, and has its result.
@@ -209,7 +228,7 @@ class _Batch:
         try:
             return copy_json(await self.supervisor.wait(self.run.threads.run(lambda: scope_of(arguments))))
         except ToolError as error:
-            self._resolve(call, error_result(error))
+            self._resolve(call, error_result(error), _FAILED)
             return None
         except Exception as error:
             log.debug("%s could not say where it would act", call.name, exc_info=True)
@@ -229,7 +248,7 @@ class _Batch:
             return Reject("it needs approval and there is nobody to ask: give the agent an approve callback")
         request = ToolApprovalRequest(call.id, call.name, copy_json(call.arguments), copy_json(scope))
         try:
-            answer: object = await self.supervisor.settle(self.run.config.approve(request))
+            answer: object = await self.supervisor.ask(self.run.config.approve, request)
         except Exception as error:
             log.exception("the approval callback failed: the call of %s is rejected", call.name)
             return Reject(f"the approval callback failed: {type(error).__name__}")
@@ -270,13 +289,13 @@ class _Batch:
             return [[call] for call in ready]
         try:
             calls = [ToolCall(call.id, call.name, copy_json(call.arguments)) for call in ready]
-            groups = [list(group) for group in await self.supervisor.settle(strategy.partition(calls))]
+            groups = [list(group) for group in await self.supervisor.ask(strategy.partition, calls)]
             if sorted(index for group in groups for index in group) != list(range(len(ready))):
                 raise ValueError(f"{groups} does not hold each index from 0 to {len(ready) - 1} once")
         except Exception as error:
             log.exception("the tool execution strategy failed: no call of the batch is run")
             for call in ready:
-                self._resolve(call, AgentToolResult.error(f"tool call not run: tool execution strategy: {error}"))
+                self._refuse(call, f"tool call not run: tool execution strategy: {error}", ToolOutcome.NEVER_RAN)
             return None
         return [[ready[index] for index in group] for group in groups]
 
@@ -287,14 +306,14 @@ class _Batch:
             return
         problem = run.toolbox.problems(call.name, call.arguments)
         if problem is not None:
-            self._resolve(call, AgentToolResult.error(problem))
+            self._refuse(call, problem, _INVALID)
             return
         relay = Relay(call.id, call.name, run, self.backlog)
         context = ToolContext(
-            call.id, run.cancel, run.state, run.config.execution_root, relay.post, run.threads, call.grant
+            call.id, run.cancel, run.state, run.config.execution_root, relay.post, run.threads, call.grant, run.id
         )
         run.executing.add(call.id)
-        run.emit(ToolExecutionStart(call.id, call.name, call.arguments))
+        run.emit(ToolExecutionStart(call.id, call.name, copy_json(call.arguments)))
         if self.supervisor.is_interrupted:
             return  # whoever saw the start called it off
         execution = _Execution(call, tool, context, relay)
@@ -305,7 +324,7 @@ class _Batch:
         """The tool's result; whatever it raises is an error result, an attempt to end the program included."""
         try:
             return as_result(await tool.execute(copy_json(execution.call.arguments), execution.context), tool.name)
-        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+        except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:
             return error_result(error)
@@ -314,7 +333,10 @@ class _Batch:
             self.supervisor.wake()
 
     async def _wait_for_running(self) -> None:
-        """Takes results as they come and polls for steering after each, until nothing runs or the run is aborted."""
+        """Takes results as they come, until nothing runs or the run is aborted.
+
+        Steering is polled after each result, and whenever it is known to wait.
+        """
         while self._running:
             await self.supervisor.park(self._has_news, self._steering_deadline)
             if self.supervisor.is_interrupted:
@@ -325,41 +347,79 @@ class _Batch:
                 self._finish(self._finished.popleft())
                 if not self.was_steered and await self.run.poll("steering"):
                     self._steer()
+            if not self.was_steered and self.run.has_steering and await self.run.poll("steering"):
+                self._steer()
             if self._steering_deadline is not None and self.supervisor.loop.time() >= self._steering_deadline:
                 self._steering_deadline = None
                 late = [execution for execution in self._running if not execution.finishes_when_steered]
-                await self._stop(late, STEERED, self.supervisor.loop.time() + STEERING_GRACE)
+                await self._stop(late, STEERED, self.supervisor.loop.time() + GRACE)
             if self.run.channel is not None and self.run.channel.is_full:
                 await self.supervisor.park(self.run.channel.has_room)
 
     def _has_news(self) -> bool:
-        """Whether a tool has finished, or there is room again for updates that found none."""
+        """Whether a tool has finished, steering waits, or there is room again for updates that found none."""
+        if self._finished or (not self.was_steered and self.run.has_steering):
+            return True
         channel = self.run.channel
-        return bool(self._finished) or bool(self.backlog and channel is not None and channel.has_room())
+        return bool(self.backlog and channel is not None and channel.has_room())
 
     def _steer(self) -> None:
         """Asks what is running to come to an end; tools that finish when steered are left alone."""
         self.was_steered = True
-        self._steering_deadline = self.supervisor.loop.time() + STEERING_GRACE
+        self._steering_deadline = self.supervisor.loop.time() + GRACE
         for execution in self._running:
             if not execution.finishes_when_steered:
                 execution.context.cancel.cancel()
 
-    async def _stop(self, executions: list[_Execution], why: str, until: float | None = None) -> None:
+    async def _end_running(self) -> None:
+        """An abort: a tool that listens for it has a moment to end by itself, the others are stopped at once."""
+        late = [execution for execution in self._running if not execution.task.done()]
+        listening = [execution for execution in late if execution.context.is_listening]
+        for execution in late:
+            if execution not in listening:
+                execution.task.cancel()
+        if listening:
+            until = self.supervisor.deadline - LAST_MOMENTS + GRACE
+            await self.supervisor.park(
+                lambda: all(execution.task.done() for execution in listening), until, through_interrupt=True
+            )
+        stopped = [execution for execution in late if execution not in listening or not execution.task.done()]
+        await self._stop([*stopped, *[item for item in self._running if item not in stopped]], ABORTED, late=stopped)
+
+    async def _stop(
+        self,
+        executions: list[_Execution],
+        why: str,
+        until: float | None = None,
+        late: list[_Execution] | None = None,
+    ) -> None:
         """Ends executions by force: one that had not finished by itself has no say in its result."""
-        late = [execution for execution in executions if not execution.task.done()]
+        if late is None:
+            late = [execution for execution in executions if not execution.task.done()]
         await self.supervisor.stop([execution.task for execution in late], until)
         for execution in executions:
-            self._finish(execution, AgentToolResult.error(why) if execution in late else None)
+            self._finish(execution, why if execution in late else None)
 
-    def _finish(self, execution: _Execution, forced: AgentToolResult | None = None) -> None:
-        """Takes the result of an execution that is over, or the one forced on it."""
+    def _finish(self, execution: _Execution, forced: str | None = None) -> None:
+        """Takes the result of an execution that is over, unless it was ended by force."""
         if execution not in self._running:
             return  # it was stopped, and came to its end after all
         del self._running[execution]
         execution.relay.close()
-        if forced is None:
-            cancelled = execution.task.cancelled()
-            why = STEERED if self.was_steered else "tool call cancelled from within"
-            forced = AgentToolResult.error(why) if cancelled else execution.task.result()
-        self._resolve(execution.call, forced)
+        if forced is None and execution.task.cancelled():
+            forced = STEERED if self.was_steered else "tool call cancelled from within"
+        if forced is not None:
+            self._refuse(execution.call, forced, _CANCELLED)
+            return
+        result = execution.task.result()
+        self._resolve(execution.call, result, _FAILED if result.is_error else _RAN)
+
+
+def _not_an_object(name: str, text: str) -> str:
+    """What is wrong with arguments that are no JSON object, with enough of them for the model to know what it sent."""
+    try:
+        problem = f"JSON, but a {type(msgspec.json.decode(text)).__name__} and no object"
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        problem = f"no JSON ({error})"
+    sent = text if len(text) <= _LONGEST_EXCERPT else f"{text[:_LONGEST_EXCERPT]}…"
+    return f"invalid arguments for {name}: they are {problem}; send one JSON object. What was sent: {sent}"

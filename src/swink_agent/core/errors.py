@@ -7,7 +7,10 @@
     ├── AuthError(message)                         no key, or one that the provider refuses
     ├── ContentFiltered(message)                   the provider's filter, or a refusal
     ├── StreamError(message, kind)                 anything else that a stream function got wrong
-    ├── StructuredOutputFailed(attempts, last_error)
+    ├── StructuredOutputFailed(attempts, last_error, stopped_by)
+    ├── PolicyStopped(policy, reason)              a policy ended the run
+    ├── UnknownProvider(provider)                  nobody installed an adapter for it
+    ├── ProviderMismatch(model, provider)          the stream function belongs to another provider
     ├── AlreadyRunning                             one run at a time
     ├── NoMessages                                 nothing to continue from
     ├── InvalidContinue                            the assistant had the last word and nothing is queued
@@ -20,7 +23,10 @@ Owns the tree and the way from an `ErrorKind` to an error. Raising them is the b
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .types import PolicyStop
 
 __all__ = [
     "Aborted",
@@ -34,9 +40,12 @@ __all__ = [
     "ModelThrottled",
     "NetworkError",
     "NoMessages",
+    "PolicyStopped",
+    "ProviderMismatch",
     "StreamError",
     "StructuredOutputFailed",
     "ToolError",
+    "UnknownProvider",
     "error_of_kind",
 ]
 
@@ -134,12 +143,43 @@ class StreamError(AgentError):
 
 
 class StructuredOutputFailed(AgentError):
-    """The model gave no valid answer in all its attempts."""
+    """The model gave no valid answer: in all its attempts, or before a policy ended the run (`stopped_by`)."""
 
-    def __init__(self, attempts: int, last_error: str) -> None:
+    def __init__(self, attempts: int, last_error: str, stopped_by: PolicyStop | None = None) -> None:
         super().__init__(f"no valid structured output after {attempts} attempt{'s' * (attempts != 1)}: {last_error}")
         self.attempts = attempts
         self.last_error = last_error
+        self.stopped_by = stopped_by
+        """The policy that ended the run before there was an answer; `None` if the attempts ran out."""
+
+
+class PolicyStopped(AgentError):
+    """A policy ended the run."""
+
+    def __init__(self, policy: str, reason: str = "") -> None:
+        super().__init__(f"policy {policy} stopped the run" + (f": {reason}" if reason else ""))
+        self.policy = policy
+        self.reason = reason
+
+
+class UnknownProvider(AgentError, LookupError):
+    """There is no adapter for the model's provider."""
+
+    def __init__(self, provider: str, message: str = "") -> None:
+        super().__init__(message or f"no provider {provider!r}")
+        self.provider = provider
+
+
+class ProviderMismatch(AgentError, ValueError):
+    """The model is of one provider, and the stream function that would be asked for it belongs to another."""
+
+    def __init__(self, model: str, provider: str) -> None:
+        super().__init__(
+            f"{model} cannot be asked through a stream function of {provider}: make the agent without stream_fn, so "
+            f"that each model finds the adapter of its own provider, or name a model of {provider}"
+        )
+        self.model = model
+        self.provider = provider
 
 
 class AlreadyRunning(AgentError):

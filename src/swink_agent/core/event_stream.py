@@ -19,6 +19,8 @@ from .types import AgentResult
 __all__ = ["Channel", "EventStream"]
 
 _MOST_EVENTS = 256
+_ABSENCE = 0.03
+"""Seconds after which a reader that was cancelled, and asked for no event since, has left."""
 
 
 class Channel:
@@ -111,16 +113,41 @@ class Channel:
             self._writer.set_result(None)
 
 
+class _Reading(AsyncIterator[AgentEvent]):
+    """One `async for` over a stream.
+
+    Python lets go of it when the loop is left, in whatever way, and while others may hold the stream, the task or the
+    exception: so that is how the run hears of it.
+    """
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> AsyncIterator[AgentEvent]:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, AgentEvent]:
+        return self._stream.__anext__()
+
+    def __del__(self) -> None:
+        self._stream.leave()
+
+
 class EventStream(AsyncIterator[AgentEvent]):
     """The events of one run, live, and its result.
 
     The run starts at once if an event loop is running, else when the first event is asked for. It keeps at most a
     few hundred events ahead of the reader, and neither runs tools nor starts another turn before the reader has
-    come back from the message or the turn before. Leaving early, by `async with` or by dropping the stream,
-    cancels the run.
+    come back from the message or the turn before.
+
+    Leaving early cancels the run: the end of an `async for` by `break`, `return`, an exception or the cancellation of
+    its task; of `async with`; or dropping the stream. Whoever wants to read on after a pause asks for the events one by
+    one, with `anext(stream)`.
     """
 
-    __slots__ = ("__weakref__", "_cancel", "_channel", "_drive", "_on_unstarted", "_task")
+    __slots__ = ("__weakref__", "_cancel", "_channel", "_drive", "_on_unstarted", "_reads", "_task")
 
     def __init__(
         self,
@@ -133,6 +160,7 @@ class EventStream(AsyncIterator[AgentEvent]):
         self._drive = drive
         self._on_unstarted = on_unstarted
         self._task: asyncio.Task[AgentResult] | None = None
+        self._reads = 0
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -153,8 +181,8 @@ class EventStream(AsyncIterator[AgentEvent]):
             self._task.add_done_callback(end)
         return self._task
 
-    def __aiter__(self) -> EventStream:
-        return self
+    def __aiter__(self) -> AsyncIterator[AgentEvent]:
+        return _Reading(self)
 
     async def __anext__(self) -> AgentEvent:
         channel = self._channel
@@ -162,8 +190,15 @@ class EventStream(AsyncIterator[AgentEvent]):
             return channel.take()
         if self._task is None and channel.is_closed:
             raise StopAsyncIteration
-        self._start()
-        if await channel.more():
+        task = self._start()
+        self._reads += 1
+        try:
+            has_more = await channel.more()
+        except asyncio.CancelledError:
+            # A reader that was given a time limit comes back for more; one that was cancelled does not.
+            task.get_loop().call_later(_ABSENCE, self._leave_unless_read, self._reads)
+            raise
+        if has_more:
             return channel.take()
         if self._task is not None and not self._task.cancelled():
             self._task.result()  # a bug in the library is raised here, not swallowed
@@ -178,6 +213,16 @@ class EventStream(AsyncIterator[AgentEvent]):
             self._channel.events = deque(maxlen=0)
         self._channel.lift_bound()
         return await asyncio.shield(task)
+
+    def leave(self) -> None:
+        """Cancels the run if it still goes on. Does not wait, and may be called anywhere, by the collector too."""
+        if self._task is not None and not self._task.done():
+            # Not here: the collector may run while this thread holds the token's lock.
+            call_in(self._task.get_loop(), self._cancel.cancel)
+
+    def _leave_unless_read(self, reads: int) -> None:
+        if self._reads == reads and not self._channel.is_unbounded:
+            self.leave()
 
     async def aclose(self) -> None:
         """Cancels the run if it still goes on, and waits for its end."""
@@ -200,9 +245,8 @@ class EventStream(AsyncIterator[AgentEvent]):
     def __del__(self) -> None:
         if self._task is None:
             self._abandon_unstarted()
-        elif not self._task.done():
-            # Not here: the collector may run while this thread holds the token's lock.
-            call_in(self._task.get_loop(), self._cancel.cancel)
+        else:
+            self.leave()
 
     def _abandon_unstarted(self) -> None:
         self._channel.close()

@@ -32,6 +32,7 @@ from .types import (
     CustomMessage,
     ModelSpec,
     PolicyStop,
+    ToolOutcome,
     ToolResultMessage,
     decode_message,
 )
@@ -60,6 +61,8 @@ __all__ = [
     "decode_event",
     "encode_event",
 ]
+
+_RAN = ToolOutcome.RAN
 
 InjectionSource: TypeAlias = Literal["steering", "follow_up", "policy"]
 
@@ -179,6 +182,7 @@ class ToolExecutionEnd(Value, frozen=True, tag_field="type", tag="tool_execution
     name: str
     result: AgentToolResult
     is_error: bool
+    outcome: ToolOutcome = _RAN
 
 
 class TurnEnd(Value, frozen=True, tag_field="type", tag="turn_end"):

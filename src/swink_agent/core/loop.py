@@ -148,8 +148,8 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
 
     results: tuple[ToolResultMessage, ...] = ()
     was_steered = False
-    if calls := message.tool_calls:
-        results, was_steered = await dispatch(run, calls)
+    if message.tool_calls:
+        results, was_steered = await dispatch(run, message)
         run.transcript.add(results)
 
     message, results = await _after_turn(run, message, results)
@@ -165,7 +165,7 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
     culprit = "system_prompt"
     try:
         prompt = run.system_prompt
-        run.instructions = prompt if isinstance(prompt, str) else await run.supervisor.settle(prompt())
+        run.instructions = prompt if isinstance(prompt, str) else _text_of(await run.supervisor.ask(prompt))
         culprit = "transform_context"
         await transform_context(run, overflow=overflow)
         if run.config.pre_turn_policies:
@@ -177,6 +177,12 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
     except Exception as error:
         return as_agent_error(error, culprit)
     return Aborted() if run.is_interrupted else None
+
+
+def _text_of(prompt: object) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    raise TypeError(f"it returned a {type(prompt).__name__} instead of a string")
 
 
 async def _before_turn(run: Run) -> None:

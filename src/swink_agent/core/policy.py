@@ -83,9 +83,10 @@ class PolicyContext(Value, frozen=True, kw_only=True):
     """What a policy sees: a snapshot, taken when the slot is reached.
 
     `messages` is the committed history; `usage` and `cost` are the run's so far; `state` is a copy of the agent's.
-    `message` and `tool_results` are there after a turn. `run_id` is the same in all slots of one run, and no other
-    run has it at the same time. `request_tokens`, before a call and only for policies with `every_call`, is the most
-    that the request can hold: what the provider counted last time, and one token for each byte that is new.
+    `message` and `tool_results` are there after a turn. `run_id` is the same in all slots of one run and in its tools
+    (`ToolContext.run_id`), and no other run ever has it. `request_tokens`, before a call and only for policies with
+    `every_call`, is the most that the request can hold: what the provider counted last time, and one token for each
+    byte that is new.
     """
 
     turn_index: int
@@ -98,7 +99,7 @@ class PolicyContext(Value, frozen=True, kw_only=True):
     model: ModelSpec = ModelSpec("", "")
     max_tokens: int | None = None
     request_tokens: int = 0
-    run_id: int = 0
+    run_id: str = ""
 
 
 class PreDispatchContext:
@@ -210,7 +211,7 @@ async def _verdict(
 ) -> Stop | Inject | None:
     """What the policy says; one that fails or says something else says nothing."""
     try:
-        verdict: object = await supervisor.settle(getattr(policy, slot)(context), last_words=last_words)
+        verdict: object = await supervisor.ask(getattr(policy, slot), context, last_words=last_words)
     except Exception:
         log.exception("policy %s failed and is passed over", _name(policy))
         return None
@@ -227,7 +228,7 @@ async def consult_before_dispatch(
     messages: list[AgentMessage] = []
     for policy in policies:
         try:
-            verdict: object = await supervisor.settle(policy.pre_dispatch(context))
+            verdict: object = await supervisor.ask(policy.pre_dispatch, context)
         except Exception as error:
             log.exception("policy %s failed: the call of %s is skipped", _name(policy), context.name)
             return Skip(f"policy {_name(policy)} failed: {type(error).__name__}"), messages

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from .cancel import CancellationToken
+from .errors import UnknownProvider
 from .stream import AssistantMessageEvent, StreamFn, StreamOptions
 from .types import AgentContext, ModelSpec
 
@@ -30,7 +31,7 @@ class ProviderStreamFn:
         return f"<stream function by provider; {', '.join(self._adapters) or 'none used yet'}>"
 
     def adapter(self, model: ModelSpec) -> StreamFn:
-        """The adapter of the model's provider. Raises `LookupError` that names the providers there are."""
+        """The adapter of the model's provider. Raises `UnknownProvider`, which names the providers there are."""
         if model.provider not in self._adapters:
             from importlib.metadata import (
                 entry_points,  # on use: reading what is installed takes milliseconds
@@ -38,7 +39,7 @@ class ProviderStreamFn:
 
             found = {point.name: point for point in entry_points(group=GROUP)}
             if model.provider not in found:
-                raise LookupError(_unknown(model.provider, sorted(found)))
+                raise UnknownProvider(model.provider, _unknown(model.provider, sorted(found)))
             self._adapters[model.provider] = found[model.provider].load()(model)
         return self._adapters[model.provider]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, TypeAlias
 
 from .config import MessageProvider
@@ -22,7 +22,7 @@ QueueName: TypeAlias = Literal["steering", "follow_up"]
 class MessageQueues:
     """An agent's message provider: its own queues first, then the provider that the application gave, if any."""
 
-    __slots__ = ("_lock", "_modes", "_queues", "provider")
+    __slots__ = ("_lock", "_modes", "_queues", "on_steering", "provider")
 
     def __init__(self, steering: QueueMode, follow_up: QueueMode, provider: MessageProvider | None) -> None:
         for mode in (steering, follow_up):
@@ -32,10 +32,19 @@ class MessageQueues:
         self._queues: dict[QueueName, deque[AgentMessage]] = {"steering": deque(), "follow_up": deque()}
         self._lock = threading.Lock()
         self.provider = provider
+        self.on_steering: Callable[[], None] | None = None
+        """Called, in whatever thread, when there is news for running tools: set by the run that goes on."""
 
     def add(self, name: QueueName, messages: Sequence[AgentMessage]) -> None:
         with self._lock:
             self._queues[name].extend(messages)
+            on_steering = self.on_steering
+        if name == "steering" and messages and on_steering is not None:
+            on_steering()
+
+    @property
+    def has_steering(self) -> bool:
+        return bool(self._queues["steering"])
 
     def put_back(self, name: QueueName, messages: Sequence[AgentMessage]) -> None:
         """Returns messages to the head of their queue."""

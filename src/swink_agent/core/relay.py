@@ -6,12 +6,11 @@ never fills memory or waits. Tools may report from any thread.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .cancel import call_in
+from .cancel import call_in, running_loop
 from .events import ToolExecutionUpdate
 from .tool import AgentToolResult
 from .types import Text, UserBlock, extract_text
@@ -67,7 +66,7 @@ class Relay:
                 self._buffer[-1] = joined(self._buffer[-1], update)
             if self._is_scheduled:
                 return
-            is_here = _running_loop() is self._run.supervisor.loop
+            is_here = running_loop() is self._run.supervisor.loop
             self._is_scheduled = not is_here
         if is_here:
             self.pump()
@@ -144,10 +143,3 @@ def joined(first: AgentToolResult, second: AgentToolResult) -> AgentToolResult:
     others: list[UserBlock] = [block for block in (*first.content, *second.content) if not isinstance(block, Text)]
     content = [*([Text(text)] if text else []), *others[-_MOST_UPDATES:]]
     return AgentToolResult(content, second.details if second.details is not None else first.details, second.is_error)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, cast
 
 import msgspec.structs
@@ -46,7 +46,7 @@ from .stream import (
     ThinkingDelta,
     ToolCallDelta,
 )
-from .supervisor import Interrupted
+from .supervisor import Interrupted, as_exception
 from .types import AgentContext, AgentMessage, AssistantMessage, LlmMessage, ModelSpec
 from .value import is_secret_name
 
@@ -55,6 +55,10 @@ __all__ = ["as_agent_error", "ask_model", "convert_context", "transform_context"
 log = logging.getLogger("swink_agent")
 _LINGERING = 1.0
 """Seconds that a stream has to end after its terminal event."""
+_LAST_WORD = 0.02
+"""Seconds that a stream has, when the run is aborted, to end by itself and say what it used."""
+_MOST_PATIENCE = 300.0
+"""The longest wait on a provider's advice, for a retry strategy that does not say."""
 _DELTAS = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})
 
 
@@ -82,7 +86,7 @@ async def _ask_each_model(run: Run) -> AssistantMessage:
             break
         if not await _may_call_again(run, next_model, message):
             break
-        run.usage += message.usage
+        _count(run, message)
         run.emit(ModelFallback(model, next_model, str(run.error)))
         model = next_model
         message = await _ask_one_model(run, model, next_stream_fn)
@@ -94,32 +98,40 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
     attempt = 1
     while True:
         assembler = run.assembler = MessageAssembler(model)
-        await _stream(run, model, stream_fn, assembler)
+        cause = await _stream(run, model, stream_fn, assembler)
         if assembler.failure is not None:
-            assembler.failure = _masked(run, assembler.failure)
+            assembler.failure = _explained(run, assembler.failure)
         message = assembler.message()
         run.error = error = _error_in(message, assembler.failure)
         if error is None:
             return message
+        error.__cause__ = cause
+        delay: float | None = None
         if isinstance(error, ContextWindowOverflow):
-            if not await _recover_from_overflow(run) or not await _may_call_again(run, model, message):
+            if not await _recover_from_overflow(run):
                 return message
-        elif (
-            assembler.is_broken
-            or isinstance(error, Aborted)
-            or (delay := _delay(run, error, attempt)) is None
-            or not await _may_call_again(run, model, message)
-        ):
-            return message
         else:
-            run.assembler = MessageAssembler(model)  # what was streamed is void, also if the wait is aborted
-            await _back_off(run, error, attempt, delay)
+            is_final = assembler.is_broken or isinstance(error, Aborted)
+            delay = None if is_final else _delay(run, error, attempt)
+            if delay is None:
+                return message
             attempt += 1
-        run.usage += message.usage
+        if not await _may_call_again(run, model, message):
+            return message
+        _count(run, message)
+        run.assembler = MessageAssembler(model)  # what was streamed is void, also if the wait is aborted
+        if delay is not None:
+            await _back_off(run, error, attempt - 1, delay)
 
 
-async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: MessageAssembler) -> None:
-    """One call to the provider, read to its end into the assembler."""
+def _count(run: Run, failed: AssistantMessage) -> None:
+    """Adds what an attempt cost that is to be repeated; the one that stays is counted with its message."""
+    run.usage += failed.usage
+    run.cost += failed.cost
+
+
+async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: MessageAssembler) -> Exception | None:
+    """One call to the provider, read to its end into the assembler; returns what the stream function raised."""
     options = run.config.stream_options
     if run.config.get_api_key is not None:
         options = await _with_api_key(options, run.config.get_api_key, run, model)
@@ -130,18 +142,25 @@ async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: Me
             for part in (value, value.partition(" ")[2]):  # the scheme, as in "Bearer …", is no part of it
                 run.redactor.register(part, name)
     context = AgentContext(run.instructions, run.transcript.conversation(), run.toolbox.tools)
+    cause: Exception | None = None
     try:
-        stream = stream_fn(model, context, options, run.cancel)
-        await run.supervisor.wait(_read(run, stream, assembler))
+        await run.supervisor.wait(
+            _read(run, lambda: stream_fn(model, context, options, run.cancel), assembler), grace=_LAST_WORD
+        )
     except Exception as error:
         log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
         assembler.fail(StreamFailed(f"the stream function raised {_text(error)}"))
+        cause = error
     if run.is_interrupted and not assembler.is_finished:
         raise Interrupted
+    return cause
 
 
-async def _read(run: Run, stream: AsyncIterator[AssistantMessageEvent], assembler: MessageAssembler) -> None:
+async def _read(
+    run: Run, call: Callable[[], AsyncIterator[AssistantMessageEvent]], assembler: MessageAssembler
+) -> None:
     """The innermost loop: what is done here is done for every delta."""
+    stream = call()
     if not hasattr(stream, "__anext__"):  # an async function that returns its iterator, not an async generator
         stream = await cast("Awaitable[AsyncIterator[AssistantMessageEvent]]", stream)
     feed, emit, channel, supervisor = assembler.feed, run.emit, run.channel, run.supervisor
@@ -191,7 +210,7 @@ async def transform_context(run: Run, *, overflow: bool) -> bool:
     messages: Sequence[AgentMessage] = given
     for transform in (config.async_transform_context, config.transform_context):
         if transform is not None:
-            returned = await run.supervisor.settle(transform(list(messages), overflow))
+            returned = await run.supervisor.ask(transform, list(messages), overflow)
             messages = messages if returned is None else returned
     if messages is given or not run.transcript.adopt(messages):
         return False
@@ -205,7 +224,10 @@ async def convert_context(run: Run) -> None:
     """Converts what is new in the context."""
     convert, converted = run.config.convert_to_llm, list[LlmMessage]()
     for message in run.transcript.unconverted():
-        answer = convert(message)
+        try:
+            answer = convert(message)
+        except BaseException as error:
+            raise as_exception(error) from error
         if answer is message:  # by far the most common answer, and no promise of one
             converted.append(cast("LlmMessage", answer))
         elif (llm_message := await run.supervisor.settle(answer)) is not None:
@@ -215,7 +237,7 @@ async def convert_context(run: Run) -> None:
 
 async def _with_api_key(options: StreamOptions, get_api_key: GetApiKeyFn, run: Run, model: ModelSpec) -> StreamOptions:
     try:
-        key = await run.supervisor.settle(get_api_key(model.provider))
+        key = await run.supervisor.ask(get_api_key, model.provider)
     except Exception as error:
         raise AuthError(f"get_api_key failed for {model.provider}: {_text(error)}") from error
     return options if key is None else msgspec.structs.replace(options, api_key=key)
@@ -248,16 +270,25 @@ def _delay(run: Run, error: AgentError, attempt: int) -> float | None:
     try:
         if not strategy.should_retry(error, attempt):
             return None
-        return max(0.0, strategy.delay(attempt) if advised is None else advised)
-    except Exception:
+        if advised is None:
+            return max(0.0, strategy.delay(attempt))
+        return max(0.0, advised) if advised <= _patience(run) else None
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
         log.exception("the retry strategy failed: the error is not retried")
         return None
+
+
+def _patience(run: Run) -> float:
+    """How long a provider may ask to be waited for."""
+    return float(getattr(run.config.retry_strategy, "max_retry_after", _MOST_PATIENCE))
 
 
 async def _back_off(run: Run, error: AgentError, attempt: int, delay: float) -> None:
     run.emit(MessageRetry(attempt, str(error), delay))
     if delay or run.is_interrupted:
-        await run.supervisor.wait(run.config.sleep(delay))
+        await run.supervisor.ask(run.config.sleep, delay)
 
 
 # -- failures ------------------------------------------------------------------------------------------------
@@ -275,16 +306,30 @@ def _error_in(message: AssistantMessage, failure: StreamFailed | None) -> AgentE
 
 
 def _failed(run: Run, error: AgentError) -> AssistantMessage:
-    """The message that a failure outside the stream leaves, with what was streamed before it."""
+    """The message that a failure outside the stream leaves, with what was streamed, and used, before it."""
     run.error = error
     assembler = run.assembler or MessageAssembler(run.config.model)
-    return assembler.failed(_masked(run, StreamFailed(str(error), error.kind or ErrorKind.STREAM)))
+    used = assembler.failure
+    failure = StreamFailed(
+        run.redactor.redact(str(error)),
+        error.kind or ErrorKind.STREAM,
+        usage=None if used is None else used.usage,
+        cost=None if used is None else used.cost,
+    )
+    return assembler.failed(failure)
 
 
-def _masked(run: Run, failure: StreamFailed) -> StreamFailed:
-    """The failure without secrets: a provider may repeat the key that it refuses."""
-    message = run.redactor.redact(failure.message)
-    return failure if message == failure.message else msgspec.structs.replace(failure, message=message)
+def _explained(run: Run, failure: StreamFailed) -> StreamFailed:
+    """The failure without secrets, as a provider may repeat the key that it refuses; and with the time to wait that it
+    asks for, as a number or not at all, told if it is too long to be waited for."""
+    advised, message = failure.retry_after, run.redactor.redact(failure.message)
+    if advised is not None and not (type(advised) in (int, float) and advised == advised):
+        advised = None  # no number, or the one that is none
+    if advised is not None and advised > (most := _patience(run)):
+        message += f" (the provider asks to wait {advised:,.0f} s, and max_retry_after is {most:,.0f} s)"
+    if message == failure.message and advised is failure.retry_after:
+        return failure
+    return msgspec.structs.replace(failure, message=message, retry_after=advised)
 
 
 def as_agent_error(error: Exception, culprit: str) -> AgentError:

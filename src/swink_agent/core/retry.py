@@ -21,7 +21,10 @@ class RetryStrategy(Protocol):
         ...
 
     def delay(self, attempt: int, /) -> float:
-        """Seconds to wait before the next attempt, unless the provider named a time itself."""
+        """Seconds to wait before the next attempt, unless the provider named a time itself.
+
+        A strategy may have `max_retry_after`, the most seconds that such a time may be; 300 if it does not say.
+        """
         ...
 
 
@@ -29,10 +32,12 @@ class DefaultRetryStrategy:
     """Retries throttling and network errors, waiting longer each time.
 
     The wait after attempt n is `base_delay * multiplier ** (n - 1)`, at most `max_delay`, times a random factor
-    from 0.5 to 1.5 so that many clients do not come back together; the cap holds after the factor too.
+    from 0.5 to 1.5 so that many clients do not come back together; the cap holds after the factor too. A wait that the
+    provider itself asks for is kept instead, but one longer than `max_retry_after` is not waited for: the model counts
+    as exhausted.
     """
 
-    __slots__ = ("base_delay", "jitter", "max_attempts", "max_delay", "multiplier", "random")
+    __slots__ = ("base_delay", "jitter", "max_attempts", "max_delay", "max_retry_after", "multiplier", "random")
 
     def __init__(
         self,
@@ -42,14 +47,16 @@ class DefaultRetryStrategy:
         multiplier: float = 2.0,
         jitter: bool = True,
         random: Callable[[], float] | None = None,
+        max_retry_after: float = 300.0,
     ) -> None:
         if max_attempts < 1:
             raise ValueError(f"max_attempts is {max_attempts}; the first try counts, so it is at least 1")
-        if base_delay < 0 or max_delay < 0:
-            raise ValueError("base_delay and max_delay are seconds, so they cannot be negative")
+        if base_delay < 0 or max_delay < 0 or max_retry_after < 0:
+            raise ValueError("base_delay, max_delay and max_retry_after are seconds, so they cannot be negative")
         self.max_attempts = max_attempts
         self.base_delay = base_delay
         self.max_delay = max_delay
+        self.max_retry_after = max_retry_after
         self.multiplier = multiplier
         self.jitter = jitter
         self.random = random

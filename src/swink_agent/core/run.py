@@ -7,6 +7,7 @@ Owns nothing that outlives the run but the transcript, which belongs to the call
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +20,7 @@ from .errors import AgentError
 from .event_stream import Channel
 from .events import AgentEvent, InjectionSource, MessagesInjected
 from .policy import PolicyContext
+from .queues import MessageQueues
 from .stream import MessageAssembler
 from .supervisor import Supervisor
 from .threads import WorkerThreads
@@ -55,6 +57,7 @@ class Run:
         "error",
         "executing",
         "has_recovered",
+        "id",
         "instructions",
         "model",
         "pending",
@@ -96,9 +99,13 @@ class Run:
         self.emit = emit
         self.channel = channel
         self.start = len(transcript)
+        self.id = os.urandom(12).hex()
+        """The run's own, in policies, tools and records alike."""
         self.supervisor = Supervisor(cancel)
         if channel is not None:
             channel.on_demand = self.supervisor.wake
+        if isinstance(config.message_provider, MessageQueues):
+            config.message_provider.on_steering = self.supervisor.wake_soon
         self.threads = WorkerThreads()
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         self.pending: list[tuple[InjectionSource, AgentMessage]] = []
@@ -127,6 +134,8 @@ class Run:
     def close(self) -> None:
         self.supervisor.close()
         self.threads.close()
+        if isinstance(self.config.message_provider, MessageQueues):
+            self.config.message_provider.on_steering = None
         if self.channel is not None:
             self.channel.on_demand = _nothing
 
@@ -153,15 +162,18 @@ class Run:
             return False
         try:
             poll = provider.poll_steering if source == "steering" else provider.poll_follow_up
-            polled = poll()
-            if not polled:
-                return False
-            messages = as_messages(await self.supervisor.settle(polled) or ())
+            messages = as_messages(await self.supervisor.ask(poll) or ())
         except Exception:
             log.exception("the message provider failed to give %s messages and is passed over", source)
             return False
         self.queue(source, messages)
         return bool(messages)
+
+    @property
+    def has_steering(self) -> bool:
+        """Whether steering is known to wait; of a message provider of the application's, only polling tells."""
+        provider = self.config.message_provider
+        return type(provider) is MessageQueues and provider.has_steering
 
     def put_back(self) -> None:
         """Returns what was polled but never entered the context."""
@@ -171,7 +183,9 @@ class Run:
             if messages and put_back is not None:
                 try:
                     put_back(source, messages)
-                except Exception:
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException:
                     log.exception("the message provider did not take %d %s messages back", len(messages), source)
             elif messages:
                 log.warning("%d %s messages were polled but not used, and cannot be put back", len(messages), source)
@@ -196,7 +210,7 @@ class Run:
             model=self.model,
             max_tokens=self.config.stream_options.max_tokens,
             request_tokens=request_tokens,
-            run_id=id(self),
+            run_id=self.id,
         )
 
     def most_request_tokens(self) -> int:

@@ -143,13 +143,14 @@ class StreamDone(Value, frozen=True, tag_field="type", tag="stream_done"):
 
 
 class StreamFailed(Value, frozen=True, tag_field="type", tag="stream_failed"):
-    """The reply failed; what was streamed before is kept."""
+    """The reply failed; what was streamed before is kept. `usage` and `cost` are what the provider had told by then."""
 
     message: str
     kind: ErrorKind = ErrorKind.STREAM
     stop_reason: StopReason = StopReason.ERROR
     retry_after: float | None = None
     usage: Usage | None = None
+    cost: Cost | None = None
 
 
 AssistantMessageDelta: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta
@@ -259,8 +260,10 @@ class MessageAssembler:
     def fail(self, failure: StreamFailed) -> None:
         """Ends the reply as failed, for a reason that did not come through the stream."""
         usage = failure.usage if type(failure.usage) is Usage else None
-        if failure.kind not in _KINDS or usage is not failure.usage or type(failure.message) is not str:
-            failure = StreamFailed(str(failure.message), ErrorKind.STREAM, StopReason.ERROR, usage=usage)
+        cost = failure.cost if type(failure.cost) is Cost else None
+        is_odd = usage is not failure.usage or cost is not failure.cost or type(failure.message) is not str
+        if is_odd or failure.kind not in _KINDS:
+            failure = StreamFailed(str(failure.message), ErrorKind.STREAM, StopReason.ERROR, usage=usage, cost=cost)
         self.failure = failure
         self.is_finished = True
         self._delta_type = None
@@ -340,14 +343,13 @@ class MessageAssembler:
             return "a StreamDone without a reason, usage or cost"
         if done.stop_reason in _FAILED:
             kind = ErrorKind.ABORTED if done.stop_reason == StopReason.ABORTED else ErrorKind.STREAM
-            self.fail(StreamFailed(f"the stream ended with stop reason {done.stop_reason}", kind, usage=done.usage))
+            text = f"the stream ended with stop reason {done.stop_reason}"
+            self.fail(StreamFailed(text, kind, usage=done.usage, cost=done.cost))
             return None
         is_cut = done.stop_reason == _LENGTH
         for index, block in enumerate(self._blocks):
             if block.is_open and not (is_cut and block.kind is ToolCall):
                 return f"StreamDone while block {index} is open"
-            if block.call is not None and not is_cut and block.arguments is None:
-                return f"the arguments of {block.call.name!r} are not a JSON object"
         self._terminal = done
         self.is_finished = True
         return None
@@ -389,6 +391,7 @@ class MessageAssembler:
             error_message=failure.message,
             error_kind=ErrorKind.ABORTED if is_abort else failure.kind,
             usage=failure.usage or Usage(),
+            cost=failure.cost or Cost(),
         )
 
     def _message(self, content: list[AssistantBlock], **fields: Any) -> AssistantMessage:

@@ -79,10 +79,12 @@ class StructuredOutput:
         """The answer that the run gave. Raises the run's error, or `StructuredOutputFailed`."""
         if self._values:
             return self._values[0]
-        result.raise_for_error()
-        if self.attempts <= self.max_retries and result.stopped_by is not None:
-            stop = result.stopped_by
-            raise StructuredOutputFailed(self.attempts, f"policy {stop.policy} stopped the run: {stop.reason}")
+        stop = result.stopped_by
+        if stop is None:
+            result.raise_for_error()
+        elif self.attempts <= self.max_retries:
+            text = f"policy {stop.policy} stopped the run: {stop.reason}"
+            raise StructuredOutputFailed(self.attempts, text, stop)
         raise StructuredOutputFailed(self.attempts, self.last_error)
 
 

@@ -67,6 +67,8 @@ class Subscriptions:
         for subscription in self.all:
             try:
                 subscription.callback(event)
-            except Exception:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException:  # a CancelledError of its own too: it is not the run that was cancelled
                 log.exception("a subscriber failed on %s and is removed", type(event).__name__)
                 subscription.unsubscribe()

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 from .cancel import CancellationToken, call_in
 
-__all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor"]
+__all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor", "as_exception"]
 
 LAST_MOMENTS = 0.06
 """Seconds that everything still running gets, together, to end after an interrupt."""
@@ -26,11 +26,23 @@ LAST_WORDS = 0.02
 """Seconds that the policies which see the aborted turn have at least."""
 
 T = TypeVar("T")
+_ENDS_OF_THE_PROGRAM = (KeyboardInterrupt, SystemExit)
 log = logging.getLogger("swink_agent")
 
 
 class Interrupted(BaseException):
     """The run was cancelled while it waited. Not an `Exception`: handlers for failing hooks must not catch it."""
+
+
+def as_exception(error: BaseException) -> BaseException:
+    """What foreign code raised, as something that a handler for failing hooks catches.
+
+    Code that raises `CancelledError` or the like by itself must not be taken for a run that was cancelled; what ends
+    the whole program passes.
+    """
+    if isinstance(error, (Exception, *_ENDS_OF_THE_PROGRAM)):
+        return error
+    return RuntimeError(f"it raised {type(error).__name__}")
 
 
 class Supervisor:
@@ -67,6 +79,10 @@ class Supervisor:
         self.is_interrupted = True
         call_in(self.loop, self.wake)
 
+    def wake_soon(self) -> None:
+        """The same as `wake`, from any thread."""
+        call_in(self.loop, self.wake)
+
     def wake(self, _: object = None) -> None:
         """Lets the parked run look again at what it waits for."""
         if self._waiter is not None and not self._waiter.done():
@@ -99,23 +115,34 @@ class Supervisor:
                 if timer is not None:
                     timer.cancel()
 
+    async def ask(self, hook: Callable[..., T | Awaitable[T]], *arguments: Any, last_words: bool = False) -> T:
+        """A hook's answer, whether the hook is a plain or an async function. What it raises is an `Exception`."""
+        try:
+            answer = hook(*arguments)
+        except BaseException as error:
+            raise as_exception(error) from error
+        return await self.settle(answer, last_words=last_words)
+
     async def settle(self, value: T | Awaitable[T], *, last_words: bool = False) -> T:
-        """A hook's answer, whether the hook was a plain or an async function."""
+        """A hook's answer, once it is there."""
         if inspect.isawaitable(value):
             return await self.wait(value, last_words=last_words)
         return cast("T", value)
 
-    async def wait(self, work: Awaitable[T], *, last_words: bool = False) -> T:
+    async def wait(self, work: Awaitable[T], *, last_words: bool = False, grace: float = 0.0) -> T:
         """The result of `work`, or what it raises; `Interrupted` if the run is cancelled first.
 
         `last_words` is for what is still to be done when the run has been cancelled already: it may go on until the
-        last moment.
+        last moment. `grace` are the seconds that work which was begun has to end by itself when the run is cancelled.
         """
         task = self.loop.create_task(self._waking(work))
         if last_words and self.is_interrupted and not self._has_extended:
             self._has_extended = True  # even if everything else took all of the last moments
             self.deadline = max(self.deadline, self.loop.time() + LAST_WORDS)
+        has_begun = not self.is_interrupted
         await self.park(task.done, through_interrupt=last_words and self.is_interrupted)
+        if grace and has_begun and not task.done():
+            await self.park(task.done, self.loop.time() + grace, through_interrupt=True)
         if not task.done():
             await self.stop([task])
             if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
@@ -123,7 +150,10 @@ class Supervisor:
             raise Interrupted
         if task.cancelled():
             raise RuntimeError("it was cancelled from within")
-        return task.result()
+        try:
+            return task.result()
+        except BaseException as error:
+            raise as_exception(error) from error.__cause__
 
     async def _waking(self, work: Awaitable[T]) -> T:
         """The work, with a wake-up at its end: a done callback would cost one more turn of the event loop."""

@@ -63,7 +63,17 @@ class AgentToolResult(Value, frozen=True):
 class ToolContext:
     """What a tool is given besides its arguments. Every field has a default, so tests can make one."""
 
-    __slots__ = ("_cancel", "_on_update", "_run_cancel", "call_id", "execution_root", "grant", "state", "threads")
+    __slots__ = (
+        "_cancel",
+        "_on_update",
+        "_run_cancel",
+        "call_id",
+        "execution_root",
+        "grant",
+        "run_id",
+        "state",
+        "threads",
+    )
 
     def __init__(
         self,
@@ -74,8 +84,11 @@ class ToolContext:
         on_update: Callable[[AgentToolResult], None] | None = None,
         threads: WorkerThreads | None = None,
         grant: Grant | None = None,
+        run_id: str = "",
     ) -> None:
         self.call_id = call_id
+        self.run_id = run_id
+        """The run's own, the same that policies are shown."""
         self._run_cancel = cancel
         self._cancel: dict[str, CancellationToken] = {}
         self.state: MutableMapping[str, Any] = {} if state is None else state
@@ -95,6 +108,11 @@ class ToolContext:
         token = self._cancel.get("token")
         # Most tools never look. Of two threads that look at once, `setdefault` gives both the same token.
         return token or self._cancel.setdefault("token", CancellationToken(self._run_cancel))
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether the tool has looked at `cancel`: if so, it is given a moment to end by itself."""
+        return bool(self._cancel)
 
     def update(self, partial: str | AgentToolResult) -> None:
         """Reports a partial result while the tool runs. Safe from any thread."""

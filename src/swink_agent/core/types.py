@@ -17,8 +17,8 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from .codec import decode_json
-from .errors import AgentError, ErrorKind, StreamError
-from .value import Value
+from .errors import AgentError, ErrorKind, PolicyStopped, StreamError
+from .value import Value, frozen_json
 
 if TYPE_CHECKING:
     from .tool import AgentTool
@@ -46,6 +46,7 @@ __all__ = [
     "ThinkingBudgets",
     "ThinkingLevel",
     "ToolCall",
+    "ToolOutcome",
     "ToolResultMessage",
     "UrlImage",
     "Usage",
@@ -80,15 +81,23 @@ class Thinking(Value, frozen=True, tag_field="type", tag="thinking", gc=False):
 
 
 class ToolCall(Value, frozen=True, tag_field="type", tag="tool_call", gc=False):
-    """A call that the model wants made. `partial_json` is set only when the reply was cut off inside the arguments."""
+    """A call that the model wants made. Its arguments are a dict that cannot be changed, whoever is shown them.
+
+    `partial_json` is set when what the model sent as arguments is no JSON object: because the reply was cut off inside
+    them, or because the model got it wrong. `arguments` is empty then.
+    """
 
     id: str
     name: str
     arguments: dict[str, Any] = {}
     partial_json: str | None = None
 
+    def __post_init__(self) -> None:
+        force_setattr(self, "arguments", frozen_json(self.arguments))
+
     @property
     def is_incomplete(self) -> bool:
+        """Whether the arguments are not all there, or no arguments at all: such a call is never run."""
         return self.partial_json is not None
 
 
@@ -175,6 +184,31 @@ class StopReason(StrEnum):
 
 
 _FAILED = frozenset({StopReason.ERROR, StopReason.ABORTED})
+
+
+class ToolOutcome(StrEnum):
+    """How the result of a tool call came about."""
+
+    RAN = "ran"
+    FAILED = "failed"
+    """The tool raised, or returned an error."""
+    INVALID = "invalid"
+    """The arguments do not fit the schema, or are no JSON object."""
+    UNKNOWN_TOOL = "unknown_tool"
+    REJECTED = "rejected"
+    """By a person, or a rule that answers for one."""
+    SKIPPED = "skipped"
+    """By a policy."""
+    CANCELLED = "cancelled"
+    """By steering or an abort, before it had a result of its own."""
+    INCOMPLETE = "incomplete"
+    """The reply was cut off inside the call."""
+    LOST = "lost"
+    """The program ended while it ran: what it did is unknown."""
+    NEVER_RAN = "never_ran"
+
+
+_RAN = ToolOutcome.RAN
 
 
 def _added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
@@ -355,6 +389,8 @@ class ToolResultMessage(Value, frozen=True, tag_field="role", tag="tool_result")
     details: Any = None
     tool_name: str = ""
     timestamp: int = field(default_factory=_now)
+    outcome: ToolOutcome = _RAN
+    """How it came about; a result that says nothing of it ran."""
 
     if TYPE_CHECKING:
 
@@ -366,6 +402,7 @@ class ToolResultMessage(Value, frozen=True, tag_field="role", tag="tool_result")
             details: Any = ...,
             tool_name: str = ...,
             timestamp: int = ...,
+            outcome: ToolOutcome = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -456,11 +493,13 @@ class AgentResult(Value, frozen=True):
         return ""
 
     def raise_for_error(self) -> AgentResult:
-        """Raises the error that ended the run, `Aborted` included; else returns the result itself."""
+        """Raises what ended the run, be it an error, `Aborted` or `PolicyStopped`; else returns the result itself."""
         if self.exception is not None:
             raise self.exception
         if self.error is not None:
             raise StreamError(self.error)
+        if self.stopped_by is not None:
+            raise PolicyStopped(self.stopped_by.policy, self.stopped_by.reason)
         return self
 
 

@@ -1,6 +1,7 @@
 """What all public values share: immutability, a short and safe `repr`, and copies of JSON data.
 
-Owns how a value shows itself to people. Does not own any value: those are in `types`, `stream` and `events`.
+Owns how a value shows itself to people, and the dicts and lists in values that nobody can change. Does not own any
+value: those are in `types`, `stream` and `events`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from msgspec import Struct
 
-__all__ = ["Value", "copy_json", "is_secret_name", "show", "show_arguments"]
+__all__ = ["Value", "copy_json", "frozen_json", "is_secret_name", "show", "show_arguments"]
 
 _LONGEST_TEXT = 60
 _MOST_ITEMS = 3
@@ -63,13 +64,79 @@ def is_secret_name(name: str) -> bool:
     return any(part in lower for part in _PARTS_OF_SECRET_NAMES) and re.search(_NAME_OF_A_SECRET, name) is not None
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
 def copy_json(value: T) -> T:
-    """A deep copy of JSON data, several times faster than `copy.deepcopy`; other objects are shared."""
+    """A deep copy of JSON data, in plain dicts and lists; other objects are shared."""
+    if type(value) in _SCALARS:
+        return value
     if isinstance(value, dict):
-        return cast("T", {key: copy_json(item) for key, item in cast("dict[Any, Any]", value).items()})
+        return cast(
+            "T",
+            {
+                key: item if type(item) in _SCALARS else copy_json(item)
+                for key, item in cast("dict[Any, Any]", value).items()
+            },
+        )
     if isinstance(value, list):
         return cast("T", [copy_json(item) for item in cast("list[Any]", value)])
     return value
+
+
+def frozen_json(value: Any) -> Any:
+    """JSON data that nobody can change: a copy whose dicts and lists refuse it. What is frozen already is shared."""
+    if type(value) in _SCALARS or type(value) in _FROZEN:
+        return value
+    if isinstance(value, dict):
+        data = cast("dict[Any, Any]", value)
+        for item in data.values():
+            if type(item) not in _SCALARS:
+                return FrozenDict({key: frozen_json(item) for key, item in data.items()})
+        return FrozenDict(data)
+    if isinstance(value, list):
+        return FrozenList([frozen_json(item) for item in cast("list[Any]", value)])
+    return value
+
+
+def _refuse(self: object, *_: Any, **__: Any) -> Any:
+    raise TypeError("the arguments of a tool call do not change; copy them, or assign others where a hook may")
+
+
+class FrozenDict(dict[Any, Any]):
+    """A dict that is read like any other, and refuses every change."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (FrozenDict, (dict(self),))
+
+    def __copy__(self) -> dict[Any, Any]:
+        return dict(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[Any, Any]:
+        return copy_json(dict(self))
+
+
+class FrozenList(list[Any]):
+    """A list that is read like any other, and refuses every change."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = _refuse
+    insert = pop = remove = reverse = sort = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (FrozenList, (list(self),))
+
+    def __copy__(self) -> list[Any]:
+        return list(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        return copy_json(list(self))
+
+
+_FROZEN = frozenset({FrozenDict, FrozenList})
 
 
 def _show(value: object, depth: int) -> str:

@@ -51,6 +51,7 @@ class LocalStreamFn:
     """
 
     provider = "local"
+    is_bound = True
 
     def __init__(
         self,

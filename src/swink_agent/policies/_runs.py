@@ -25,7 +25,7 @@ class RunMemory(Generic[T]):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._values: OrderedDict[int, T] = OrderedDict()
+        self._values: OrderedDict[str, T] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._values)

@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["AuditLog"]
 
 _LONGEST_TEXT = 2000
-_OUTCOMES = (
-    ("tool call skipped", "skipped"),
-    ("tool call rejected", "rejected"),
-    ("tool call not run", "not_run"),
-    ("tool call cancelled", "cancelled"),
-)
-
 log = logging.getLogger("swink_agent")
 
 
@@ -43,8 +36,8 @@ class AuditLog:
 
     - `call`: `call_id`, `tool` and `arguments`, as the model asked, before anyone approved.
     - `turn`: `model`, `stop_reason`, `error`, `usage`, `cost`, `text_size`, and for each result its `call_id`, `tool`,
-      `outcome` (`ok`, `error`, `skipped` by a policy, `rejected`, `not_run`, `cancelled`), `size` in characters, and
-      for all but `ok` the `reason`.
+      `outcome` (a `ToolOutcome`: `ran`, `failed`, `skipped` by a policy, `rejected`, `cancelled` and so on), `size` in
+      characters, and for an error the `reason`.
     - `end`: the run's `usage` and `cost` when the agent had nothing left to do. A run that fails, is aborted or stopped
       has no such line; its last turn says how it ended.
 
@@ -129,11 +122,10 @@ def _turn(ctx: PolicyContext) -> dict[str, Any]:
 
 def _result(result: ToolResultMessage) -> dict[str, Any]:
     size = sum(len(block.text) for block in result.content if type(block) is Text)
-    fields: dict[str, Any] = {"call_id": result.tool_call_id, "tool": result.tool_name, "outcome": "ok", "size": size}
+    fields: dict[str, Any] = {"call_id": result.tool_call_id, "tool": result.tool_name}
+    fields |= {"outcome": result.outcome, "size": size}
     if result.is_error:
-        text = extract_text(result.content)
-        fields["outcome"] = next((outcome for start, outcome in _OUTCOMES if text.startswith(start)), "error")
-        fields["reason"] = text
+        fields["reason"] = extract_text(result.content)
     return fields
 
 

@@ -94,7 +94,7 @@ class Budget:
         self._lock = threading.RLock()  # a WorstCaseFn may look at the account
         self._cost = 0.0
         self._tokens = 0
-        self._reserved: dict[int, _Reservation] = {}
+        self._reserved: dict[str, _Reservation] = {}
 
     def __repr__(self) -> str:
         return f"Budget(max_cost={self.max_cost}, max_tokens={self.max_tokens}, spent={self.spent:.6f})"

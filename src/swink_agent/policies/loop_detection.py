@@ -12,11 +12,12 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from swink_agent.core.policy import Inject, PolicyContext, PreDispatchContext, Skip, Stop
-from swink_agent.core.types import AgentMessage, AssistantMessage, Text, ToolCall, ToolResultMessage
+from swink_agent.core.types import AgentMessage, AssistantMessage, Text, ToolCall, ToolOutcome, ToolResultMessage
 
 __all__ = ["LoopDetection"]
 
-_SKIPPED = "this call was made before"
+_NEVER_MADE = frozenset({ToolOutcome.SKIPPED})
+"""Outcomes that say nothing of what the call would have done: refused once more, it is still the same circle."""
 
 
 class LoopDetection:
@@ -72,7 +73,8 @@ class LoopDetection:
         if rounds < self.repeats or _signature(calls[position]) != made[-period].call:
             return None
         return Skip(
-            f"{_SKIPPED} {rounds} times on end, with the same result; do something else, or say what is missing"
+            f"this call was made before {rounds} times on end, with the same result; "
+            "do something else, or say what is missing"
         )
 
     def post_turn(self, ctx: PolicyContext) -> Inject | Stop | None:
@@ -125,8 +127,9 @@ class LoopDetection:
     def _outcome(self, result: ToolResultMessage) -> Any:
         if not self._compares_results:
             return None
-        content = tuple([block.text if type(block) is Text else repr(block) for block in result.content])
-        return None if content and _SKIPPED in content[0] else (result.is_error, content)
+        if result.outcome in _NEVER_MADE:
+            return None
+        return result.is_error, tuple([block.text if type(block) is Text else repr(block) for block in result.content])
 
     def _circle(self, made: Sequence[_Made]) -> tuple[int, int]:
         """The length of the shortest circle at the end that closed often enough, and how often; else `(1, rounds)`."""
