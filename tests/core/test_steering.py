@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 from swink_agent import (
@@ -12,6 +13,9 @@ from swink_agent import (
     ModelSpec,
     ToolContext,
     ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolOutcome,
+    ToolResultMessage,
     TurnEnd,
     TurnEndReason,
     extract_text,
@@ -216,3 +220,129 @@ async def test_a_message_provider_of_ones_own_steers_the_bare_loop() -> None:
     events = await collect(agent_loop("go", AgentContext(tools=[quick, endless]), config))
     check_events(events)
     assert results(events) == ["quick", CANCELLED]
+
+
+def started(agent: Agent, count: int = 1) -> asyncio.Event:
+    """Set when so many tools have started."""
+    event, seen = asyncio.Event(), list[AgentEvent]()
+
+    def watch(news: AgentEvent) -> None:
+        if isinstance(news, ToolExecutionStart):
+            seen.append(news)
+            if len(seen) == count:
+                event.set()
+
+    agent.subscribe(watch)
+    return event
+
+
+# -- at once -----------------------------------------------------------------------------------------------------
+
+
+async def test_steering_reaches_the_only_tool_that_runs_although_none_has_finished() -> None:
+    agent = Agent(MODEL, stream_fn=scripted(call("endless"), text("ok")), tools=[endless])
+
+    def steer_it(event: AgentEvent) -> None:
+        if isinstance(event, ToolExecutionStart):
+            asyncio.get_running_loop().call_later(0.01, agent.steer, "stop that")
+
+    agent.subscribe(steer_it)
+    async with asyncio.timeout(5):
+        events = await collect(agent.prompt_stream("go"))
+    check_events(events)
+    assert results(events) == [CANCELLED]
+    assert reasons(events) == [TurnEndReason.STEERING_INTERRUPT, TurnEndReason.COMPLETE]
+    assert [event.messages for event in events if isinstance(event, MessagesInjected)] == [(agent.messages[3],)]
+
+
+async def test_steering_from_another_thread_reaches_a_running_tool() -> None:
+    agent = Agent(MODEL, stream_fn=scripted(call("endless"), text("ok")), tools=[endless])
+    tools = started(agent)
+    running = asyncio.ensure_future(agent.prompt("go"))
+    await tools.wait()
+    await asyncio.to_thread(agent.steer, "stop that")
+    async with asyncio.timeout(5):
+        assert (await running).text == "ok"
+
+
+async def test_a_tool_that_listens_has_its_own_last_word_when_it_is_steered() -> None:
+    @tool
+    async def listens(ctx: ToolContext) -> str:
+        """Waits until it is told to stop."""
+        await ctx.cancel.wait()
+        return "as far as I got"
+
+    agent = Agent(MODEL, stream_fn=scripted(call("listens"), text("ok")), tools=[listens])
+    tools = started(agent)
+    running = asyncio.ensure_future(collect(agent.prompt_stream("go")))
+    await tools.wait()
+    agent.steer("stop that")
+    events = await running
+    assert results(events) == ["as far as I got"]
+
+
+async def test_a_tool_that_finishes_when_steered_is_not_woken_by_steering() -> None:
+    go_on = asyncio.Event()
+
+    @tool(on_steer="finish")
+    async def careful() -> str:
+        """Must not be interrupted."""
+        await go_on.wait()
+        return "whole"
+
+    agent = Agent(MODEL, stream_fn=scripted(call("careful"), text("ok")), tools=[careful])
+    tools = started(agent)
+    running = asyncio.ensure_future(collect(agent.prompt_stream("go")))
+    await tools.wait()
+    agent.steer("hurry")
+    await asyncio.sleep(0.12)  # more than the grace time of the others
+    assert not running.done()
+    go_on.set()
+    events = await running
+    check_events(events)
+    assert results(events) == ["whole"]
+
+
+# -- an abort ----------------------------------------------------------------------------------------------------
+
+
+async def test_an_abort_lets_a_tool_that_listens_end_by_itself_and_keeps_its_result() -> None:
+    listening, heard = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @tool
+    async def listens(ctx: ToolContext) -> str:
+        """Waits until it is told to stop."""
+        cancel = ctx.cancel
+        listening.set()
+        await cancel.wait()
+        await asyncio.sleep(0.01)
+        return "as far as I got"
+
+    @tool
+    def listens_in_a_thread(ctx: ToolContext) -> str:
+        """Looks every millisecond."""
+        while not ctx.cancel.is_cancelled:
+            loop.call_soon_threadsafe(heard.set)
+            time.sleep(0.001)
+        return "from a thread"
+
+    @tool
+    async def ignores(ctx: ToolContext) -> str:
+        """Listens, and goes on all the same."""
+        await ctx.cancel.wait()
+        await asyncio.get_running_loop().create_future()
+        return "never"
+
+    model = scripted([call("listens"), call("listens_in_a_thread"), call("endless"), call("ignores")])
+    agent = Agent(MODEL, stream_fn=model, tools=[listens, listens_in_a_thread, endless, ignores])
+    tools = started(agent, 4)
+    running = asyncio.ensure_future(collect(agent.prompt_stream("go")))
+    await asyncio.gather(tools.wait(), listening.wait(), heard.wait())
+    agent.abort()
+    events = await running
+    check_events(events)
+    aborted = "tool call cancelled: the run was aborted"
+    assert results(events) == ["as far as I got", "from a thread", aborted, aborted]
+    outcomes = [message.outcome for message in agent.messages if isinstance(message, ToolResultMessage)]
+    assert outcomes == [ToolOutcome.RAN, ToolOutcome.RAN, ToolOutcome.CANCELLED, ToolOutcome.CANCELLED]

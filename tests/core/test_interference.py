@@ -1,0 +1,309 @@
+"""What hooks, subscribers and policies do to a run: they may fail in any way, and change nothing by stealth."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from swink_agent import (
+    Agent,
+    AgentEvent,
+    AgentMessage,
+    Approve,
+    ErrorKind,
+    Inject,
+    MessageEnd,
+    ModelSpec,
+    PolicyContext,
+    PreDispatchContext,
+    StopReason,
+    ToolApprovalRequest,
+    ToolApprovalRequested,
+    ToolCall,
+    ToolExecutionStart,
+    tool,
+)
+from swink_agent.testing import call, check_events, collect, fail, scripted, text
+
+MODEL = ModelSpec("test", "model")
+ENDS: list[type[BaseException]] = [asyncio.CancelledError, GeneratorExit, RuntimeError]
+
+
+@tool
+async def echo(word: str) -> str:
+    """Says it again."""
+    return word
+
+
+# -- failing in every way --------------------------------------------------------------------------------------
+
+
+class RaisingPolicy:
+    """Raises in one slot, as a plain or an async function."""
+
+    def __init__(self, slot: str, error: type[BaseException], is_async: bool) -> None:
+        def plain(ctx: Any) -> None:
+            raise error
+
+        async def later(ctx: Any) -> None:
+            raise error
+
+        setattr(self, slot, later if is_async else plain)
+
+
+def raising(error: type[BaseException], is_async: bool) -> Callable[..., Any]:
+    def plain(*_: Any) -> Any:
+        raise error
+
+    async def later(*_: Any) -> Any:
+        raise error
+
+    return later if is_async else plain
+
+
+class RaisingStrategy:
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def should_retry(self, error: Exception, attempt: int) -> bool:
+        raise self.error
+
+    def delay(self, attempt: int) -> float:
+        raise self.error
+
+    def partition(self, calls: Sequence[ToolCall]) -> Sequence[Sequence[int]]:
+        raise self.error
+
+
+class RaisingProvider:
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        self.poll_steering = self.poll_follow_up = self.put_back = hook
+
+
+HOOKS: dict[str, Callable[[type[BaseException], bool], dict[str, Any]]] = {
+    "system_prompt": lambda error, later: {"system_prompt": raising(error, later)},
+    "transform_context": lambda error, later: {"transform_context": raising(error, later)},
+    "async_transform_context": lambda error, later: {"async_transform_context": raising(error, later)},
+    "convert_to_llm": lambda error, later: {"convert_to_llm": raising(error, later)},
+    "get_api_key": lambda error, later: {"get_api_key": raising(error, later)},
+    "approve": lambda error, later: {"approve": raising(error, later), "approval_mode": "enabled"},
+    "tool_execution": lambda error, later: {"tool_execution": RaisingStrategy(error)},
+    "message_provider": lambda error, later: {"message_provider": RaisingProvider(raising(error, later))},
+    "retry_strategy": lambda error, later: {
+        "retry_strategy": RaisingStrategy(error),
+        "stream_fn": scripted(fail("throttled"), text("ok")),
+    },
+    "sleep": lambda error, later: {
+        "sleep": raising(error, later),
+        "stream_fn": scripted(fail("throttled"), text("ok")),
+    },
+    "stream_fn": lambda error, later: {"stream_fn": raising(error, later)},
+    **{
+        slot: lambda error, later, slot=slot: {"policies": [RaisingPolicy(slot, error, later)]}
+        for slot in ("pre_turn", "pre_dispatch", "post_turn", "post_loop")
+    },
+}
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+@pytest.mark.parametrize("error", ENDS)
+@pytest.mark.parametrize("hook", HOOKS)
+async def test_a_hook_may_raise_what_it_likes_and_the_events_stay_balanced(
+    hook: str, error: type[BaseException], is_async: bool
+) -> None:
+    options = {"stream_fn": scripted(call("echo", word="a"), text("done")), **HOOKS[hook](error, is_async)}
+    agent = Agent(MODEL, tools=[echo], **options)
+    seen: list[AgentEvent] = []
+    agent.subscribe(seen.append)
+    async with asyncio.timeout(5):
+        result = await agent.prompt("go")
+    check_events(seen)
+    assert result.stop_reason != StopReason.ABORTED
+    assert not agent.is_running
+    assert list(agent.messages) == list(result.messages)
+
+
+@pytest.mark.parametrize("error", ENDS)
+@pytest.mark.parametrize("moment", [MessageEnd, ToolExecutionStart, ToolApprovalRequested])
+async def test_a_subscriber_may_raise_what_it_likes(error: type[BaseException], moment: type[AgentEvent]) -> None:
+    def break_off(event: AgentEvent) -> None:
+        if isinstance(event, moment):
+            raise error
+
+    agent = Agent(
+        MODEL,
+        stream_fn=scripted(call("echo", word="a"), text("done")),
+        tools=[echo],
+        approve=lambda request: True,
+        approval_mode="enabled",
+    )
+    agent.subscribe(break_off)
+    seen: list[AgentEvent] = []
+    agent.subscribe(seen.append)
+    assert (await agent.prompt("go")).text == "done"
+    check_events(seen)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_what_ends_the_program_passes_through_a_subscriber(error: type[BaseException]) -> None:
+    def quit_at_once(event: AgentEvent) -> None:
+        if isinstance(event, MessageEnd):
+            raise error
+
+    agent = Agent(MODEL, stream_fn=scripted("never read"))
+    agent.subscribe(quit_at_once)
+    with pytest.raises(error):
+        asyncio.run(agent.prompt("go"))
+    assert not agent.is_running
+
+
+# -- what was shown is not what is held ------------------------------------------------------------------------
+
+
+def spoil(arguments: dict[str, Any]) -> None:
+    """Changes the arguments if that is possible, and does not mind if it is not."""
+    try:
+        arguments["word"] = "spoilt"
+        arguments["more"] = [1]
+    except TypeError:
+        pass
+
+
+async def test_nobody_who_is_shown_the_arguments_changes_what_runs_or_what_is_remembered() -> None:
+    given: list[str] = []
+    kept: list[dict[str, Any]] = []
+
+    @tool
+    async def listen(word: str) -> str:
+        """Notes what it is given."""
+        given.append(word)
+        return word
+
+    class Spoiler:
+        def pre_turn(self, ctx: PolicyContext) -> None:
+            self.spoil(ctx.messages)
+
+        def pre_dispatch(self, ctx: PreDispatchContext) -> None:
+            kept.append(ctx.arguments)
+            self.spoil(ctx.messages)
+
+        def post_turn(self, ctx: PolicyContext) -> None:
+            self.spoil(ctx.messages)
+
+        def spoil(self, messages: Sequence[AgentMessage]) -> None:
+            for message in messages:
+                for block in getattr(message, "content", ()):
+                    if isinstance(block, ToolCall):
+                        spoil(block.arguments)
+
+    policy = Spoiler()
+
+    def watch(event: AgentEvent) -> None:
+        for arguments in kept:
+            spoil(arguments)
+        if isinstance(event, (ToolExecutionStart, ToolApprovalRequested)):
+            spoil(event.arguments)
+        policy.spoil(agent.messages)
+
+    def approve(request: ToolApprovalRequest) -> Approve:
+        spoil(request.arguments)
+        return Approve()
+
+    agent = Agent(
+        MODEL,
+        stream_fn=scripted(call("listen", word="right"), text("done")),
+        tools=[listen],
+        approve=approve,
+        approval_mode="enabled",
+        policies=[policy],
+    )
+    agent.subscribe(watch)
+    events = await collect(agent.prompt_stream("go"))
+    assert given == ["right"]
+    assert [message.tool_calls[0].arguments for message in agent.messages if getattr(message, "tool_calls", ())] == [
+        {"word": "right"}
+    ]
+    assert next(event.arguments["word"] for event in events if isinstance(event, ToolExecutionStart)) == "spoilt"
+
+
+async def test_a_policy_that_keeps_the_arguments_it_set_cannot_change_them_later() -> None:
+    given: list[str] = []
+    mine: dict[str, Any] = {"word": "mine"}
+
+    @tool
+    async def listen(word: str) -> str:
+        """Notes what it is given."""
+        given.append(word)
+        return word
+
+    class Rewrites:
+        def pre_dispatch(self, ctx: PreDispatchContext) -> None:
+            ctx.arguments = mine
+
+    def approve(request: ToolApprovalRequest) -> bool:
+        assert request.arguments == {"word": "mine"}
+        mine["word"] = "not what was approved"
+        return True
+
+    agent = Agent(
+        MODEL,
+        stream_fn=scripted(call("listen", word="x"), text("done")),
+        tools=[listen],
+        approve=approve,
+        approval_mode="enabled",
+        policies=[Rewrites()],
+    )
+    await agent.prompt("go")
+    assert given == ["mine"]
+
+
+# -- one id for a run ------------------------------------------------------------------------------------------
+
+
+async def test_policies_and_tools_know_their_run_by_one_id_that_no_other_run_has() -> None:
+    seen: list[list[str]] = []
+
+    class Watches:
+        def pre_turn(self, ctx: PolicyContext) -> None:
+            seen[-1].append(ctx.run_id)
+
+        def pre_dispatch(self, ctx: PreDispatchContext) -> None:
+            seen[-1].append(ctx.run_id)
+
+        def post_turn(self, ctx: PolicyContext) -> Inject | None:
+            seen[-1].append(ctx.run_id)
+            return None
+
+    class Asks:
+        name = label = description = "ask"
+        parameters_schema: dict[str, Any] = {"type": "object"}
+        requires_approval = False
+
+        async def execute(self, arguments: dict[str, Any], ctx: Any) -> Any:
+            seen[-1].append(ctx.run_id)
+            return "noted"
+
+    for _ in range(50):
+        seen.append([])
+        model = scripted(call("ask"), text("done"))
+        await Agent(MODEL, stream_fn=model, tools=[Asks()], policies=[Watches()]).prompt("go")
+    assert {len(ids) for ids in seen} == {6}
+    assert all(len(set(ids)) == 1 and len(ids[0]) >= 16 for ids in seen)
+    assert len({ids[0] for ids in seen}) == 50
+
+
+async def test_the_error_of_a_stream_function_that_raised_has_the_exception_as_its_cause() -> None:
+    class Own(Exception):
+        pass
+
+    async def model(*_: Any) -> Any:
+        raise Own("no good")
+        yield
+
+    result = await Agent(MODEL, stream_fn=model).prompt("go")
+    assert result.exception is not None
+    assert isinstance(result.exception.__cause__, Own)
+    assert result.exception.kind == ErrorKind.STREAM
