@@ -49,12 +49,15 @@ async def dispatch(run: Run, message: AssistantMessage) -> tuple[tuple[ToolResul
     """The results of a message's calls, and whether steering interrupted them."""
     batch = _Batch(run, message)
     try:
-        await batch.screen()
-        await batch.approve()
+        if batch.needs_screening:
+            await batch.screen()
+        if batch.needs_approval:
+            await batch.approve()
         await batch.execute()
     except Interrupted:
         pass
-    await batch.leave()
+    if batch.needs_an_end:
+        await batch.leave()
     return tuple([call.message() for call in batch.calls]), batch.was_steered
 
 
@@ -83,14 +86,39 @@ class _Call:
 class _Execution:
     """A call that has started: its task, and the ways to reach it."""
 
-    __slots__ = ("call", "context", "finishes_when_steered", "relay", "task")
+    __slots__ = ("batch", "call", "context", "is_over", "relays", "task", "tool")
 
-    def __init__(self, call: _Call, tool: AgentTool, context: ToolContext, relay: Relay) -> None:
+    def __init__(self, call: _Call, tool: AgentTool, batch: _Batch) -> None:
+        run = batch.run
+        self.batch = batch
         self.call = call
-        self.context = context
-        self.relay = relay
-        self.finishes_when_steered = getattr(tool, "on_steer", "cancel") == "finish"
+        self.tool = tool
+        self.is_over = False
+        self.relays: dict[str, Relay] = {}
+        self.context = ToolContext(
+            call.id, run.cancel, run.state, run.config.execution_root, self._update, run.threads, call.grant, run.id
+        )
         self.task: asyncio.Task[AgentToolResult]
+
+    @property
+    def finishes_when_steered(self) -> bool:
+        return getattr(self.tool, "on_steer", "cancel") == "finish"
+
+    def _update(self, update: AgentToolResult) -> None:
+        if self.is_over:
+            return
+        # Most tools report nothing. Of two threads that report at once, `setdefault` gives both the same relay.
+        relay = self.relays.get("relay")
+        if relay is None:
+            made = Relay(self.call.id, self.call.name, self.batch.run, self.batch.backlog)
+            relay = self.relays.setdefault("relay", made)
+        relay.post(update)
+
+    def close(self) -> None:
+        """Lets the updates out that still wait, and takes no more."""
+        self.is_over = True
+        for relay in self.relays.values():
+            relay.close()
 
 
 class _Batch:
@@ -120,7 +148,7 @@ class _Batch:
         self._steering_deadline: float | None = None
         for call, block in zip(self.calls, calls, strict=True):
             if block.partial_json is None:
-                continue
+                continue  # as nearly all are
             if message.stop_reason == StopReason.LENGTH:
                 self._refuse(call, CUT_OFF, ToolOutcome.INCOMPLETE)
             else:
@@ -155,6 +183,20 @@ class _Batch:
             return STEERED
         text = f"tool call not run: policy {stop.policy} stopped the run"
         return f"{text}: {stop.reason}" if stop.reason else text
+
+    # What most batches do not need is not even begun: a coroutine costs as much as the look that makes it unnecessary.
+
+    @property
+    def needs_screening(self) -> bool:
+        return bool(self.run.config.pre_dispatch_policies) or None in [call.tool for call in self.calls]
+
+    @property
+    def needs_approval(self) -> bool:
+        return any(map(self._needs_approval, self._unresolved))
+
+    @property
+    def needs_an_end(self) -> bool:
+        return bool(self._running or self._unresolved)
 
     # -- screening -----------------------------------------------------------------------------------------------
 
@@ -270,7 +312,7 @@ class _Batch:
         if self.run.stopped_by is not None:
             return
         ready = list(self._unresolved)
-        groups = await self._groups(ready)
+        groups = [ready] if self.run.config.tool_execution == "concurrent" else await self._groups(ready)
         if groups is None:
             return
         for group in groups:
@@ -283,9 +325,7 @@ class _Batch:
     async def _groups(self, ready: list[_Call]) -> list[list[_Call]] | None:
         """The calls in the groups that the strategy makes; `None` if it made nonsense, and every call an error."""
         strategy = self.run.config.tool_execution
-        if strategy == "concurrent":
-            return [ready]
-        if strategy == "sequential":
+        if isinstance(strategy, str):
             return [[call] for call in ready]
         try:
             calls = [ToolCall(call.id, call.name, copy_json(call.arguments)) for call in ready]
@@ -308,22 +348,19 @@ class _Batch:
         if problem is not None:
             self._refuse(call, problem, _INVALID)
             return
-        relay = Relay(call.id, call.name, run, self.backlog)
-        context = ToolContext(
-            call.id, run.cancel, run.state, run.config.execution_root, relay.post, run.threads, call.grant, run.id
-        )
         run.executing.add(call.id)
         run.emit(ToolExecutionStart(call.id, call.name, copy_json(call.arguments)))
         if self.supervisor.is_interrupted:
             return  # whoever saw the start called it off
-        execution = _Execution(call, tool, context, relay)
+        execution = _Execution(call, tool, self)
         execution.task = self.supervisor.loop.create_task(self._invoke(execution, tool))
         self._running[execution] = None
 
     async def _invoke(self, execution: _Execution, tool: AgentTool) -> AgentToolResult:
         """The tool's result; whatever it raises is an error result, an attempt to end the program included."""
         try:
-            return as_result(await tool.execute(copy_json(execution.call.arguments), execution.context), tool.name)
+            result = await tool.execute(copy_json(execution.call.arguments), execution.context)
+            return result if type(result) is AgentToolResult else as_result(result, tool.name)
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -341,13 +378,14 @@ class _Batch:
             await self.supervisor.park(self._has_news, self._steering_deadline)
             if self.supervisor.is_interrupted:
                 return
-            for relay in list(self.backlog):
-                relay.pump()
+            if self.backlog:
+                for relay in list(self.backlog):
+                    relay.pump()
             while self._finished:
                 self._finish(self._finished.popleft())
-                if not self.was_steered and await self.run.poll("steering"):
+                if not self.was_steered and self.run.may_have("steering") and await self.run.poll("steering"):
                     self._steer()
-            if not self.was_steered and self.run.has_steering and await self.run.poll("steering"):
+            if not self.was_steered and self.run.has_steering() and await self.run.poll("steering"):
                 self._steer()
             if self._steering_deadline is not None and self.supervisor.loop.time() >= self._steering_deadline:
                 self._steering_deadline = None
@@ -358,7 +396,7 @@ class _Batch:
 
     def _has_news(self) -> bool:
         """Whether a tool has finished, steering waits, or there is room again for updates that found none."""
-        if self._finished or (not self.was_steered and self.run.has_steering):
+        if self._finished or (not self.was_steered and self.run.has_steering()):
             return True
         channel = self.run.channel
         return bool(self.backlog and channel is not None and channel.has_room())
@@ -405,7 +443,7 @@ class _Batch:
         if execution not in self._running:
             return  # it was stopped, and came to its end after all
         del self._running[execution]
-        execution.relay.close()
+        execution.close()
         if forced is None and execution.task.cancelled():
             forced = STEERED if self.was_steered else "tool call cancelled from within"
         if forced is not None:

@@ -110,7 +110,7 @@ async def _run_turns(run: Run, overflow: bool) -> None:
             overflow = False
             if run.is_over:
                 return
-            if not any(source == "steering" for source, _ in run.pending):
+            if run.may_have("steering") and not any(source == "steering" for source, _ in run.pending):
                 await run.poll("steering")
             if not has_results and not run.pending:
                 break
@@ -144,7 +144,8 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     run.cost += message.cost
     run.transcript.add((message,))
     run.emit(MessageEnd(message))
-    await run.let_reader_catch_up()
+    if run.channel is not None:
+        await run.let_reader_catch_up()
 
     results: tuple[ToolResultMessage, ...] = ()
     was_steered = False
@@ -152,9 +153,11 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
         results, was_steered = await dispatch(run, message)
         run.transcript.add(results)
 
-    message, results = await _after_turn(run, message, results)
+    if run.config.post_turn_policies:
+        message, results = await _after_turn(run, message, results)
     _end_turn(run, message, results, _reason(run, bool(results), was_steered))
-    await run.let_reader_catch_up()
+    if run.channel is not None:
+        await run.let_reader_catch_up()
     return bool(results)
 
 
@@ -200,8 +203,6 @@ async def _after_turn(
     run: Run, message: AssistantMessage, results: tuple[ToolResultMessage, ...]
 ) -> tuple[AssistantMessage, tuple[ToolResultMessage, ...]]:
     """Post-turn policies; returns the turn's message and results, which they may have replaced."""
-    if not run.config.post_turn_policies:
-        return message, results
     try:
         stop, messages, turn = await consult_after_turn(
             run.config.post_turn_policies, run.policy_context(message, results), run.supervisor

@@ -42,9 +42,8 @@ class MessageQueues:
         if name == "steering" and messages and on_steering is not None:
             on_steering()
 
-    @property
-    def has_steering(self) -> bool:
-        return bool(self._queues["steering"])
+    def has(self, name: QueueName) -> bool:
+        return bool(self._queues[name])
 
     def put_back(self, name: QueueName, messages: Sequence[AgentMessage]) -> None:
         """Returns messages to the head of their queue."""

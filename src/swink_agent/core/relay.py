@@ -79,6 +79,8 @@ class Relay:
 
     def pump(self) -> None:
         """Emits what there is room for."""
+        if self._call_id not in self._run.executing:  # a thread that reported while its call came to an end
+            self._buffer.clear()
         channel = self._run.channel
         while self._buffer and not (channel is not None and channel.is_full):
             self._emit_first()

@@ -47,6 +47,7 @@ class Run:
     """One invocation of the loop, from `AgentStart` to `AgentEnd`."""
 
     __slots__ = (
+        "_queues",
         "_redactor",
         "assembler",
         "cancel",
@@ -104,8 +105,10 @@ class Run:
         self.supervisor = Supervisor(cancel)
         if channel is not None:
             channel.on_demand = self.supervisor.wake
-        if isinstance(config.message_provider, MessageQueues):
-            config.message_provider.on_steering = self.supervisor.wake_soon
+        provider = config.message_provider
+        self._queues = provider if type(provider) is MessageQueues else None
+        if self._queues is not None:
+            self._queues.on_steering = self.supervisor.wake_soon
         self.threads = WorkerThreads()
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         self.pending: list[tuple[InjectionSource, AgentMessage]] = []
@@ -134,8 +137,8 @@ class Run:
     def close(self) -> None:
         self.supervisor.close()
         self.threads.close()
-        if isinstance(self.config.message_provider, MessageQueues):
-            self.config.message_provider.on_steering = None
+        if self._queues is not None:
+            self._queues.on_steering = None
         if self.channel is not None:
             self.channel.on_demand = _nothing
 
@@ -146,6 +149,8 @@ class Run:
 
     def inject(self) -> None:
         """Lets the pending messages enter the history, one event for each run of messages from one source."""
+        if not self.pending:
+            return
         pending, self.pending = self.pending, []
         while pending:
             source = pending[0][0]
@@ -169,11 +174,14 @@ class Run:
         self.queue(source, messages)
         return bool(messages)
 
-    @property
+    def may_have(self, source: InjectionSource) -> bool:
+        """Whether polling is worth it: the agent's own queues can be looked at, a provider has to be asked."""
+        queues = self._queues
+        return queues is None or queues.provider is not None or queues.has(source)
+
     def has_steering(self) -> bool:
         """Whether steering is known to wait; of a message provider of the application's, only polling tells."""
-        provider = self.config.message_provider
-        return type(provider) is MessageQueues and provider.has_steering
+        return self._queues is not None and self._queues.has("steering")
 
     def put_back(self) -> None:
         """Returns what was polled but never entered the context."""

@@ -125,7 +125,7 @@ class Supervisor:
 
     async def settle(self, value: T | Awaitable[T], *, last_words: bool = False) -> T:
         """A hook's answer, once it is there."""
-        if inspect.isawaitable(value):
+        if value is not None and inspect.isawaitable(value):
             return await self.wait(value, last_words=last_words)
         return cast("T", value)
 

@@ -237,6 +237,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 def as_result(value: Any, name: str) -> AgentToolResult:
     """What a tool returned, as a result: text as it is, blocks and results as they are, anything else as JSON."""
+    kind = type(value)
+    if kind is int or kind is float or kind is bool or kind is dict:  # by far the most, and none of what follows
+        return _as_json(value, name)
     if isinstance(value, AgentToolResult):
         return value
     if isinstance(value, str):
@@ -247,13 +250,17 @@ def as_result(value: Any, name: str) -> AgentToolResult:
         case list() | tuple() if value and all(type(item) in _RESULT_BLOCKS for item in cast("Sequence[Any]", value)):
             return AgentToolResult(cast("Sequence[UserBlock]", value))
         case _:
-            try:
-                return AgentToolResult.text(msgspec.json.encode(value, enc_hook=_to_json).decode())
-            except (TypeError, ValueError, RecursionError) as error:
-                raise ToolError(
-                    f"{name} returned a {type(value).__name__} that is not JSON ({error}): return a string, blocks, "
-                    "an AgentToolResult, or plain data"
-                ) from error
+            return _as_json(value, name)
+
+
+def _as_json(value: Any, name: str) -> AgentToolResult:
+    try:
+        return AgentToolResult((Text(msgspec.json.encode(value, enc_hook=_to_json).decode()),))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolError(
+            f"{name} returned a {type(value).__name__} that is not JSON ({error}): return a string, blocks, "
+            "an AgentToolResult, or plain data"
+        ) from error
 
 
 def _encodable(text: str) -> str:

@@ -159,6 +159,8 @@ def extract_text(blocks: Sequence[ContentBlock]) -> str:
 
 def as_blocks(content: str | Sequence[Any], owner: str, allowed: frozenset[type]) -> tuple[Any, ...]:
     """Content as a tuple of blocks that may stand in `owner`. Raises `TypeError` for any other."""
+    if type(content) is tuple and len(content) == 1 and type(content[0]) in allowed:
+        return content  # as it mostly is
     if isinstance(content, str):
         return (Text(content),)
     if not isinstance(content, (tuple, list)):
@@ -181,9 +183,6 @@ class StopReason(StrEnum):
     TOOL_USE = "tool_use"
     ABORTED = "aborted"
     ERROR = "error"
-
-
-_FAILED = frozenset({StopReason.ERROR, StopReason.ABORTED})
 
 
 class ToolOutcome(StrEnum):
@@ -377,7 +376,8 @@ class AssistantMessage(Value, frozen=True, tag_field="role", tag="assistant", gc
     @property
     def is_failed(self) -> bool:
         """Whether the reply ended in an error or an abort."""
-        return self.stop_reason in _FAILED
+        # As strings: hashing the member of an enum, which a set would do, is a call of a Python function.
+        return self.stop_reason == "error" or self.stop_reason == "aborted"
 
 
 class ToolResultMessage(Value, frozen=True, tag_field="role", tag="tool_result"):
