@@ -343,3 +343,65 @@ async def test_a_stream_that_lingers_after_its_end_is_closed_and_the_reply_is_ke
         result = await Agent(MODEL, stream_fn=lingering).prompt("go")
     assert (result.text, result.error) == ("done", None)
     assert closed.is_set()
+
+
+@pytest.mark.parametrize("pause", [lambda: asyncio.sleep(0), lambda: asyncio.sleep(0.01)], ids=["a turn", "a while"])
+async def test_a_stream_may_take_a_moment_to_end_after_its_last_event(pause: Any) -> None:
+    ended: list[str] = []
+
+    async def tidy(*_: Any) -> Any:
+        yield StreamStart()
+        yield TextStart(0)
+        yield TextDelta(0, "done")
+        yield TextEnd(0)
+        yield StreamDone()
+        async with asyncio.timeout(5):
+            await pause()
+        ended.append("by itself")
+
+    result = await Agent(MODEL, stream_fn=tidy).prompt("go")
+    assert (result.text, result.error, ended) == ("done", None, ["by itself"])
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "later"])
+async def test_an_event_after_the_last_one_is_a_broken_sequence(waits: bool) -> None:
+    async def chatty(*_: Any) -> Any:
+        yield StreamStart()
+        yield StreamDone()
+        if waits:
+            await asyncio.sleep(0)
+        yield TextStart(0)
+
+    result = await Agent(MODEL, stream_fn=chatty).prompt("go")
+    assert result.error is not None
+    assert "after the terminal event" in result.error
+
+
+async def test_a_stream_that_fails_after_its_last_event_is_a_failure_of_the_stream_function() -> None:
+    async def careless(*_: Any) -> Any:
+        yield StreamStart()
+        yield StreamDone()
+        raise OSError("while closing")
+
+    result = await Agent(MODEL, stream_fn=careless).prompt("go")
+    assert result.exception is not None
+    assert isinstance(result.exception.__cause__, OSError)
+
+
+async def test_a_stream_may_be_an_iterator_of_ones_own() -> None:
+    class Own:
+        def __init__(self) -> None:
+            self.left = [StreamStart(), TextStart(0), TextDelta(0, "own"), TextEnd(0), StreamDone()]
+
+        def __aiter__(self) -> Any:
+            return self
+
+        def __anext__(self) -> Any:
+            future = asyncio.get_running_loop().create_future()
+            if self.left:
+                future.set_result(self.left.pop(0))
+            else:
+                future.set_exception(StopAsyncIteration())
+            return future
+
+    assert (await Agent(MODEL, stream_fn=lambda *_: Own()).prompt("go")).text == "own"

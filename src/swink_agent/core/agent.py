@@ -253,6 +253,7 @@ class Agent:
         transcript = Transcript(messages)
         if self._converts_by_default:
             transcript.convert_by_default()
+            transcript.conversation()  # so that a first turn costs no more than others
         return transcript
 
     @contextmanager

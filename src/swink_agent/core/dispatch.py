@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
@@ -45,9 +46,11 @@ _RAN, _FAILED, _CANCELLED, _INVALID = ToolOutcome.RAN, ToolOutcome.FAILED, ToolO
 log = logging.getLogger("swink_agent")
 
 
-async def dispatch(run: Run, message: AssistantMessage) -> tuple[tuple[ToolResultMessage, ...], bool]:
+async def dispatch(
+    run: Run, message: AssistantMessage, calls: Sequence[ToolCall]
+) -> tuple[tuple[ToolResultMessage, ...], bool]:
     """The results of a message's calls, and whether steering interrupted them."""
-    batch = _Batch(run, message)
+    batch = _Batch(run, message, calls)
     try:
         if batch.needs_screening:
             await batch.screen()
@@ -134,10 +137,9 @@ class _Batch:
         "was_steered",
     )
 
-    def __init__(self, run: Run, message: AssistantMessage) -> None:
+    def __init__(self, run: Run, message: AssistantMessage, calls: Sequence[ToolCall]) -> None:
         self.run = run
         self.supervisor = run.supervisor
-        calls = message.tool_calls
         self.calls = [_Call(call, run.toolbox.find(call.name)) for call in calls]
         self.was_steered = False
         self.backlog: set[Relay] = set()

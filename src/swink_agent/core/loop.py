@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from .cancel import CancellationToken
 from .config import AgentLoopConfig
+from .context import default_convert_to_llm
 from .dispatch import dispatch
 from .errors import Aborted, AgentError, ErrorKind, InvalidContinue, NoMessages
 from .event_stream import Channel, EventStream
@@ -149,8 +150,8 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
 
     results: tuple[ToolResultMessage, ...] = ()
     was_steered = False
-    if message.tool_calls:
-        results, was_steered = await dispatch(run, message)
+    if calls := message.tool_calls:
+        results, was_steered = await dispatch(run, message, calls)
         run.transcript.add(results)
 
     if run.config.post_turn_policies:
@@ -170,11 +171,15 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
         prompt = run.system_prompt
         run.instructions = prompt if isinstance(prompt, str) else _text_of(await run.supervisor.ask(prompt))
         culprit = "transform_context"
-        await transform_context(run, overflow=overflow)
+        if run.transforms:
+            await transform_context(run, overflow=overflow)
         if run.config.pre_turn_policies:
             await _before_turn(run)
         culprit = "convert_to_llm"
-        await convert_context(run)
+        if run.config.convert_to_llm is default_convert_to_llm:
+            run.transcript.convert_by_default()
+        else:
+            await convert_context(run)
     except Interrupted:
         return Aborted()
     except Exception as error:

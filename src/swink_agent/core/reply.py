@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from typing import Any, cast
 
 import msgspec.structs
@@ -68,7 +68,8 @@ async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
     try:
         if problem is not None:
             return _failed(run, problem)
-        return await _ask_each_model(run)
+        message = await _ask_one_model(run, run.config.model, run.config.stream_fn)
+        return message if run.error is None else await _ask_the_others(run, message)
     except Interrupted:
         return _failed(run, Aborted())
     except Exception as error:  # a hook failed; what stream functions do wrong is caught where they are read
@@ -77,10 +78,9 @@ async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
         run.assembler = None
 
 
-async def _ask_each_model(run: Run) -> AssistantMessage:
-    """The primary model, then the fallbacks, as long as the trouble is throttling or the network."""
-    model, stream_fn = run.config.model, run.config.stream_fn
-    message = await _ask_one_model(run, model, stream_fn)
+async def _ask_the_others(run: Run, message: AssistantMessage) -> AssistantMessage:
+    """The fallbacks, as long as the trouble is throttling or the network."""
+    model = run.config.model
     for next_model, next_stream_fn in run.config.fallbacks:
         if not isinstance(run.error, (ModelThrottled, NetworkError)):
             break
@@ -143,10 +143,9 @@ async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: Me
                 run.redactor.register(part, name)
     context = AgentContext(run.instructions, run.transcript.conversation(), run.toolbox.tools)
     cause: Exception | None = None
+    reading = _read(run, lambda: stream_fn(model, context, options, run.cancel), assembler)
     try:
-        await run.supervisor.wait(
-            _read(run, lambda: stream_fn(model, context, options, run.cancel), assembler), grace=_LAST_WORD
-        )
+        await run.supervisor.wait_for(run.supervisor.loop.create_task(reading), reading, grace=_LAST_WORD)
     except Exception as error:
         log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
         assembler.fail(StreamFailed(f"the stream function raised {_text(error)}"))
@@ -159,17 +158,19 @@ async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: Me
 async def _read(
     run: Run, call: Callable[[], AsyncIterator[AssistantMessageEvent]], assembler: MessageAssembler
 ) -> None:
-    """The innermost loop: what is done here is done for every delta."""
-    stream = call()
-    if not hasattr(stream, "__anext__"):  # an async function that returns its iterator, not an async generator
-        stream = await cast("Awaitable[AsyncIterator[AssistantMessageEvent]]", stream)
+    """The innermost loop: what is done here is done for every delta. It wakes the run at its end."""
     feed, emit, channel, supervisor = assembler.feed, run.emit, run.channel, run.supervisor
+    stream: Any = None
     is_open = True
-    timer: asyncio.TimerHandle | None = None
     try:
+        stream = call()
+        if not hasattr(stream, "__anext__"):  # an async function that returns its iterator, not an async generator
+            stream = await cast("Awaitable[AsyncIterator[AssistantMessageEvent]]", stream)
         async for event in stream:
             feed(event)
-            if assembler.failure is not None:
+            if assembler.is_finished:
+                if assembler.failure is None and not supervisor.is_interrupted:
+                    is_open = not await _has_ended(stream, assembler)
                 return
             if type(event) in _DELTAS:
                 delta: Any = event
@@ -178,24 +179,53 @@ async def _read(
                     await channel.room()
             if supervisor.is_interrupted:
                 return
-            if timer is None and assembler.is_finished:
-                timer = supervisor.loop.call_later(_LINGERING, _stop_lingering, asyncio.current_task())
         is_open = False
-    except asyncio.CancelledError:
-        # A stream that lingers after its terminal event is closed; any other cancellation is the run's own.
-        if timer is None or supervisor.is_interrupted or supervisor.loop.time() < timer.when():
-            raise
-        log.warning("the stream function did not end with its terminal event, and was closed")
     finally:
-        if timer is not None:
-            timer.cancel()
-        if is_open and (close := getattr(stream, "aclose", None)) is not None:
-            await close()
+        try:
+            if is_open and (close := getattr(stream, "aclose", None)) is not None:
+                await close()
+        finally:
+            supervisor.wake()
 
 
-def _stop_lingering(task: asyncio.Task[Any] | None) -> None:
-    if task is not None:
-        task.cancel()
+async def _has_ended(stream: AsyncIterator[AssistantMessageEvent], assembler: MessageAssembler) -> bool:
+    """Whether the stream is over, as it should be after its terminal event: it may take a moment, and say no more."""
+    step: Any = stream.__anext__()
+    try:
+        if hasattr(step, "send"):
+            step = _Rest(step, step.send(None))  # begun by hand: nearly all end at once, and need no clock
+        async with asyncio.timeout(_LINGERING):
+            assembler.feed(await step)
+    except StopAsyncIteration:
+        return True
+    except StopIteration as more:
+        assembler.feed(more.value)
+    except TimeoutError:
+        log.warning("the stream function did not end with its terminal event, and was closed")
+    return False
+
+
+class _Rest:
+    """What is left of an awaitable whose first step was taken by hand."""
+
+    __slots__ = ("_step", "_waits_for")
+
+    def __init__(self, step: Any, waits_for: Any) -> None:
+        self._step = step
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        waits_for = self._waits_for
+        try:
+            while True:
+                try:
+                    sent = yield waits_for
+                except BaseException as error:
+                    waits_for = self._step.throw(error)
+                else:
+                    waits_for = self._step.send(sent)
+        except StopIteration as end:
+            return end.value
 
 
 # -- the hooks around a call ---------------------------------------------------------------------------------

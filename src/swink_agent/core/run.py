@@ -70,6 +70,7 @@ class Run:
         "threads",
         "toolbox",
         "transcript",
+        "transforms",
         "turn_index",
         "unasked_tools",
         "usage",
@@ -117,6 +118,7 @@ class Run:
         self.assembler: MessageAssembler | None = None
         """The reply that is being streamed, if one is."""
         self.turn_index = 0
+        self.transforms = config.transform_context is not None or config.async_transform_context is not None
         self.has_recovered = False
         """Whether this turn has already been saved from an overflow once."""
         self.usage = Usage()

@@ -184,9 +184,8 @@ class StreamFn(Protocol):
 # -- assembly ------------------------------------------------------------------------------------------------
 
 
-_LENGTH = StopReason.LENGTH  # the members of an enum are slow to reach in Python 3.11
-_REASONS = frozenset(StopReason)
-_FAILED = frozenset({StopReason.ERROR, StopReason.ABORTED})
+# The members of an enum are slow to reach in Python 3.11, and to hash.
+_LENGTH, _ERROR, _ABORTED = StopReason.LENGTH, StopReason.ERROR, StopReason.ABORTED
 _KINDS = frozenset(ErrorKind)
 
 
@@ -250,10 +249,14 @@ class MessageAssembler:
         if kind is self._delta_type and delta.index == self._delta_index and type(delta.delta) is str:
             self._append(delta.delta)
             return
-        try:
-            problem = self._take(kind, event)
-        except Exception as error:  # an event with something in it that no event has
-            problem = f"{kind.__name__} that cannot be read: {error}"
+        action = self._actions.get(kind)
+        if action is None or self.is_finished or not (self._has_started or kind is StreamStart or kind is StreamFailed):
+            problem = self._misplaced(kind, action)
+        else:
+            try:
+                problem = action[0](self, action[1], event)
+            except Exception as error:  # an event with something in it that no event has
+                problem = f"{kind.__name__} that cannot be read: {error}"
         if problem is not None:
             self._break(problem)
 
@@ -272,17 +275,13 @@ class MessageAssembler:
         self.is_broken = True
         self.fail(StreamFailed(f"broken event sequence: {problem}", ErrorKind.STREAM))
 
-    def _take(self, kind: type, event: Any) -> str | None:
-        """Takes any event; returns what is wrong with it, if something is."""
+    def _misplaced(self, kind: type, action: object) -> str | None:
+        """What is wrong with an event that cannot be taken here."""
         if self.is_finished:
             return None if self.is_broken else f"{kind.__name__} after the terminal event"
-        action = self._actions.get(kind)
         if action is None:
             return f"a {kind.__name__}, which is no stream event"
-        if not self._has_started and kind is not StreamStart and kind is not StreamFailed:
-            return f"{kind.__name__} before StreamStart"
-        take, block_kind = action
-        return take(self, block_kind, event)
+        return f"{kind.__name__} before StreamStart"
 
     def _start(self, _: type, event: StreamStart) -> str | None:
         if self._has_started:
@@ -339,14 +338,15 @@ class MessageAssembler:
 
     def _finish(self, _: type, done: StreamDone) -> str | None:
         self._delta_type = None
-        if done.stop_reason not in _REASONS or type(done.usage) is not Usage or type(done.cost) is not Cost:
+        reason = done.stop_reason
+        if type(reason) is not StopReason or type(done.usage) is not Usage or type(done.cost) is not Cost:
             return "a StreamDone without a reason, usage or cost"
-        if done.stop_reason in _FAILED:
+        if reason is _ERROR or reason is _ABORTED:
             kind = ErrorKind.ABORTED if done.stop_reason == StopReason.ABORTED else ErrorKind.STREAM
             text = f"the stream ended with stop reason {done.stop_reason}"
             self.fail(StreamFailed(text, kind, usage=done.usage, cost=done.cost))
             return None
-        is_cut = done.stop_reason == _LENGTH
+        is_cut = reason is _LENGTH
         for index, block in enumerate(self._blocks):
             if block.is_open and not (is_cut and block.kind is ToolCall):
                 return f"StreamDone while block {index} is open"
@@ -371,7 +371,7 @@ class MessageAssembler:
 
     def snapshot(self) -> AssistantMessage:
         """The message so far, open blocks included."""
-        return self._message([_block(block) for block in self._blocks])
+        return self._message(tuple([_block(block) for block in self._blocks]))
 
     def message(self) -> AssistantMessage:
         """The message, once the stream is over. One that ended without a terminal event is a broken sequence."""
@@ -384,7 +384,7 @@ class MessageAssembler:
     def failed(self, failure: StreamFailed) -> AssistantMessage:
         """The message that a failure leaves: text and thinking stay, tool calls, which never ran, do not."""
         is_abort = failure.kind == ErrorKind.ABORTED or failure.stop_reason == StopReason.ABORTED
-        blocks = [_block(block) for block in self._blocks if block.kind is not ToolCall and block.fragments]
+        blocks = tuple([_block(block) for block in self._blocks if block.kind is not ToolCall and block.fragments])
         return self._message(
             blocks,
             stop_reason=StopReason.ABORTED if is_abort else StopReason.ERROR,
@@ -394,11 +394,11 @@ class MessageAssembler:
             cost=failure.cost or Cost(),
         )
 
-    def _message(self, content: list[AssistantBlock], **fields: Any) -> AssistantMessage:
-        done = self._terminal
+    def _message(self, content: tuple[AssistantBlock, ...], **fields: Any) -> AssistantMessage:
+        done, model = self._terminal, self.model
         if done is not None and not fields:
-            fields = {"stop_reason": done.stop_reason, "usage": done.usage, "cost": done.cost}
-        return AssistantMessage(content, self.model.provider, self.model.model_id, **fields)
+            return AssistantMessage(content, model.provider, model.model_id, done.usage, done.cost, done.stop_reason)
+        return AssistantMessage(content, model.provider, model.model_id, **fields)
 
 
 def _block(block: _OpenBlock) -> AssistantBlock:

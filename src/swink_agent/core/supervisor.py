@@ -129,13 +129,21 @@ class Supervisor:
             return await self.wait(value, last_words=last_words)
         return cast("T", value)
 
-    async def wait(self, work: Awaitable[T], *, last_words: bool = False, grace: float = 0.0) -> T:
+    async def wait(self, work: Awaitable[T], *, last_words: bool = False) -> T:
         """The result of `work`, or what it raises; `Interrupted` if the run is cancelled first.
 
         `last_words` is for what is still to be done when the run has been cancelled already: it may go on until the
-        last moment. `grace` are the seconds that work which was begun has to end by itself when the run is cancelled.
+        last moment.
         """
-        task = self.loop.create_task(self._waking(work))
+        return await self.wait_for(self.loop.create_task(self._waking(work)), work, last_words=last_words)
+
+    async def wait_for(
+        self, task: asyncio.Task[T], work: Awaitable[T], *, last_words: bool = False, grace: float = 0.0
+    ) -> T:
+        """The same for a task that wakes the run when `work`, which it does, is over.
+
+        `grace` are the seconds that work which was begun has to end by itself when the run is cancelled.
+        """
         if last_words and self.is_interrupted and not self._has_extended:
             self._has_extended = True  # even if everything else took all of the last moments
             self.deadline = max(self.deadline, self.loop.time() + LAST_WORDS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .context import Snapshot, is_empty, repair_pairs
-from .types import AgentMessage, AssistantMessage, CustomMessage, LlmMessage, ToolResultMessage
+from .types import LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolResultMessage
 
 __all__ = ["Transcript"]
 
@@ -84,9 +84,10 @@ class Transcript:
         return self._context[self._converted :]
 
     def convert_by_default(self) -> None:
-        """Converts what is there as `default_convert_to_llm` would, so that a first turn costs no more than others."""
-        self.convert([message for message in self.unconverted() if not isinstance(message, CustomMessage)])
-        self.conversation()
+        """Converts what is there as `default_convert_to_llm` would."""
+        fresh = self._context[self._converted :]
+        self._llm.extend([message for message in fresh if type(message) in LLM_MESSAGES])
+        self._converted = len(self._context)
 
     def convert(self, messages: Iterable[LlmMessage]) -> None:
         """Takes what became of the messages that were unconverted."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .tool import AgentTool
 
 __all__ = [
+    "LLM_MESSAGES",
     "AgentContext",
     "AgentMessage",
     "AgentResult",
@@ -425,28 +426,26 @@ else:
 
 LlmMessage: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage
 AgentMessage: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage | CustomMessage
+LLM_MESSAGES = frozenset({UserMessage, AssistantMessage, ToolResultMessage})
 
 
 def as_messages(given: str | AgentMessage | Sequence[str | AgentMessage]) -> tuple[AgentMessage, ...]:
     """Messages from what a person would pass: a string, a message, or a list of either. Raises `TypeError`."""
     if isinstance(given, str):
         return (UserMessage(given),)
-    if type(given) in _MESSAGES or isinstance(given, CustomMessage):
+    if type(given) in LLM_MESSAGES or isinstance(given, CustomMessage):
         return (cast("AgentMessage", given),)
     if not isinstance(given, (list, tuple)):
         raise TypeError(f"a {type(given).__name__} is no message; give a string, a message, or a list of them")
     messages: list[AgentMessage] = []
     for item in cast("Sequence[Any]", given):
-        if type(item) in _MESSAGES or isinstance(item, CustomMessage):
+        if type(item) in LLM_MESSAGES or isinstance(item, CustomMessage):
             messages.append(item)
         elif isinstance(item, str):
             messages.append(UserMessage(item))
         else:
             raise TypeError(f"a {type(item).__name__} is no message; give strings or messages")
     return tuple(messages)
-
-
-_MESSAGES = frozenset({UserMessage, AssistantMessage, ToolResultMessage})
 
 
 # -- context and result --------------------------------------------------------------------------------------
