@@ -28,6 +28,7 @@ from swink_agent.core.types import (
 
 from ._bodies import json_array
 from ._json import mapping
+from ._outgoing import prompt_of
 
 __all__ = [
     "REDACTED",
@@ -80,7 +81,7 @@ def called_tools(messages: Sequence[AgentMessage]) -> list[str]:
 
 def system_text(context: AgentContext) -> str:
     """The system prompt, or nothing if it is blank, which is refused."""
-    prompt = context.system_prompt if isinstance(context.system_prompt, str) else context.system_prompt()
+    prompt = prompt_of(context)
     return prompt if prompt.strip() else ""
 
 

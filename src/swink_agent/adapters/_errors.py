@@ -17,9 +17,13 @@ import msgspec
 
 from swink_agent.core.errors import ErrorKind
 
+from ._json import items, json_text, mapping
+
 __all__ = ["classify", "classify_error", "retry_after"]
 
 _LONGEST_MESSAGE = 2_000
+_LONGEST_WAIT = 1000 * 365 * 24 * 3600.0
+"""A thousand years: what is longer is a mistake, and would overflow a clock."""
 
 _OVERFLOW = re.compile(
     r"prompt is too long|prompt too long|input is too long|context.?length|context.?window|maximum context"
@@ -53,8 +57,8 @@ _NETWORK = re.compile(
 def classify(status: int, body: bytes) -> tuple[str, ErrorKind]:
     """The message and the kind of an answer that is no stream."""
     try:
-        document: Any = msgspec.json.decode(body.strip())
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        document = _decoded(body.strip())
+    except (ValueError, RecursionError):
         return _without_json(status, body)
     if isinstance(document, list) and document:
         document = cast("list[Any]", document)[0]
@@ -70,7 +74,7 @@ def classify_error(error: Any) -> tuple[str, ErrorKind]:
     message, code = _words_in(error)
     status = _status_in(error)
     text = f"{message} {code}"
-    shown = _shown(message or str(error), None)
+    shown = _shown(message or json_text(error), None)
     if status is not None and status >= 400:
         return shown, _kind_of_status(status, text)
     for pattern, kind in (
@@ -100,7 +104,7 @@ def _number(text: str, divisor: float = 1) -> float | None:
         seconds = float(text) / divisor
     except ValueError:
         return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+    return min(max(0.0, seconds), _LONGEST_WAIT) if math.isfinite(seconds) else None
 
 
 def _date(text: str) -> float | None:
@@ -108,7 +112,7 @@ def _date(text: str) -> float | None:
         when = parsedate_to_datetime(text)
         if when.tzinfo is None:
             when = when.replace(tzinfo=UTC)
-        return max(0.0, (when - datetime.now(UTC)).total_seconds())
+        return min(max(0.0, (when - datetime.now(UTC)).total_seconds()), _LONGEST_WAIT)
     except (ValueError, OverflowError, TypeError):
         return None
 
@@ -152,47 +156,51 @@ def _words_of_page(page: str) -> str:
     return " ".join(words)
 
 
+def _decoded(body: bytes) -> Any:
+    """The document. Numbers that are out of all range are none to the fast decoder; an error may hold any."""
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.ValidationError:
+        import json  # on use: hardly any error holds such a number
+
+        return json.loads(body)
+
+
+def _error_in(document: Any) -> Any:
+    """The object that tells of the error: what stands under `error`, if that is one, alone or in a list."""
+    fields = mapping(document)
+    inner = fields.get("error")
+    if isinstance(inner, list):
+        inner = next(iter(cast("list[Any]", inner)), None)
+    return cast("Any", inner) if isinstance(inner, dict) or (isinstance(inner, str) and inner) else fields
+
+
 def _words_in(document: Any) -> tuple[str, str]:
     """The message, and the codes and types beside it, however the provider wraps them."""
     if isinstance(document, str):
         return document, ""
-    if not isinstance(document, dict):
-        return "", ""
-    fields = cast("dict[str, Any]", document)
-    inner = fields.get("error")
-    if isinstance(inner, str) and inner:
-        return inner, _codes(fields)
-    if isinstance(inner, dict):
-        fields = cast("dict[str, Any]", inner)
+    inner = _error_in(document)
+    if isinstance(inner, str):
+        return inner, _codes(mapping(document))
+    fields = mapping(inner)
     message = fields.get("message") or fields.get("Message") or fields.get("detail") or fields.get("msg") or ""
-    if not isinstance(message, str):
-        message = msgspec.json.encode(message).decode()
-    return message, _codes(fields)
+    return message if isinstance(message, str) else json_text(message), _codes(fields)
 
 
 def _codes(fields: dict[str, Any]) -> str:
     found = [fields.get(name) for name in ("type", "code", "status", "__type", "reason")]
-    details = fields.get("details")
-    if isinstance(details, list):
-        found += [
-            cast("dict[str, Any]", item).get("reason") for item in cast("list[Any]", details) if isinstance(item, dict)
-        ]
+    found += [mapping(item).get("reason") for item in items(fields.get("details"))]
     return " ".join(item for item in found if isinstance(item, str))
 
 
 def _status_in(error: Any) -> int | None:
-    if not isinstance(error, dict):
-        return None
-    fields = cast("dict[str, Any]", error)
-    inner = fields.get("error")
-    if isinstance(inner, dict):
-        fields = cast("dict[str, Any]", inner)
+    fields = mapping(_error_in(error))
     for name in ("code", "status", "http_code"):
-        value = fields.get(name)
-        if isinstance(value, str) and value.isdigit():
+        value: object = fields.get(name)
+        if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) == 3:
             value = int(value)
-        if isinstance(value, int) and 100 <= value < 600:
-            return value
+        if isinstance(value, (int, float)) and 100 <= value < 600:
+            return int(value)
     return None
 
 

@@ -10,7 +10,16 @@ import struct
 import zlib
 from typing import NamedTuple
 
-__all__ = ["MOST_BYTES", "AwsEventFrames", "AwsMessage", "FrameError", "JsonArrayFrames", "LineFrames", "SseFrames"]
+__all__ = [
+    "MOST_BYTES",
+    "AwsEventFrames",
+    "AwsMessage",
+    "FrameError",
+    "JsonArrayFrames",
+    "LineFrames",
+    "ShapeError",
+    "SseFrames",
+]
 
 MOST_BYTES = 8 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
@@ -18,6 +27,10 @@ _BOM = b"\xef\xbb\xbf"
 
 class FrameError(Exception):
     """The bytes are not frames of the kind they should be, or one is too large."""
+
+
+class ShapeError(FrameError):
+    """A frame came whole, but says something that nobody expected: no fault of the connection."""
 
 
 class LineFrames:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from typing import ClassVar, Protocol
+from contextlib import aclosing
+from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -22,7 +23,8 @@ from swink_agent.core.value import is_secret_name
 
 from ._blocks import ReplyWriter
 from ._errors import classify, retry_after
-from ._frames import FrameError
+from ._frames import FrameError, ShapeError
+from ._outgoing import OutgoingMessages, RequestError, resolved_prompt
 from ._transport import AiohttpTransport, HttpRequest, HttpResponse, Limits, Transport, TransportError
 
 __all__ = ["HttpStreamFn", "Parser", "RequestError"]
@@ -31,8 +33,7 @@ log = logging.getLogger("swink_agent")
 _MOST_ERROR_BYTES = 64 * 1024
 
 
-class RequestError(ValueError):
-    """The conversation cannot be put into a request, such as an image file that is not there."""
+Failure: TypeAlias = tuple[str, ErrorKind]
 
 
 class Parser(Protocol):
@@ -41,11 +42,18 @@ class Parser(Protocol):
     writer: ReplyWriter
 
     def feed(self, data: bytes) -> bool:
-        """Reads the next bytes; says whether they completed a frame. Raises `FrameError` for bytes that are none."""
+        """Reads the next bytes; says whether they completed a frame.
+
+        Raises `FrameError` for bytes that are none, `ShapeError` for a frame that says nothing it could mean.
+        """
         ...
 
     def end(self) -> None:
         """The body is over: reads what is left. A reply without its terminal frame is failed by the caller."""
+        ...
+
+    def usage_so_far(self) -> Usage | None:
+        """What the provider has said so far about the tokens, for a reply that is not going to end well."""
         ...
 
 
@@ -57,10 +65,16 @@ class HttpStreamFn(ABC):
     """Whether it asks one provider or server, so that an agent with it cannot change to a model of another."""
     content_types: ClassVar[tuple[str, ...]] = ("text/event-stream",)
     """What the body of a good answer calls itself; anything but JSON and web pages is taken at its word."""
+    session_field: ClassVar[str] = ""
+    """The field that carries `StreamOptions.session_id`, where a server may not know it and refuse the request."""
+    is_relay: ClassVar[bool] = False
+    """Whether somebody else decides what the model can take: then only files, which are here, are read here."""
 
     def __init__(self, *, transport: Transport | None = None, limits: Limits | None = None) -> None:
         self.transport: Transport = transport or AiohttpTransport()
         self.limits = limits or Limits()
+        self._outgoing = OutgoingMessages()
+        self._refuses_sessions = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -95,10 +109,23 @@ class HttpStreamFn(ABC):
             return self.limits
         return msgspec.structs.replace(self.limits, total=options.timeout)
 
+    async def prepared(self, model: ModelSpec, context: AgentContext) -> AgentContext:
+        """The context as it can be sent to the model. Raises `RequestError`."""
+        prompt = await resolved_prompt(context)
+        messages = await self._outgoing.prepare(
+            context.messages, lambda: self.is_relay or takes_images(model), keeps_extensions=self.is_relay
+        )
+        if prompt is context.system_prompt and messages is context.messages:
+            return context
+        return AgentContext(prompt, messages, context.tools)
+
     async def __call__(
         self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
     ) -> AsyncIterator[AssistantMessageEvent]:
+        if self._refuses_sessions and options.session_id is not None:
+            options = msgspec.structs.replace(options, session_id=None)
         try:
+            context = await self.prepared(model, context)
             request = await self.authorize(self.build(model, context, options))
         except AgentError as error:
             yield StreamFailed(str(error), error.kind or ErrorKind.INVALID_REQUEST)
@@ -110,40 +137,55 @@ class HttpStreamFn(ABC):
             yield StreamFailed("the call was cancelled", ErrorKind.ABORTED)
             return
         parser: Parser | None = None
-        failure: tuple[str, ErrorKind] = ("the connection ended before the reply did", ErrorKind.NETWORK)
+        failure: Failure = ("the connection ended before the reply did", ErrorKind.NETWORK)
+        refused: StreamFailed | None = None
         try:
             async with self.transport.post(request, cancel) as response:
                 if response.status != 200 or not self._is_stream(response):
-                    failed = _without_secrets(await _refusal(response), request)
-                    yield _with_near_names(failed, model, self.provider) if response.status in (400, 404) else failed
-                    return
-                parser = self.parser(model, dict(response.headers))
-                while data := await response.read():
-                    if parser.feed(data):
-                        response.progress()
-                    for event in self._events(model, parser, request):
-                        yield event
-                    if parser.writer.is_finished:
-                        return
+                    refused = _without_secrets(await _refusal(response), request)
+                    if response.status in (400, 404):
+                        refused = _with_near_names(refused, model, self.provider)
+                else:
+                    parser = self.parser(model, dict(response.headers))
+                    while data := await response.read():
+                        problem = _fed(parser, data, response)
+                        for event in self._events(model, parser, request):
+                            yield event
+                        if parser.writer.is_finished:
+                            return
+                        if problem is not None:
+                            failure = problem
+                            break
         except TransportError as error:
             failure = (str(error), error.kind)
-        except FrameError as error:
-            failure = (f"the provider sent {error}", ErrorKind.NETWORK)
-        if parser is None:
-            yield _without_secrets(StreamFailed(*failure), request)
-            return
-        if failure[1] != ErrorKind.ABORTED:
-            _finish(parser)
-        parser.writer.fail(*failure)
-        for event in self._events(model, parser, request):
-            yield event
+        if refused is not None and options.session_id is not None and self._is_about_the_session(refused):
+            self._refuses_sessions = True
+            async with aclosing(cast("Any", self(model, context, options, cancel))) as events:
+                async for event in events:
+                    yield event
+        elif parser is None:
+            yield refused or _without_secrets(StreamFailed(*failure), request)
+        else:
+            _finish(parser, failure)
+            for event in self._events(model, parser, request):
+                yield event
+
+    def _is_about_the_session(self, refused: StreamFailed) -> bool:
+        """Whether a server refused the request for its session, which it could do without."""
+        is_refusal = refused.kind == ErrorKind.INVALID_REQUEST and not self._refuses_sessions
+        return is_refusal and bool(self.session_field) and self.session_field in refused.message
 
     def _events(self, model: ModelSpec, parser: Parser, request: HttpRequest) -> Sequence[AssistantMessageEvent]:
         """What the parser wrote, with the cost on the terminal event."""
         events = parser.writer.take()
-        if events and type(failed := events[-1]) is StreamFailed:
-            events[-1] = _without_secrets(failed, request)
-        if events and type(last := events[-1]) is StreamDone and last.cost == Cost():
+        if not events:
+            return events
+        last = events[-1]
+        if type(last) is StreamFailed:
+            last = events[-1] = _without_secrets(last, request)
+            if last.usage is not None and last.cost is None:
+                events[-1] = msgspec.structs.replace(last, cost=self.cost(model, last.usage))
+        elif type(last) is StreamDone and last.cost == Cost():
             events[-1] = msgspec.structs.replace(last, cost=self.cost(model, last.usage))
         return events
 
@@ -178,12 +220,46 @@ def _with_near_names(failed: StreamFailed, model: ModelSpec, provider: str) -> S
     return msgspec.structs.replace(failed, message=f"{failed.message} (is it {' or '.join(near)}?)")
 
 
-def _finish(parser: Parser) -> None:
-    """Lets the parser read what is left: a reply whose terminal frame had come is complete, whatever came after."""
+def takes_images(model: ModelSpec) -> bool:
+    """Whether the model can be shown images; one that is not known is believed to be."""
+    from .catalog import ModelCatalog  # on use: most conversations hold none
+
+    info = ModelCatalog.load().find(model)
+    return info is None or info.capabilities.images is not False
+
+
+def _fed(parser: Parser, data: bytes, response: HttpResponse) -> Failure | None:
+    """Lets the parser read; returns what makes the rest of the body useless, if something does.
+
+    Nothing is raised from here: what the transport sees as an exception, it takes for one of the connection.
+    """
     try:
-        parser.end()
-    except FrameError:
-        pass
+        if parser.feed(data):
+            response.progress()
+    except Exception as error:
+        return _misread(error)
+    return None
+
+
+def _finish(parser: Parser, failure: Failure) -> None:
+    """Lets the parser read what is left: a reply whose terminal frame had come is complete, whatever came after."""
+    if failure[1] not in (ErrorKind.ABORTED, ErrorKind.STREAM):
+        try:
+            parser.end()
+        except Exception as error:
+            if (misread := _misread(error))[1] == ErrorKind.STREAM:
+                failure = misread
+    parser.writer.fail(*failure, usage=parser.usage_so_far())
+
+
+def _misread(error: Exception) -> Failure:
+    """What it means that bytes could not be read: a frame that came whole is no fault of the connection's."""
+    if isinstance(error, FrameError):
+        is_whole = isinstance(error, ShapeError)
+        return f"the provider sent {error}", ErrorKind.STREAM if is_whole else ErrorKind.NETWORK
+    log.warning("a reply could not be read, which is a mistake in its adapter", exc_info=error)
+    what = str(error) or type(error).__name__
+    return f"the reply could not be read, which is a mistake in the adapter: {what[:300]}", ErrorKind.STREAM
 
 
 async def _refusal(response: HttpResponse) -> StreamFailed:

@@ -115,12 +115,13 @@ class AiohttpTransport:
         )
         response: Any = None
         try:
-            response = await watch.first(pending)
+            try:
+                response = await watch.first(pending)
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                # ValueError: a URL or header that cannot be sent. A call that was given up says why instead.
+                raise watch.reason or TransportError(_explain(error, request.url)) from error
             watch.attach(response.close)
-            yield _AiohttpResponse(response, watch)
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            # ValueError: a URL or header that cannot be sent. A call that was given up says why instead.
-            raise watch.reason or TransportError(_explain(error, request.url)) from error
+            yield _AiohttpResponse(response, watch, request.url)  # what its reader does wrong is not caught here
         finally:
             watch.close()
             if response is not None:
@@ -214,9 +215,13 @@ class _Watch:
 
 
 class _AiohttpResponse:
-    __slots__ = ("_read", "_unpacker", "_watch", "headers", "status")
+    __slots__ = ("_broken", "_read", "_unpacker", "_url", "_watch", "headers", "status")
 
-    def __init__(self, response: Any, watch: _Watch) -> None:
+    def __init__(self, response: Any, watch: _Watch, url: str) -> None:
+        from aiohttp import ClientError
+
+        self._broken = (ClientError, OSError, ValueError)
+        self._url = url
         self._watch = watch
         self._read: Callable[[], Awaitable[bytes]] = response.content.readany
         self.status: int = response.status
@@ -232,7 +237,10 @@ class _AiohttpResponse:
         while True:
             if unpacker is not None and unpacker.has_more and (piece := unpacker.next()):
                 return piece
-            data = await self._read()
+            try:
+                data = await self._read()
+            except self._broken as error:
+                raise self._watch.reason or TransportError(_explain(error, self._url)) from error
             if not data and self._watch.reason is not None:
                 raise self._watch.reason
             if unpacker is None or not data:

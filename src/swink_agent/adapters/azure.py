@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Awaitable, Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 import msgspec
@@ -71,6 +71,13 @@ class AzureStreamFn(OpenAiStreamFn):
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
         self.url(model)
         super().check(model, options)
+
+    def session_fields(self, options: StreamOptions) -> dict[str, Any]:
+        """As at OpenAI; the older addresses, with a deployment in them, know the session as the user's."""
+        fields, path = super().session_fields(options), urlsplit(self.base_url).path
+        if fields and "/deployments/" in path:
+            return {"user": fields["prompt_cache_key"]}
+        return {} if path.rstrip("/").endswith("/models") else fields
 
     def key(self, options: StreamOptions) -> str | None:
         return None if self._token is not None and options.api_key is None else super().key(options)

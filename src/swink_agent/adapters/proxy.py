@@ -32,8 +32,10 @@ from swink_agent.core.types import AgentContext, Cost, LlmMessage, ModelSpec, Us
 
 from ._blocks import ReplyWriter
 from ._bodies import EncodedMessages, json_array, json_object
-from ._frames import FrameError, SseFrames
+from ._frames import FrameError, ShapeError, SseFrames
 from ._http import HttpStreamFn
+from ._json import UNREADABLE
+from ._outgoing import prompt_of
 from ._transport import HttpRequest, Limits, Transport
 
 __all__ = ["PATH", "ProxyRequest", "ProxyStreamFn", "ToolDescription"]
@@ -80,6 +82,7 @@ class ProxyStreamFn(HttpStreamFn):
 
     provider: ClassVar[str] = "proxy"
     is_bound: ClassVar[bool] = False
+    is_relay: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -120,7 +123,7 @@ class ProxyStreamFn(HttpStreamFn):
         )
         fields = {
             "model": _behind_the_proxy(model),
-            "system_prompt": context.system_prompt if isinstance(context.system_prompt, str) else "",
+            "system_prompt": prompt_of(context),
             "tools": [_describe(tool) for tool in context.tools],
             "options": travelling,
             "messages": json_array([self._encoded.encode(message, _as_it_is) for message in context.messages]),
@@ -178,15 +181,22 @@ class ProxyParser:
         for _, payload in self._frames.end():
             try:
                 self._take(payload)
+            except ShapeError:
+                raise
             except FrameError:
                 pass  # a body that was cut ends inside a frame
+
+    def usage_so_far(self) -> Usage | None:
+        return None  # the proxy tells it with the terminal event
 
     def _take(self, payload: bytes) -> None:
         if self.writer.is_finished or not payload.strip():
             return
         try:
             event = _decode_event(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except msgspec.ValidationError as error:
+            raise ShapeError(f"an event that cannot be read: {error}") from error
+        except UNREADABLE as error:
             raise FrameError(f"an event that cannot be read: {error}") from error
         writer = self.writer
         match event:
@@ -208,6 +218,7 @@ class ProxyParser:
             case StreamDone():
                 writer.done(event.stop_reason, event.usage, event.cost)
             case StreamFailed():
-                writer.fail(event.message, event.kind, retry_after=event.retry_after, usage=event.usage)
+                wait = event.retry_after if event.retry_after is not None and event.retry_after >= 0 else None
+                writer.fail(event.message, event.kind, retry_after=wait, usage=event.usage, cost=event.cost)
             case _:
                 pass
