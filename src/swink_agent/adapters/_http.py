@@ -221,9 +221,14 @@ def _with_near_names(failed: StreamFailed, model: ModelSpec, provider: str) -> S
 
 
 def takes_images(model: ModelSpec) -> bool:
-    """Whether the model can be shown images; one that is not known is believed to be."""
+    """Whether the model can be shown images; one that is not known is believed to be.
+
+    What Azure calls a model is a deployment, which may have the name of another.
+    """
     from .catalog import ModelCatalog  # on use: most conversations hold none
 
+    if model.provider == "azure":
+        return True
     info = ModelCatalog.load().find(model)
     return info is None or info.capabilities.images is not False
 

@@ -29,10 +29,10 @@ _LEAST_TEXT = 32
 """So many bytes of text are no picture; fewer may be anything."""
 
 
-class Note(str):
+class Note(NamedTuple):
     """What a model reads in place of an image that cannot be sent."""
 
-    __slots__ = ()
+    text: str
 
 
 class Picture(NamedTuple):
@@ -68,13 +68,14 @@ def image_url(image: Image) -> str | Note:
 
 
 def _in_file(source: FileImage) -> Picture | Note:
-    name = os.path.basename(source.path.rstrip("/")) or source.path
+    name = (os.path.basename(source.path.rstrip("/")) or source.path)[:100]
+    name = name if name.isprintable() else repr(name)
     try:
         data = _read(source.path)
     except OSError as error:
         return Note(f"[image missing: {name} could not be read: {error.strerror or error}]")
     except ValueError as error:
-        return Note(f"[image missing: {name!r} {error}]")
+        return Note(f"[image missing: {name} {error}]")
     media_type = source.media_type or mimetypes.guess_type(source.path)[0] or ""
     found = _sniffed(data) or media_type
     if not data or (not found.startswith("image/") and not source.media_type) or _is_text(data):
@@ -89,16 +90,19 @@ def _read(path: str) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except ValueError:
         raise ValueError("is no name that a file can have") from None
-    with open(descriptor, "rb") as file:
+    try:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
             raise ValueError("is a folder")
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("is no ordinary file")
-        data = file.read(MOST_IMAGE_BYTES + 1) if status.st_size <= MOST_IMAGE_BYTES else b""
-        if status.st_size > MOST_IMAGE_BYTES or len(data) > MOST_IMAGE_BYTES:
-            raise ValueError(f"is larger than {MOST_IMAGE_BYTES // 1024**2} MB")
-        return data
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(MOST_IMAGE_BYTES + 1) if status.st_size <= MOST_IMAGE_BYTES else b""
+    finally:
+        os.close(descriptor)
+    if status.st_size > MOST_IMAGE_BYTES or len(data) > MOST_IMAGE_BYTES:
+        raise ValueError(f"is larger than {MOST_IMAGE_BYTES // 1024**2} MB")
+    return data
 
 
 def _sniffed(data: bytes) -> str:

@@ -151,8 +151,8 @@ def _or_note(block: UserBlock, takes_images: bool, keeps_extensions: bool) -> Us
         return block
     found = picture(block)
     if isinstance(found, Note):
-        log.warning("a request goes out without an image: %s", found)
-        return Text(str(found))
+        log.warning("a request goes out without an image: %s", found.text)
+        return Text(found.text)
     return Image(Base64Image(found.media_type, found.data))
 
 

@@ -171,7 +171,7 @@ def _image(image: Image) -> dict[str, Any]:
         return {"type": "image", "source": {"type": "url", "url": image.source.url}}
     found = picture(image)
     if isinstance(found, Note):
-        return _text(found)
+        return _text(found.text)
     media_type = found.media_type.replace("/jpg", "/jpeg")
     return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": found.data}}
 

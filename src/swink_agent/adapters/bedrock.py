@@ -275,7 +275,7 @@ def _user_blocks(content: Sequence[Any]) -> list[dict[str, Any]]:
 def _image(image: Image) -> dict[str, Any]:
     found = picture(image)
     if isinstance(found, Note):
-        return {"text": found}
+        return {"text": found.text}
     image_format = _IMAGE_FORMATS.get(found.media_type.lower().replace("/jpg", "/jpeg"))
     if image_format is None:
         return {"text": f"[image left out: {found.media_type} is not taken here, only PNG, JPEG, GIF and WebP]"}

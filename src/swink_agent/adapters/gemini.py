@@ -199,7 +199,7 @@ def _image_part(image: Image) -> dict[str, Any]:
         return {"fileData": {"fileUri": source.url, **({"mimeType": media_type} if media_type else {})}}
     found = picture(image)
     if isinstance(found, Note):
-        return {"text": found}
+        return {"text": found.text}
     return {"inlineData": {"mimeType": found.media_type, "data": found.data}}
 
 

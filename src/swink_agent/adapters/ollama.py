@@ -195,7 +195,7 @@ def _user(message: UserMessage) -> dict[str, Any]:
 def _with_images(words: str, content: Sequence[UserBlock]) -> dict[str, Any]:
     """The words, and the images beside them; one that cannot be sent is a note behind the words."""
     found = [picture(block) for block in content if type(block) is Image]
-    notes = [note for note in found if isinstance(note, Note)]
+    notes = [note.text for note in found if isinstance(note, Note)]
     fields: dict[str, Any] = {"content": "\n".join([words, *notes] if words else notes)}
     if len(notes) < len(found):
         fields["images"] = [image.data for image in found if not isinstance(image, Note)]

@@ -176,12 +176,14 @@ class OpenAiStreamFn(KeyedStreamFn):
             if type(block) is Text:
                 parts.append({"type": "text", "text": block.text})
             elif type(block) is Image:
-                url = image_url(block)
-                is_note = isinstance(url, Note)
-                parts.append(
-                    {"type": "text", "text": url} if is_note else {"type": "image_url", "image_url": {"url": url}}
-                )
+                parts.append(self._image_part(block))
         return parts
+
+    def _image_part(self, image: Image) -> dict[str, Any]:
+        url = image_url(image)
+        if isinstance(url, Note):
+            return {"type": "text", "text": url.text}
+        return {"type": "image_url", "image_url": {"url": url}}
 
     def assistant(self, message: AssistantMessage) -> dict[str, Any]:
         fields: dict[str, Any] = {"role": "assistant"}

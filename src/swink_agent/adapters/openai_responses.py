@@ -162,7 +162,7 @@ def _content(blocks: Sequence[Any]) -> list[dict[str, Any]]:
         elif type(block) is Image:
             url = image_url(block)
             if isinstance(url, Note):
-                content.append({"type": "input_text", "text": url})
+                content.append({"type": "input_text", "text": url.text})
             else:
                 content.append({"type": "input_image", "image_url": url, "detail": "auto"})
     return content
