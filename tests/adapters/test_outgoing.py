@@ -60,7 +60,7 @@ ADAPTERS: dict[str, Callable[[str], Any]] = {
     "xai": lambda url: XAiStreamFn(url, "k"),
     "mistral": lambda url: MistralStreamFn(url, "k"),
     "gemini": lambda url: GeminiStreamFn(url, "k"),
-    "ollama": lambda url: OllamaStreamFn(url),
+    "ollama": OllamaStreamFn,
     "bedrock": lambda url: BedrockStreamFn("us-east-1", url),
     "proxy": lambda url: ProxyStreamFn(url, "k"),
 }
@@ -123,9 +123,7 @@ async def test_a_picture_that_was_sent_once_is_not_read_again(adapter: str, tmp_
     async with LoopbackServer(answer("{}", status=400, content_type="application/json")) as server:
         stream_fn = ADAPTERS[adapter](server.url)
         for _ in range(2):
-            stream = stream_fn(
-                ModelSpec(adapter, "m"), AgentContext("", history), StreamOptions(), CancellationToken()
-            )
+            stream = stream_fn(ModelSpec(adapter, "m"), AgentContext("", history), StreamOptions(), CancellationToken())
             assert [event async for event in stream]
             path.unlink(missing_ok=True)
     first, second = [request.body for request in server.requests]
@@ -260,7 +258,7 @@ async def test_a_path_in_a_request_to_the_proxy_is_not_read_there(tmp_path: Path
     assert received.content == (Text("[image left out: it is a file on another machine]"),)
 
 
-# -- the system prompt ---------------------------------------------------------------------------------------------------
+# -- the system prompt -----------------------------------------------------------------------------------------------
 
 
 async def later() -> str:
@@ -285,7 +283,7 @@ def fails() -> str:
 @pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize(
     ("prompt", "words"),
-    [(lambda: None, "returned nothing"), (lambda: 7, "of the type int"), (fails, "no idea today")],
+    [(lambda: None, "gave nothing"), (lambda: 7, "of the type int"), (fails, "no idea today")],
     ids=["nothing", "a number", "an exception"],
 )
 async def test_a_prompt_that_gives_no_text_is_an_error_before_the_request(
@@ -296,5 +294,5 @@ async def test_a_prompt_that_gives_no_text_is_an_error_before_the_request(
         stream = ADAPTERS[adapter](server.url)(ModelSpec(adapter, "m"), context, StreamOptions(), CancellationToken())
         (failed,) = [event async for event in stream]
         assert (failed.kind, server.requests) == (ErrorKind.INVALID_REQUEST, [])
-        assert "the function for the system prompt" in failed.message
+        assert "the system prompt" in failed.message
         assert words in failed.message

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from swink_agent.core.stream import StreamOptions
+from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.types import (
     AgentContext,
     AgentMessage,
@@ -28,7 +28,6 @@ from swink_agent.core.types import (
 
 from ._bodies import json_array
 from ._json import mapping
-from ._outgoing import prompt_of
 
 __all__ = [
     "REDACTED",
@@ -81,7 +80,7 @@ def called_tools(messages: Sequence[AgentMessage]) -> list[str]:
 
 def system_text(context: AgentContext) -> str:
     """The system prompt, or nothing if it is blank, which is refused."""
-    prompt = prompt_of(context)
+    prompt = prompt_text(context.system_prompt)
     return prompt if prompt.strip() else ""
 
 

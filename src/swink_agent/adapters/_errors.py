@@ -26,13 +26,32 @@ _LONGEST_WAIT = 1000 * 365 * 24 * 3600.0
 """A thousand years: what is longer is a mistake, and would overflow a clock."""
 
 _OVERFLOW = re.compile(
-    r"prompt is too long|prompt too long|input is too long|context.?length|context.?window|maximum context"
-    r"|too_many_prompt_tokens|total length of all messages is too long|token count .{0,40}exceeds|too many input tokens"
-    r"|input token count|exceeds the (model'?s )?maximum (input|context)|max_prompt_tokens|exceed_context_size"
-    r"|request (entity )?too large for (the )?model|input length and `?max_tokens`? exceed"
-    r"|reduce the length of the (messages|prompt|input)|maximum prompt length|model token limit|available context size",
+    r"prompt is too long|prompt too long|(input|conversation|request) is too long|context.?length|context.?window"
+    r"|maximum context|too_many_prompt_tokens|total length of all messages is too long|token count .{0,40}exceeds"
+    r"|too many input tokens|input token count|exceeds the (model'?s )?maximum (input|context)|max_prompt_tokens"
+    r"|exceed_context_size|request (entity )?too large for (the )?model|input length and `?max_tokens`? exceed"
+    r"|reduce the length of the (messages|prompt|input)|maximum prompt length|model token limit|available context size"
+    # Nova, and others that speak of the number of tokens
+    r"|input tokens? exceeded|(number of )?(input|prompt) tokens .{0,60}exceeds?|prompt_tokens_exceeded"
+    r"|exceeds? (the )?(maximum|max|allowed|configured)( allowed)? (number of )?(input|prompt|model|sequence)"
+    r"|tokens .{0,40}exceed(s|ed)? (the )?(limit of|model's limit|token limit|maximum sequence)"
+    r"|(input|prompt) \(?(length|of|has)?.{0,30}(is )?(longer than|greater than|larger than) the (model|max|context)"
+    r"|longer than the maximum model length|greater than the max_model_len|max_model_len|maximum model length"
+    # text-generation-inference and what is built on it, Cohere, DashScope
+    r"|`?inputs`? tokens \+ `?max_new_tokens`? must be|`?inputs`? must have less than \d+ tokens"
+    r"|too many tokens: (total )?|cannot exceed the .{0,20}token limit|range of input length should be"
+    # bodies that are too large before anybody counts a token
+    r"|request_too_large|request payload size exceeds|request exceeds the maximum size|exceeds the maximum size"
+    r"|prompt exceeds max|context overflow|input exceeds the .{0,30}(limit|maximum)",
     re.IGNORECASE,
 )
+_NO_OVERFLOW = re.compile(
+    r"(unknown|unrecognized|unsupported|unexpected|invalid) (request )?(argument|parameter|field|property|keyword)"
+    r"|extra inputs? (are )?not permitted|is not a (valid|permitted) (argument|parameter|field)"
+    r"|property '?[\w.]+'? is unsupported|maximum allowed number of output tokens|at most \d+ completion tokens",
+    re.IGNORECASE,
+)
+"""Complaints about a field of the request, which may be called after the context."""
 _BAD_KEY = re.compile(
     r"api.?key not valid|api_key_invalid|invalid.{0,4}api.?key|incorrect api key|wrong.api.key|authentication"
     r"|unauthori[sz]ed|permission.denied|access.?denied|security token|unrecognizedclient|expiredtoken"
@@ -77,12 +96,11 @@ def classify_error(error: Any) -> tuple[str, ErrorKind]:
     shown = _shown(message or json_text(error), None)
     if status is not None and status >= 400:
         return shown, _kind_of_status(status, text)
-    for pattern, kind in (
-        (_THROTTLED, ErrorKind.THROTTLED),
-        (_OVERFLOW, ErrorKind.CONTEXT_OVERFLOW),
-        (_BAD_KEY, ErrorKind.AUTH),
-        (_FILTERED, ErrorKind.CONTENT_FILTERED),
-    ):
+    if _THROTTLED.search(text):
+        return shown, ErrorKind.THROTTLED
+    if _is_overflow(text):
+        return shown, ErrorKind.CONTEXT_OVERFLOW
+    for pattern, kind in ((_BAD_KEY, ErrorKind.AUTH), (_FILTERED, ErrorKind.CONTENT_FILTERED)):
         if pattern.search(text):
             return shown, kind
     if _NETWORK.search(code) or (not code and _NETWORK.search(message)):
@@ -124,13 +142,17 @@ def _kind_of_status(status: int, text: str) -> ErrorKind:
         return ErrorKind.AUTH
     if status in (408, 499) or status >= 500:
         return ErrorKind.NETWORK
-    if status == 413 or _OVERFLOW.search(text):
+    if status == 413 or _is_overflow(text):
         return ErrorKind.CONTEXT_OVERFLOW
     if status == 400 and _BAD_KEY.search(text):
         return ErrorKind.AUTH
     if status == 400 and _FILTERED.search(text):
         return ErrorKind.CONTENT_FILTERED
     return ErrorKind.INVALID_REQUEST
+
+
+def _is_overflow(text: str) -> bool:
+    return _OVERFLOW.search(text) is not None and _NO_OVERFLOW.search(text) is None
 
 
 def _without_json(status: int, body: bytes) -> tuple[str, ErrorKind]:

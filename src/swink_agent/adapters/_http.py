@@ -17,14 +17,14 @@ import msgspec
 
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind
-from swink_agent.core.stream import AssistantMessageEvent, StreamDone, StreamFailed, StreamOptions
+from swink_agent.core.stream import AssistantMessageEvent, StreamDone, StreamFailed, StreamOptions, resolved_prompt
 from swink_agent.core.types import AgentContext, Cost, ModelSpec, Usage
 from swink_agent.core.value import is_secret_name
 
 from ._blocks import ReplyWriter
 from ._errors import classify, retry_after
 from ._frames import FrameError, ShapeError
-from ._outgoing import OutgoingMessages, RequestError, resolved_prompt
+from ._outgoing import OutgoingMessages, RequestError
 from ._transport import AiohttpTransport, HttpRequest, HttpResponse, Limits, Transport, TransportError
 
 __all__ = ["HttpStreamFn", "Parser", "RequestError"]

@@ -1,4 +1,4 @@
-"""A conversation as it can be sent now: prompts that are functions called, files read, notes where a block cannot go.
+"""A conversation as it can be sent now: files read, notes where a block cannot go.
 
 Owns what is done to a context before a request is built of it, off the event loop where it may take time. What one
 provider cannot take beyond that is the business of its own builder.
@@ -7,7 +7,6 @@ provider cannot take beyond that is the business of its own builder.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +15,6 @@ from typing import Any, cast
 import msgspec
 
 from swink_agent.core.types import (
-    AgentContext,
     AgentMessage,
     Base64Image,
     Extension,
@@ -30,7 +28,7 @@ from swink_agent.core.types import (
 
 from ._images import Note, picture
 
-__all__ = ["OutgoingMessages", "RequestError", "prompt_of", "refused_files", "resolved_prompt"]
+__all__ = ["OutgoingMessages", "RequestError", "refused_files"]
 
 log = logging.getLogger("swink_agent")
 _MOST_REMEMBERED = 64 * 1024 * 1024
@@ -38,39 +36,7 @@ _Key = tuple[int, bool]
 
 
 class RequestError(ValueError):
-    """The conversation cannot be put into a request, such as one whose system prompt is no text."""
-
-
-# -- the system prompt ---------------------------------------------------------------------------------------
-
-
-def prompt_of(context: AgentContext) -> str:
-    """The system prompt as text. The loop has called one that is a function; a builder used alone calls it here."""
-    prompt = context.system_prompt
-    return prompt if isinstance(prompt, str) else _checked(prompt())
-
-
-async def resolved_prompt(context: AgentContext) -> str:
-    """The same for one that may also be an async function. Raises `RequestError` if it fails or gives no text."""
-    prompt = context.system_prompt
-    if isinstance(prompt, str):
-        return prompt
-    try:
-        value = cast("Any", prompt())
-        return _checked(await value if inspect.isawaitable(value) else value)
-    except RequestError:
-        raise
-    except Exception as error:
-        raise RequestError(f"the function for the system prompt failed: {error or type(error).__name__}") from error
-
-
-def _checked(value: object) -> str:
-    if not isinstance(value, str):
-        given = "nothing" if value is None else f"a value of the type {type(value).__name__}"
-        if inspect.iscoroutine(value):
-            value.close()  # it will not be awaited, and needs no warning that it was not
-        raise RequestError(f"the function for the system prompt returned {given}: it must return a string")
-    return value
+    """The conversation cannot be put into a request, such as one without a region to send it to."""
 
 
 # -- messages ------------------------------------------------------------------------------------------------

@@ -483,4 +483,7 @@ def _failure(message: AwsMessage) -> tuple[str, ErrorKind]:
         payload = {}
     words = text(payload.get("message")) or text(payload.get("Message")) or words
     shown, kind = classify_error({"type": name, "message": f"{name}: {words}" if words else name})
-    return shown, _EXCEPTIONS.get(name.lower().removesuffix("exception"), kind)
+    by_name = _EXCEPTIONS.get(name.lower().removesuffix("exception"), kind)
+    # The service calls many things an error of the model's stream; an input that is too long stays too long.
+    is_overflow = kind == ErrorKind.CONTEXT_OVERFLOW and by_name == ErrorKind.NETWORK
+    return shown, kind if is_overflow else by_name

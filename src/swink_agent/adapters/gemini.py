@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
-from swink_agent.core.stream import StreamOptions
+from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     AgentContext,
@@ -39,7 +39,6 @@ from ._bodies import json_array, json_object
 from ._gemini_frames import GeminiParser
 from ._images import Note, picture
 from ._keyed import JSON_HEADERS, KeyedStreamFn
-from ._outgoing import prompt_of
 from ._transport import HttpRequest
 
 __all__ = ["GeminiParser", "GeminiStreamFn"]
@@ -91,7 +90,7 @@ class GeminiStreamFn(KeyedStreamFn):
     def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
         """The body's fields, stable ones first: from turn to turn only the end of the contents changes."""
         fields: dict[str, Any] = {}
-        if prompt := prompt_of(context):
+        if prompt := prompt_text(context.system_prompt):
             fields["systemInstruction"] = {"parts": [{"text": prompt}]}
         if context.tools:
             fields["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in context.tools]}]

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.stream import StreamOptions
+from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     AgentContext,
@@ -42,7 +42,6 @@ from ._frames import FrameError, LineFrames, ShapeError
 from ._http import HttpStreamFn
 from ._images import Note, picture
 from ._json import UNREADABLE, count, mapping, read
-from ._outgoing import prompt_of
 from ._transport import HttpRequest, Limits, Transport
 
 __all__ = ["OllamaParser", "OllamaStreamFn"]
@@ -99,7 +98,7 @@ class OllamaStreamFn(HttpStreamFn):
     # -- messages ----------------------------------------------------------------------------------------------
 
     def _messages(self, model: ModelSpec, context: AgentContext) -> Iterator[bytes]:
-        if prompt := prompt_of(context):
+        if prompt := prompt_text(context.system_prompt):
             yield msgspec.json.encode({"role": "system", "content": prompt})
         names: dict[str, str] = {}
         pictures: list[ToolResultMessage] = []

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.stream import StreamOptions
+from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     AgentContext,
@@ -42,7 +42,6 @@ from ._http import Parser
 from ._images import Note, image_url
 from ._json import count, items, json_text, mapping, read, text
 from ._keyed import JSON_HEADERS, KeyedStreamFn
-from ._outgoing import prompt_of
 from ._transport import HttpRequest
 
 __all__ = ["ChatParser", "OpenAiStreamFn", "is_silent"]
@@ -140,7 +139,7 @@ class OpenAiStreamFn(KeyedStreamFn):
 
     def messages(self, context: AgentContext) -> list[bytes]:
         encoded: list[bytes] = []
-        if prompt := prompt_of(context):
+        if prompt := prompt_text(context.system_prompt):
             encoded.append(msgspec.json.encode({"role": "system", "content": prompt}))
         pictures: list[ToolResultMessage] = []
         for message in context.messages:

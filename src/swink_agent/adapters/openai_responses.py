@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.stream import StreamOptions
+from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     AgentContext,
@@ -42,7 +42,6 @@ from ._frames import FrameError, ShapeError, SseFrames
 from ._images import Note, image_url
 from ._json import count, document, items, mapping, read, text
 from ._keyed import JSON_HEADERS, KeyedStreamFn
-from ._outgoing import prompt_of
 from ._transport import HttpRequest
 
 __all__ = ["OpenAiResponsesStreamFn", "ResponsesParser"]
@@ -88,7 +87,7 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
     def fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
         """The body's fields, stable ones first: from turn to turn only the end of the input changes."""
         fields: dict[str, Any] = {"model": model.model_id, "stream": True, "store": False}
-        fields["instructions"] = prompt_of(context) or None
+        fields["instructions"] = prompt_text(context.system_prompt) or None
         if context.tools:
             fields["tools"] = [_tool(tool) for tool in context.tools]
             fields["tool_choice"] = _tool_choice(options.tool_choice)

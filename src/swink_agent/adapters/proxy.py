@@ -26,6 +26,7 @@ from swink_agent.core.stream import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    prompt_text,
 )
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
 from swink_agent.core.types import AgentContext, Cost, LlmMessage, ModelSpec, Usage
@@ -35,7 +36,6 @@ from ._bodies import EncodedMessages, json_array, json_object
 from ._frames import FrameError, ShapeError, SseFrames
 from ._http import HttpStreamFn
 from ._json import UNREADABLE
-from ._outgoing import prompt_of
 from ._transport import HttpRequest, Limits, Transport
 
 __all__ = ["PATH", "ProxyRequest", "ProxyStreamFn", "ToolDescription"]
@@ -123,7 +123,7 @@ class ProxyStreamFn(HttpStreamFn):
         )
         fields = {
             "model": _behind_the_proxy(model),
-            "system_prompt": prompt_of(context),
+            "system_prompt": prompt_text(context.system_prompt),
             "tools": [_describe(tool) for tool in context.tools],
             "options": travelling,
             "messages": json_array([self._encoded.encode(message, _as_it_is) for message in context.messages]),
