@@ -32,7 +32,7 @@ from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
 from swink_agent.core.types import AgentContext, Cost, LlmMessage, ModelSpec, Usage
 
 from ._blocks import ReplyWriter
-from ._bodies import EncodedMessages, json_array, json_object
+from ._bodies import EncodedMessages, json_array, json_object, short_id
 from ._frames import FrameError, ShapeError, SseFrames
 from ._http import HttpStreamFn
 from ._json import UNREADABLE
@@ -116,7 +116,7 @@ class ProxyStreamFn(HttpStreamFn):
         travelling = ProxyOptions(
             temperature=options.temperature,
             max_tokens=options.max_tokens,
-            session_id=options.session_id,
+            session_id=short_id(options.session_id, "session") if options.session_id else None,
             tool_choice=options.tool_choice,
             cache=options.cache,
             extra=options.extra,
