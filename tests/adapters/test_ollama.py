@@ -497,7 +497,7 @@ async def last_event(data: bytes, content_type: str, status: int = 200) -> Any:
             QWEN, AgentContext("", (UserMessage("hi"),)), StreamOptions(), CancellationToken()
         )
         events = [event async for event in stream]
-    assert [request.path for request in server.requests] == ["/api/chat"]
+    assert [request.path for request in server.requests if request.method == "POST"] == ["/api/chat"]
     return events[-1]
 
 
@@ -505,6 +505,26 @@ async def test_a_reply_is_read_through_the_stream_function() -> None:
     done = await last_event(FULL, "application/x-ndjson")
     assert done.stop_reason == StopReason.TOOL_USE
     assert done.usage.total == 18
+
+
+@pytest.mark.parametrize(
+    ("models", "advice"),
+    [
+        ('{"models":[{"name":"qwen3:8b"},{"name":"llama3:8b"}]}', "(is it qwen3:8b? Others: ollama pull qwen3:4b)"),
+        ('{"models":[{"name":"zz"},{"name":7},null]}', "(it has zz. Others: ollama pull qwen3:4b)"),
+        ('{"models":[]}', "(it has no models: ollama pull qwen3:4b)"),
+        ("no json", None),
+    ],
+)
+async def test_a_model_that_is_not_there_is_answered_with_those_that_are(models: str, advice: str | None) -> None:
+    missing = answer('{"error":"model \'qwen3:4b\' not found"}', content_type="application/json", status=404)
+    async with LoopbackServer(missing, answer(models, content_type="application/json")) as server:
+        stream = OllamaStreamFn(server.url)(
+            QWEN, AgentContext("", (UserMessage("hi"),)), StreamOptions(), CancellationToken()
+        )
+        (failed,) = [event async for event in stream]
+    assert [request.path for request in server.requests] == ["/api/chat", "/api/tags"]
+    assert failed.message == "HTTP 404: model 'qwen3:4b' not found" + (f" {advice}" if advice else "")
 
 
 async def test_an_error_document_is_a_failure_whatever_its_status() -> None:

@@ -16,18 +16,19 @@ from typing import Any, ClassVar, Protocol, TypeAlias, cast
 import msgspec
 
 from swink_agent.core.cancel import CancellationToken
-from swink_agent.core.errors import AgentError, ErrorKind
+from swink_agent.core.errors import AgentError, ErrorKind, StreamError
 from swink_agent.core.stream import AssistantMessageEvent, StreamDone, StreamFailed, StreamOptions, resolved_prompt
 from swink_agent.core.types import AgentContext, Cost, ModelSpec, Usage
 from swink_agent.core.value import is_secret_name
 
+from ._addresses import address_problem
 from ._blocks import ReplyWriter
 from ._errors import classify, retry_after
 from ._frames import FrameError, ShapeError
 from ._outgoing import OutgoingMessages, RequestError
 from ._transport import AiohttpTransport, HttpRequest, HttpResponse, Limits, Transport, TransportError
 
-__all__ = ["HttpStreamFn", "Parser", "RequestError"]
+__all__ = ["HttpStreamFn", "Parser", "RequestError", "with_advice"]
 
 log = logging.getLogger("swink_agent")
 _MOST_ERROR_BYTES = 64 * 1024
@@ -69,6 +70,11 @@ class HttpStreamFn(ABC):
     """The field that carries `StreamOptions.session_id`, where a server may not know it and refuse the request."""
     is_relay: ClassVar[bool] = False
     """Whether somebody else decides what the model can take: then only files, which are here, are read here."""
+    base_url: str = ""
+    address_source: str = "base_url"
+    """Where the address came from, for saying what to mend: a parameter or a variable."""
+    given_address: str = ""
+    """The address as it was given, before it was put into its usual form."""
 
     def __init__(self, *, transport: Transport | None = None, limits: Limits | None = None) -> None:
         self.transport: Transport = transport or AiohttpTransport()
@@ -89,6 +95,17 @@ class HttpStreamFn(ABC):
     @abstractmethod
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         """The request. Raises `AgentError` or `RequestError` for what can be told before it is sent."""
+
+    def server(self) -> str:
+        """The address of the server. Raises `StreamError` for one that cannot be asked."""
+        if problem := address_problem(self.base_url):
+            given = self.given_address or self.base_url
+            shown = given.rpartition("@")[2][:100]  # what stands before it may be a password
+            raise StreamError(
+                f"{self.provider} cannot be asked: {self.address_source} is {shown!r}, which {problem}",
+                kind=ErrorKind.INVALID_REQUEST,
+            )
+        return self.base_url
 
     async def authorize(self, request: HttpRequest) -> HttpRequest:
         """The request with what can only be known when it is sent, such as a token that expires."""
@@ -143,8 +160,8 @@ class HttpStreamFn(ABC):
             async with self.transport.post(request, cancel) as response:
                 if response.status != 200 or not self._is_stream(response):
                     refused = _without_secrets(await _refusal(response), request)
-                    if response.status in (400, 404):
-                        refused = _with_near_names(refused, model, self.provider)
+                    if _is_about_the_model(refused, response.status):
+                        refused = await self.advised(refused, model)
                 else:
                     parser = self.parser(model, dict(response.headers))
                     while data := await response.read():
@@ -169,6 +186,18 @@ class HttpStreamFn(ABC):
             _finish(parser, failure)
             for event in self._events(model, parser, request):
                 yield event
+
+    async def advised(self, refused: StreamFailed, model: ModelSpec) -> StreamFailed:
+        """The refusal of a model that the provider does not know, with the names of some that there are."""
+        from .catalog import ModelCatalog
+
+        catalog = ModelCatalog.load()
+        if catalog.find(model) is not None:
+            return refused
+        if near := catalog.nearest(model.model_id, self.provider):
+            return with_advice(refused, f"is it {' or '.join(near)}?")
+        some = [str(info) for info in catalog.models(self.provider)[:3]]
+        return with_advice(refused, f"there are, for example, {', '.join(some)}") if some else refused
 
     def _is_about_the_session(self, refused: StreamFailed) -> bool:
         """Whether a server refused the request for its session, which it could do without."""
@@ -207,17 +236,13 @@ def _without_secrets(failed: StreamFailed, request: HttpRequest) -> StreamFailed
     return msgspec.structs.replace(failed, message=known.redact(failed.message))
 
 
-def _with_near_names(failed: StreamFailed, model: ModelSpec, provider: str) -> StreamFailed:
-    """The failure of a model that nobody knows, with the names of those that are called almost the same."""
-    if failed.kind != ErrorKind.INVALID_REQUEST or "model" not in failed.message.lower():
-        return failed
-    from .catalog import ModelCatalog
+def _is_about_the_model(refused: StreamFailed, status: int) -> bool:
+    is_refusal = status in (400, 404) and refused.kind == ErrorKind.INVALID_REQUEST
+    return is_refusal and "model" in refused.message.lower()
 
-    catalog = ModelCatalog.load()
-    near = () if catalog.find(model) is not None else catalog.nearest(model.model_id, provider)
-    if not near:
-        return failed
-    return msgspec.structs.replace(failed, message=f"{failed.message} (is it {' or '.join(near)}?)")
+
+def with_advice(refused: StreamFailed, advice: str) -> StreamFailed:
+    return msgspec.structs.replace(refused, message=f"{refused.message} ({advice})")
 
 
 def takes_images(model: ModelSpec) -> bool:

@@ -7,10 +7,12 @@ imported when the first request is made. What a body means is the business of th
 from __future__ import annotations
 
 import asyncio
+import os
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Protocol
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, finalize
 
 from swink_agent.core.cancel import CancellationToken, call_in
@@ -99,6 +101,20 @@ class AiohttpTransport:
             finalize(self, _let_go, session).atexit = False
             return session
         return await keeper.asend(None)
+
+    async def get(self, url: str, headers: Mapping[str, str], *, seconds: float = 2.0) -> bytes:
+        """A small document, for advice after a failure. Raises `TransportError`, soon."""
+        import aiohttp
+
+        session = await self._session()
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        try:
+            async with session.get(url, headers=headers, timeout=timeout, allow_redirects=False) as response:
+                if response.status != 200:
+                    raise TransportError(f"{url}: HTTP {response.status}")
+                return await response.read()
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise TransportError(_explain(error, url)) from error
 
     @asynccontextmanager
     async def post(self, request: HttpRequest, cancel: CancellationToken) -> AsyncGenerator[HttpResponse]:
@@ -276,6 +292,17 @@ class _Unpacker:
 
 
 def _explain(error: Exception, url: str) -> str:
+    """What went wrong, to whom, in words: the names of Python's classes tell a user nothing."""
     where = url.split("?", 1)[0]  # a query may hold a key
-    text = str(error) or type(error).__name__
-    return f"{where}: {text if type(error).__name__ in text else f'{type(error).__name__}: {text}'}"
+    place = urlsplit(where)
+    where = where.replace(f"{place.netloc.rpartition('@')[0]}@", "") if "@" in place.netloc else where
+    system = getattr(error, "os_error", error)
+    if isinstance(system, TimeoutError):
+        return f"{where}: no answer in time"
+    number = getattr(system, "errno", None)
+    if isinstance(number, int) and number > 0:
+        return f"{where}: {os.strerror(number)}"
+    if reason := getattr(system, "strerror", None):
+        return f"{where}: {reason}"
+    text = str(error)
+    return f"{where}: {text or 'the connection failed'}" if text != url else f"{where} cannot be asked"

@@ -72,7 +72,7 @@ class AnthropicStreamFn(KeyedStreamFn):
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         return HttpRequest(
-            url=f"{self.base_url}/messages",
+            url=f"{self.server()}/messages",
             headers={**self._headers(options), **options.headers},
             body=json_object(self._fields(model, context, options)),
             limits=self.limits_for(options),

@@ -50,6 +50,8 @@ class AzureStreamFn(OpenAiStreamFn):
         address = base_url or os.environ.get(self.url_variable) or os.environ.get("AZURE_OPENAI_ENDPOINT") or ""
         super().__init__(address or "https://unset", api_key, transport=transport, limits=limits)
         self.base_url = address
+        from_variable = self.url_variable if os.environ.get(self.url_variable) else "AZURE_OPENAI_ENDPOINT"
+        self.address_source = "base_url" if base_url else from_variable
         self._needs_key = token is None
         self._token = token
         self._api_version = api_version
@@ -57,7 +59,7 @@ class AzureStreamFn(OpenAiStreamFn):
     def url(self, model: ModelSpec) -> str:
         if not self.base_url:
             raise AuthError("no address for azure: set AZURE_OPENAI_ENDPOINT, or pass base_url")
-        parts = urlsplit(self.base_url)
+        parts = urlsplit(self.server())
         path = parts.path.rstrip("/")
         version = self._api_version or (parse_qs(parts.query).get("api-version") or [None])[0]
         if "/deployments/" in path:

@@ -102,6 +102,9 @@ class BedrockStreamFn(HttpStreamFn):
             region = found[1] if found is not None else "us-east-1"
         self.region = region
         self.base_url = (given or f"https://bedrock-runtime.{region}.amazonaws.com").rstrip("/")
+        self.address_source = "base_url" if base_url else "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"
+        if given is None:
+            self.address_source = "the address made of the region"
         self._needs_key = given is None
         self._token = variables.get("AWS_BEARER_TOKEN_BEDROCK")
         self._access_key = variables.get("AWS_ACCESS_KEY_ID")
@@ -112,7 +115,8 @@ class BedrockStreamFn(HttpStreamFn):
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         # A colon may stand in a path as it is; escaped, one HTTP client sends it so and another does not, and the
         # signature is over what is sent.
-        url = f"{self.base_url}/model/{quote(model.model_id, safe=':')}/converse-stream"
+        server = self.server() if self.region else self.base_url  # of a missing region, more is said below
+        url = f"{server}/model/{quote(model.model_id, safe=':')}/converse-stream"
         body = json_object(self._fields(model, context, options))
         headers = {"content-type": "application/json", **self._authorization(url, body, model, options)}
         accepted = {"accept": self.content_types[0], "accept-encoding": "identity"}

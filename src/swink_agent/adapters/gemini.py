@@ -85,7 +85,7 @@ class GeminiStreamFn(KeyedStreamFn):
     def _url(self, model_id: str) -> str:
         name = quote(model_id, safe="/")
         path = name if "/" in name else f"models/{name}"
-        return f"{self.base_url}/{path}:streamGenerateContent?alt=sse"
+        return f"{self.server()}/{path}:streamGenerateContent?alt=sse"
 
     def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
         """The body's fields, stable ones first: from turn to turn only the end of the contents changes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -17,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.stream import StreamOptions, prompt_text
+from swink_agent.core.stream import StreamFailed, StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     AgentContext,
@@ -39,10 +40,10 @@ from ._blocks import ReplyWriter
 from ._bodies import EncodedMessages, json_array, json_object
 from ._errors import classify_error
 from ._frames import FrameError, LineFrames, ShapeError
-from ._http import HttpStreamFn
+from ._http import HttpStreamFn, with_advice
 from ._images import Note, picture
-from ._json import UNREADABLE, count, mapping, read
-from ._transport import HttpRequest, Limits, Transport
+from ._json import UNREADABLE, count, items, mapping, read, text
+from ._transport import HttpRequest, Limits, Transport, TransportError
 
 __all__ = ["OllamaParser", "OllamaStreamFn"]
 
@@ -63,6 +64,8 @@ class OllamaStreamFn(HttpStreamFn):
     ) -> None:
         super().__init__(transport=transport, limits=limits)
         self.base_url = _server(base_url or os.environ.get("OLLAMA_HOST") or "")
+        self.address_source = "base_url" if base_url else "OLLAMA_HOST"
+        self.given_address = base_url or os.environ.get("OLLAMA_HOST") or ""
         self._api_key = api_key or os.environ.get("OLLAMA_API_KEY")
         self._encoded = EncodedMessages()
 
@@ -73,7 +76,7 @@ class OllamaStreamFn(HttpStreamFn):
         if key := options.api_key or self._api_key:
             headers["authorization"] = f"Bearer {key}"
         return HttpRequest(
-            url=f"{self.base_url}/api/chat",
+            url=f"{self.server()}/api/chat",
             headers={**headers, **options.headers},
             body=json_object(self._fields(model, context, options)),
             limits=self.limits_for(options),
@@ -124,6 +127,25 @@ class OllamaStreamFn(HttpStreamFn):
             if any(type(block) is Image for block in message.content):
                 yield self._encoded.encode(message, _result_pictures, "pictures")
         results.clear()
+
+    # -- models ------------------------------------------------------------------------------------------------
+
+    async def advised(self, refused: StreamFailed, model: ModelSpec) -> StreamFailed:
+        """What the server has, if it says so in time."""
+        get = getattr(self.transport, "get", None)
+        if get is None:
+            return refused
+        headers = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+        try:
+            document = mapping(msgspec.json.decode(await get(f"{self.base_url}/api/tags", headers)))
+        except (TransportError, *UNREADABLE):
+            return refused
+        names = [name for item in items(document.get("models")) if (name := text(mapping(item).get("name")))]
+        if not names:
+            return with_advice(refused, f"it has no models: ollama pull {model.model_id}")
+        near = get_close_matches(model.model_id, names, n=3, cutoff=0.4)
+        advice = f"is it {' or '.join(near)}?" if near else f"it has {', '.join(names[:5])}."
+        return with_advice(refused, f"{advice} Others: ollama pull {model.model_id}")
 
     # -- the reply ---------------------------------------------------------------------------------------------
 

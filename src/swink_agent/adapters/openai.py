@@ -85,7 +85,7 @@ class OpenAiStreamFn(KeyedStreamFn):
         )
 
     def url(self, model: ModelSpec) -> str:
-        return f"{self.base_url}/chat/completions"
+        return f"{self.server()}/chat/completions"
 
     def headers(self, key: str | None) -> dict[str, str]:
         return JSON_HEADERS if key is None else {**JSON_HEADERS, "authorization": f"Bearer {key}"}

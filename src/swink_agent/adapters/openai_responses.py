@@ -74,7 +74,7 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         return HttpRequest(
-            url=f"{self.base_url}/responses",
+            url=f"{self.server()}/responses",
             headers={**self.headers(options), **options.headers},
             body=json_object({**self.fields(model, context, options), **options.extra}),
             limits=self.limits_for(options),

@@ -94,6 +94,7 @@ class ProxyStreamFn(HttpStreamFn):
     ) -> None:
         super().__init__(transport=transport, limits=limits)
         self.base_url = (base_url or os.environ.get("SWINK_PROXY_URL") or "").rstrip("/").removesuffix("/v1")
+        self.address_source = "base_url" if base_url else "SWINK_PROXY_URL"
         self._token = api_key or os.environ.get("SWINK_PROXY_TOKEN")
         self._encoded = EncodedMessages()
 
@@ -135,7 +136,7 @@ class ProxyStreamFn(HttpStreamFn):
             "authorization": f"Bearer {token}",
         }
         return HttpRequest(
-            url=self.base_url + PATH, headers=headers, body=json_object(fields), limits=self.limits_for(options)
+            url=self.server() + PATH, headers=headers, body=json_object(fields), limits=self.limits_for(options)
         )
 
     def cost(self, model: ModelSpec, usage: Usage) -> Cost:
