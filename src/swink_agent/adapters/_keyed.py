@@ -70,6 +70,7 @@ class KeyedStreamFn(HttpStreamFn):
 
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
         self.key(options)
+        self.server()
 
     def key(self, options: StreamOptions) -> str | None:
         """The key for one call. Raises `AuthError` if there must be one and is none."""

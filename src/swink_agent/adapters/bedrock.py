@@ -135,6 +135,8 @@ class BedrockStreamFn(HttpStreamFn):
                 "no credentials for bedrock: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
                 "or AWS_BEARER_TOKEN_BEDROCK, or pass api_key"
             )
+        if self.region is not None:
+            self.server()
 
     @property
     def _has_keys(self) -> bool:

@@ -69,6 +69,9 @@ class OllamaStreamFn(HttpStreamFn):
         self._api_key = api_key or os.environ.get("OLLAMA_API_KEY")
         self._encoded = EncodedMessages()
 
+    def check(self, model: ModelSpec, options: StreamOptions) -> None:
+        self.server()
+
     # -- the request -------------------------------------------------------------------------------------------
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:

@@ -103,6 +103,7 @@ class ProxyStreamFn(HttpStreamFn):
 
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
         self._bearer(options)
+        self.server()
 
     def _bearer(self, options: StreamOptions) -> str:
         token = options.api_key or self._token
