@@ -13,12 +13,15 @@ import msgspec
 import pytest
 
 from swink_agent import (
+    Agent,
     AgentContext,
     CancellationToken,
     Cost,
     ErrorKind,
     MessageAssembler,
+    MessageUpdate,
     ModelSpec,
+    StopReason,
     StreamDone,
     StreamFailed,
     StreamOptions,
@@ -260,6 +263,18 @@ async def test_a_reply_that_does_not_end_well_says_what_it_has_used(adapter: str
     assert failed.usage == Usage(input=7, output=1, total=8)
     assert failed.cost is not None
     assert (failed.cost.total > 0) == (adapter != "ollama")
+
+
+@pytest.mark.parametrize("adapter", STARTS)
+async def test_an_aborted_run_counts_what_its_reply_had_used(adapter: str) -> None:
+    make, content_type = ADAPTERS[adapter]
+    async with LoopbackServer(hangs(after=STARTS[adapter], content_type=content_type)) as server, asyncio.timeout(10):
+        agent = Agent(PRICED[adapter], stream_fn=make(server.url, "key"))
+        agent.subscribe(lambda event: agent.abort() if isinstance(event, MessageUpdate) else None)
+        result = await agent.prompt("hi")
+    assert result.stop_reason == StopReason.ABORTED
+    assert (result.text, result.usage) == ("Hel", Usage(input=7, output=1, total=8))
+    assert (result.cost.total > 0) == (adapter != "ollama")
 
 
 async def test_a_reply_of_which_nothing_was_told_says_nothing() -> None:

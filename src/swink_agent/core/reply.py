@@ -43,8 +43,11 @@ from .stream import (
     StreamFn,
     StreamOptions,
     TextDelta,
+    TextEnd,
     ThinkingDelta,
+    ThinkingEnd,
     ToolCallDelta,
+    ToolCallEnd,
 )
 from .supervisor import Interrupted, as_exception
 from .types import AgentContext, AgentMessage, AssistantMessage, LlmMessage, ModelSpec
@@ -60,6 +63,7 @@ _LAST_WORD = 0.02
 _MOST_PATIENCE = 300.0
 """The longest wait on a provider's advice, for a retry strategy that does not say."""
 _DELTAS = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})
+_ENDS = frozenset({TextEnd, ThinkingEnd, ToolCallEnd, StreamFailed})
 
 
 async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
@@ -165,9 +169,12 @@ async def _read(
         stream = await cast("Awaitable[AsyncIterator[AssistantMessageEvent]]", stream)
     feed, emit, channel, supervisor = assembler.feed, run.emit, run.channel, run.supervisor
     is_open = True
+    is_ending = False
     timer: asyncio.TimerHandle | None = None
     try:
         async for event in stream:
+            if is_ending and type(event) not in _ENDS:
+                return
             feed(event)
             if assembler.failure is not None:
                 return
@@ -177,7 +184,9 @@ async def _read(
                 if channel is not None and channel.is_full:
                     await channel.room()
             if supervisor.is_interrupted:
-                return
+                if assembler.is_finished:
+                    return
+                is_ending = True  # what closes the reply is still read: its last event says what was used
             if timer is None and assembler.is_finished:
                 timer = supervisor.loop.call_later(_LINGERING, _stop_lingering, asyncio.current_task())
         is_open = False
