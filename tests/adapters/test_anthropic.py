@@ -50,7 +50,6 @@ from swink_agent import (
     tool,
 )
 from swink_agent.adapters._frames import FrameError
-from swink_agent.adapters._http import RequestError
 from swink_agent.adapters.anthropic import AnthropicParser, AnthropicStreamFn
 from swink_agent.testing.servers import LoopbackServer, answer
 
@@ -503,14 +502,17 @@ def test_results_that_the_provider_would_refuse_take_the_nearest_form() -> None:
     assert "is_error" not in results[2]
 
 
-def test_a_file_is_sent_as_its_data_and_one_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_a_file_is_sent_as_its_data_and_a_note_stands_for_one_that_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "dot.png"
     path.write_bytes(b"\x89PNG")
     body = sent([UserMessage([Image(FileImage(str(path)))])])
     source = body["messages"][0]["content"][0]["source"]
     assert source == {"type": "base64", "media_type": "image/png", "data": PIXEL}
-    with pytest.raises(RequestError, match=r"nowhere\.png"):
-        sent([UserMessage([Image(FileImage("nowhere.png"))])])
+    (block,) = sent([UserMessage([Image(FileImage("nowhere.png"))])])["messages"][0]["content"]
+    assert {**block, "cache_control": None} == {
+        **text("[image missing: nowhere.png could not be read: No such file or directory]"),
+        "cache_control": None,
+    }
 
 
 def test_ids_of_other_providers_get_a_form_that_is_taken_the_same_for_call_and_result() -> None:

@@ -408,9 +408,9 @@ def test_roles_alternate_and_nothing_is_blank() -> None:
 
 
 @pytest.mark.parametrize("image", [Image(UrlImage("https://host/a.png")), Image(Base64Image("image/tiff", PIXEL))])
-def test_an_image_that_the_provider_does_not_take_is_refused_before_any_request(image: Image) -> None:
-    with pytest.raises(RequestError, match="give"):
-        sent([UserMessage([image])])
+def test_a_note_stands_for_an_image_that_the_provider_does_not_take(image: Image) -> None:
+    (block,) = contents(sent([UserMessage([image])]))[0][1]
+    assert block["text"].startswith("[image left out: ")
 
 
 # -- the reply -----------------------------------------------------------------------------------------------------

@@ -125,6 +125,79 @@ def test_an_input_that_is_too_long_is_known_by_further_wordings(words: str) -> N
     assert kind_of(400, {"error": words}) == ErrorKind.CONTEXT_OVERFLOW
 
 
+MORE_OVERFLOWS = {
+    "bedrock nova": "Input Tokens Exceeded: Number of input tokens exceeds maximum length. Update the input.",
+    "bedrock titan": "400 Bad Request: Too many input tokens. Max input tokens: 8, request input token count: 9",
+    "bedrock claude": "input length and `max_tokens` exceed context limit: 9 + 8 > 16",
+    "copilot": "prompt token count of 9 exceeds the limit of 8",
+    "copilot code": "model_max_prompt_tokens_exceeded",
+    "vllm": "The decoder prompt (length 9) is longer than the maximum model length of 8.",
+    "vllm older": "This model's maximum context length is 8 tokens. However, you requested 9 tokens.",
+    "sglang": "The input (9 tokens) is longer than the model's context length (8 tokens).",
+    "sglang total": "Requested token count exceeds the model's maximum context length of 8 tokens.",
+    "lm studio": "Trying to keep the first 9 tokens when context the overflows. However, the model is loaded with "
+    "context length of only 8 tokens",
+    "text-generation-inference": "Input validation error: `inputs` must have less than 8 tokens. Given: 9",
+    "together": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8. Given: 7 `inputs` tokens",
+    "fireworks": "The prompt is too long: 9, model maximum context length: 8",
+    "cohere": "too many tokens: total number of tokens in the prompt cannot exceed 8 - received 9.",
+    "dashscope": "Range of input length should be [1, 8]",
+    "minimax": "invalid params, context window exceeds limit",
+    "z.ai": "model_context_window_exceeded",
+    "gemini by size": "Request payload size exceeds the limit: 20971520 bytes.",
+    "anthropic by size": "Request exceeds the maximum size",
+    "poolside": "The input exceeds the maximum allowed input length of 8 tokens.",
+    "litellm": "ContextWindowExceededError: it does not fit",
+    "cerebras": "Please reduce the length of the messages or completion. Current length is 9 while limit is 8",
+}
+
+
+@pytest.mark.parametrize("name", MORE_OVERFLOWS)
+def test_an_overflow_is_one_in_an_answer_and_in_a_stream_but_never_with_429(name: str) -> None:
+    words = MORE_OVERFLOWS[name]
+    assert kind_of(400, {"error": {"message": words}}) == ErrorKind.CONTEXT_OVERFLOW
+    assert kind_of(422, {"message": words}) == ErrorKind.CONTEXT_OVERFLOW
+    assert classify_error({"type": "invalid_request_error", "message": words})[1] == ErrorKind.CONTEXT_OVERFLOW
+    assert kind_of(429, {"error": {"message": words}}) == ErrorKind.THROTTLED
+    assert classify_error({"code": 429, "message": words})[1] == ErrorKind.THROTTLED
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Unknown parameter: 'context_window'.",
+        "Unrecognized request argument supplied: max_model_len",
+        "property 'context_length' is unsupported",
+        "max_tokens: 99 > 64, which is the maximum allowed number of output tokens for the model",
+        "max_tokens is too large: 99. This model supports at most 64 completion tokens.",
+        "messages.0.content: Input should be a valid string",
+        "tools.0.name: string should have at most 64 characters",
+        "Invalid 'prompt_cache_key': string too long. Expected a string with maximum length 64.",
+        "image exceeds 5 MB maximum: 9 bytes > 8 bytes",
+        "The model 'long-context' does not exist",
+        "too many images in the request: 21 > 20",
+        "temperature must be less than or equal to 1",
+    ],
+)
+def test_other_limits_are_no_overflow(words: str) -> None:
+    assert kind_of(400, {"error": {"message": words}}) == ErrorKind.INVALID_REQUEST
+    assert classify_error({"type": "invalid_request_error", "message": words})[1] == ErrorKind.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Too many tokens, please wait before trying again.",
+        "This request would exceed the rate limit of 30,000 input tokens per minute.",
+        "Rate limit reached on tokens per min (TPM): Limit 8, Used 7, Requested 9.",
+        "Quota exceeded for input tokens per minute",
+    ],
+)
+def test_a_limit_of_tokens_in_a_minute_is_no_overflow(words: str) -> None:
+    assert kind_of(429, {"message": words}) == ErrorKind.THROTTLED
+    assert classify_error({"type": "rate_limit_error", "message": words})[1] == ErrorKind.THROTTLED
+
+
 BAD_KEYS = {
     "gemini words": {"error": {"code": 400, "message": "API key not valid. Please pass another."}},
     "gemini reason": {
@@ -230,6 +303,39 @@ def test_an_error_object_in_a_stream_has_its_kind(error: Any, kind: ErrorKind) -
     message, found = classify_error(error)
     assert found == kind
     assert message
+
+
+@pytest.mark.parametrize(
+    "odd", ["¹", "²²²", "٤٢٩", "429.0", "4" * 5000, "", -1, 10**30, 1e300, True, [], {}, [429], None]
+)
+@pytest.mark.parametrize("field", ["code", "status", "http_code"])
+def test_a_status_that_is_none_leaves_the_words(field: str, odd: Any) -> None:
+    assert classify_error({field: odd, "message": "prompt is too long"})[1] == ErrorKind.CONTEXT_OVERFLOW
+    assert classify_error({"error": {field: odd, "message": "Slowly", "type": "rate_limit_error"}})[1] == (
+        ErrorKind.THROTTLED
+    )
+    assert kind_of(400, {"error": {field: odd, "message": "No."}}) == ErrorKind.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ({"odd": {"a": [1]}}, '{"odd":{"a":[1]}}'),
+        ({"error": [{"message": "in a list", "code": 429}]}, "in a list"),
+        ({"message": {"text": "an object"}}, '{"text":"an object"}'),
+        ({"message": 7}, "7"),
+        (7, "7"),
+    ],
+)
+def test_an_error_of_an_odd_shape_is_shown_as_json(error: Any, shown: str) -> None:
+    assert classify_error(error)[0] == shown
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"error":{"message":"No.","n":1e999}}', b'{"error":{"message":"No.","n":%b}}' % (b"9" * 4000)]
+)
+def test_a_number_out_of_range_does_not_hide_the_message(body: bytes) -> None:
+    assert classify(400, body) == ("HTTP 400: No.", ErrorKind.INVALID_REQUEST)
 
 
 def test_words_of_the_request_do_not_make_a_code_a_network_failure() -> None:
@@ -348,6 +454,19 @@ def test_seconds_to_wait(headers: dict[str, str], seconds: float | None) -> None
 def test_a_date_is_counted_from_now(zone: str) -> None:
     value = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True).replace("GMT", zone)
     assert retry_after({"retry-after": value}) == pytest.approx(90, abs=3)
+
+
+@pytest.mark.parametrize("value", ["1e300", "99999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"])
+def test_an_absurd_wait_is_a_long_one_that_a_clock_can_hold(value: str) -> None:
+    seconds = retry_after({"retry-after": value})
+    assert seconds is not None
+    assert 10**9 < seconds < 10**11
+    assert timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("value", ["nan", "-inf", "-1e300", "-5"])
+def test_a_wait_that_is_none_is_none_or_over(value: str) -> None:
+    assert retry_after({"retry-after": value}) in (None, 0.0)
 
 
 @pytest.mark.parametrize("value", ["inf", "1e999", "Mon, 01 Jan 2024 00:00:00 +99999999999999999"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import importlib
 import time
 from collections.abc import Callable
@@ -12,11 +13,15 @@ import msgspec
 import pytest
 
 from swink_agent import (
+    Agent,
     AgentContext,
     CancellationToken,
+    Cost,
     ErrorKind,
     MessageAssembler,
+    MessageUpdate,
     ModelSpec,
+    StopReason,
     StreamDone,
     StreamFailed,
     StreamOptions,
@@ -24,6 +29,7 @@ from swink_agent import (
     TextDelta,
     TextEnd,
     TextStart,
+    Usage,
     UserMessage,
 )
 from swink_agent.adapters import (
@@ -172,6 +178,119 @@ async def test_a_reply_cut_at_any_byte_ends_once(adapter: str) -> None:
         assert assembler.is_finished
         assert not assembler.is_broken, (end, assembler.failure)
         assert "Hello there".startswith(assembler.message().text)
+
+
+# -- what a reply cost that did not end well ---------------------------------------------------------------------
+
+PRICED = {
+    "anthropic": ModelSpec("anthropic", "claude-sonnet-4-6"),
+    "openai": ModelSpec("openai", "gpt-4o"),
+    "openai-responses": ModelSpec("openai-responses", "gpt-4o"),
+    "gemini": ModelSpec("gemini", "gemini-2.5-pro"),
+    "bedrock": ModelSpec("bedrock", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
+    "ollama": ModelSpec("ollama", "llama"),
+}
+
+
+def sse(*frames: dict[str, Any]) -> bytes:
+    return b"".join(b"data: " + msgspec.json.encode(frame) + b"\n\n" for frame in frames)
+
+
+def wrapped(*events: dict[str, Any]) -> bytes:
+    """Anthropic's events, as Bedrock's older call wraps them."""
+    from swink_agent.testing.fakes._wire import aws_event
+
+    data = [base64.b64encode(msgspec.json.encode(event)).decode() for event in events]
+    return b"".join(aws_event("chunk", {"bytes": piece}) for piece in data)
+
+
+CLAUDE_STARTS = (
+    {"type": "message_start", "message": {"usage": {"input_tokens": 7, "output_tokens": 1}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hel"}},
+)
+STARTS = {
+    "anthropic": sse(*CLAUDE_STARTS),
+    "bedrock": wrapped(*CLAUDE_STARTS),
+    "openai": sse(
+        {"choices": [{"index": 0, "delta": {"content": "Hel"}}], "usage": {"prompt_tokens": 7, "completion_tokens": 1}}
+    ),
+    "openai-responses": sse(
+        {"type": "response.in_progress", "response": {"usage": {"input_tokens": 7, "output_tokens": 1}}},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "Hel"},
+    ),
+    "gemini": sse(
+        {
+            "candidates": [{"content": {"parts": [{"text": "Hel"}]}}],
+            "usageMetadata": {"promptTokenCount": 7, "candidatesTokenCount": 1},
+        }
+    ),
+    "ollama": b'{"message":{"content":"Hel"},"prompt_eval_count":7,"eval_count":1}\n',
+}
+ERRORS = {
+    "anthropic": sse({"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}),
+    "bedrock": wrapped({"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}),
+    "openai": sse({"error": {"code": 503, "message": "Busy"}}),
+    "openai-responses": sse({"type": "error", "code": "server_error", "message": "Busy"}),
+    "gemini": sse({"error": {"code": 503, "message": "Busy"}}),
+    "ollama": b'{"error":"Busy"}\n',
+}
+GARBLED = {name: b"data: {no json\n\n" if name != "ollama" else b"{no json\n" for name in STARTS}
+GARBLED["bedrock"] = b"\0" * 64
+
+
+@pytest.mark.parametrize("adapter", STARTS)
+@pytest.mark.parametrize("ending", ["cut", "reset", "error", "garbled", "aborted"])
+async def test_a_reply_that_does_not_end_well_says_what_it_has_used(adapter: str, ending: str) -> None:
+    make, content_type = ADAPTERS[adapter]
+    start, model, cancel = STARTS[adapter], PRICED[adapter], CancellationToken()
+    answers = {
+        "cut": answer(start, content_type=content_type),
+        "reset": resets(start, content_type=content_type),
+        "error": answer(start + ERRORS[adapter], content_type=content_type),
+        "garbled": answer(start + GARBLED[adapter], content_type=content_type),
+        "aborted": hangs(after=start, content_type=content_type),
+    }
+    async with LoopbackServer(answers[ending]) as server, asyncio.timeout(10):
+        events: list[Any] = []
+        async for event in make(server.url, "key")(model, CONTEXT, StreamOptions(), cancel):
+            events.append(event)
+            if ending == "aborted" and isinstance(event, TextDelta):
+                cancel.cancel()
+    failed = events[-1]
+    assert isinstance(failed, StreamFailed)
+    assert failed.kind == (ErrorKind.ABORTED if ending == "aborted" else ErrorKind.NETWORK)
+    assert failed.usage == Usage(input=7, output=1, total=8)
+    assert failed.cost is not None
+    assert (failed.cost.total > 0) == (adapter != "ollama")
+
+
+@pytest.mark.parametrize("adapter", STARTS)
+async def test_an_aborted_run_counts_what_its_reply_had_used(adapter: str) -> None:
+    make, content_type = ADAPTERS[adapter]
+    async with LoopbackServer(hangs(after=STARTS[adapter], content_type=content_type)) as server, asyncio.timeout(10):
+        agent = Agent(PRICED[adapter], stream_fn=make(server.url, "key"))
+        agent.subscribe(lambda event: agent.abort() if isinstance(event, MessageUpdate) else None)
+        result = await agent.prompt("hi")
+    assert result.stop_reason == StopReason.ABORTED
+    assert (result.text, result.usage) == ("Hel", Usage(input=7, output=1, total=8))
+    assert (result.cost.total > 0) == (adapter != "ollama")
+
+
+async def test_a_reply_of_which_nothing_was_told_says_nothing() -> None:
+    async with LoopbackServer(answer(b"")) as server:
+        stream = OpenAiStreamFn(server.url, "key")(MODEL, CONTEXT, StreamOptions(), CancellationToken())
+        failed = [event async for event in stream][-1]
+    assert isinstance(failed, StreamFailed)
+    assert (failed.usage, failed.cost) == (None, None)
+
+
+async def test_the_proxy_passes_on_what_a_failed_reply_cost() -> None:
+    failed = StreamFailed("No", ErrorKind.CONTENT_FILTERED, usage=Usage(input=7, total=7), cost=Cost(input=1, total=1))
+    body = b"".join(b"data: " + msgspec.json.encode(event) + b"\n\n" for event in (StreamStart(), failed))
+    async with LoopbackServer(answer(body)) as server:
+        stream = ProxyStreamFn(server.url, "key")(MODEL, CONTEXT, StreamOptions(), CancellationToken())
+        assert [event async for event in stream][-1] == failed
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)

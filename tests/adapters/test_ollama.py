@@ -42,7 +42,6 @@ from swink_agent import (
     tool,
 )
 from swink_agent.adapters._frames import FrameError
-from swink_agent.adapters._http import RequestError
 from swink_agent.adapters._transport import HttpRequest
 from swink_agent.adapters.ollama import OllamaParser, OllamaStreamFn
 from swink_agent.testing.servers import LoopbackServer, answer
@@ -216,9 +215,10 @@ def test_images_are_sent_with_the_message(tmp_path: Path) -> None:
     assert sent(message) == [{"role": "user", "content": "what is it?", "images": [PIXEL, PIXEL]}]
 
 
-def test_an_image_behind_a_url_is_refused_before_anything_is_sent() -> None:
-    with pytest.raises(RequestError, match=r"https://host/a\.png"):
-        sent(UserMessage([Image(UrlImage("https://host/a.png"))]))
+def test_a_note_stands_for_an_image_behind_a_url() -> None:
+    (message,) = sent(UserMessage([Text("Look"), Image(UrlImage("https://host/a.png"))]))
+    note = "[image left out: this model is given image data, not URLs such as https://host/a.png]"
+    assert message == {"role": "user", "content": f"Look\n{note}"}
 
 
 def test_a_reply_goes_back_with_its_thinking_and_its_calls() -> None:
@@ -456,8 +456,6 @@ def test_lines_behind_the_last_are_not_read() -> None:
         b"[]",
         b'{"message": 5}',
         b'{"message": {"content": ["a"]}}',
-        b'{"message": {"tool_calls": [{"function": {"name": "a", "arguments": [1]}}]}}',
-        b'{"message": {"tool_calls": [{"function": {"name": "a", "arguments": "no json"}}]}}',
         b'{"message": {"tool_calls": [{"function": {"name": "a", "arguments": {"b": "\xff"}}}]}}',
         b'{"x": ' + b"[" * 100_000,
     ],
@@ -499,7 +497,7 @@ async def last_event(data: bytes, content_type: str, status: int = 200) -> Any:
             QWEN, AgentContext("", (UserMessage("hi"),)), StreamOptions(), CancellationToken()
         )
         events = [event async for event in stream]
-    assert [request.path for request in server.requests] == ["/api/chat"]
+    assert [request.path for request in server.requests if request.method == "POST"] == ["/api/chat"]
     return events[-1]
 
 
@@ -507,6 +505,26 @@ async def test_a_reply_is_read_through_the_stream_function() -> None:
     done = await last_event(FULL, "application/x-ndjson")
     assert done.stop_reason == StopReason.TOOL_USE
     assert done.usage.total == 18
+
+
+@pytest.mark.parametrize(
+    ("models", "advice"),
+    [
+        ('{"models":[{"name":"qwen3:8b"},{"name":"llama3:8b"}]}', "(is it qwen3:8b? Others: ollama pull qwen3:4b)"),
+        ('{"models":[{"name":"zz"},{"name":7},null]}', "(it has zz. Others: ollama pull qwen3:4b)"),
+        ('{"models":[]}', "(it has no models: ollama pull qwen3:4b)"),
+        ("no json", None),
+    ],
+)
+async def test_a_model_that_is_not_there_is_answered_with_those_that_are(models: str, advice: str | None) -> None:
+    missing = answer('{"error":"model \'qwen3:4b\' not found"}', content_type="application/json", status=404)
+    async with LoopbackServer(missing, answer(models, content_type="application/json")) as server:
+        stream = OllamaStreamFn(server.url)(
+            QWEN, AgentContext("", (UserMessage("hi"),)), StreamOptions(), CancellationToken()
+        )
+        (failed,) = [event async for event in stream]
+    assert [request.path for request in server.requests] == ["/api/chat", "/api/tags"]
+    assert failed.message == "HTTP 404: model 'qwen3:4b' not found" + (f" {advice}" if advice else "")
 
 
 async def test_an_error_document_is_a_failure_whatever_its_status() -> None:

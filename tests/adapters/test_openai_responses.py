@@ -44,7 +44,6 @@ from swink_agent import (
     tool,
 )
 from swink_agent.adapters._frames import FrameError
-from swink_agent.adapters._http import RequestError
 from swink_agent.adapters.openai_responses import OpenAiResponsesStreamFn, ResponsesParser
 from swink_agent.testing.servers import LoopbackServer, answer
 
@@ -262,9 +261,12 @@ def test_images_of_every_source_are_input_images(tmp_path: Path) -> None:
     ]
 
 
-def test_an_image_file_that_is_not_there_is_an_error_before_the_request() -> None:
-    with pytest.raises(RequestError, match=r"missing\.png"):
-        body_of(UserMessage([Image(FileImage("/nowhere/missing.png"))]))
+def test_a_note_stands_for_an_image_file_that_is_not_there() -> None:
+    note = "[image missing: missing.png could not be read: No such file or directory]"
+    (item,) = input_of(UserMessage([Image(FileImage("/nowhere/missing.png"))]))
+    assert item["content"] == [{"type": "input_text", "text": note}]
+    (result,) = input_of(ToolResultMessage("c", [Text("Here: "), Image(FileImage("/nowhere/missing.png"))]))
+    assert result["output"] == f"Here: {note}"
 
 
 def test_a_turn_with_reasoning_text_and_parallel_calls_goes_back_item_by_item() -> None:

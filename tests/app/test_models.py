@@ -80,6 +80,7 @@ def test_a_model_may_be_named_as_people_name_it(text: str, model: ModelSpec) -> 
     [
         ("antropic:claude", "did you mean anthropic?"),
         ("claude-sonet-4-6", "did you mean anthropic:claude-sonnet-4-6"),
+        ("qwen2.5-codr-1.5b", "did you mean local:qwen2.5-coder-1.5b"),
         ("azure", "write azure:MODEL"),
         ("zzz", "swink models"),
     ],
@@ -115,6 +116,17 @@ def test_a_kept_key_and_an_address_from_the_settings_are_used(tmp_path: Path) ->
     kept.set("xai", KEY, "file")
     stream_fn: Any = stream_fn_of(ModelSpec("xai", "grok"), settings(XAI_BASE_URL="http://127.0.0.1:9/"), kept)
     assert stream_fn.base_url == "http://127.0.0.1:9/v1"
+
+
+def test_a_bad_address_is_told_with_its_place_when_that_provider_is_asked(tmp_path: Path) -> None:
+    kept = credentials(tmp_path, XAI_API_KEY=KEY, OPENAI_API_KEY=KEY)
+    chosen = settings(XAI_BASE_URL="nonsense", OPENAI_BASE_URL="http://127.0.0.1:9")
+    with pytest.raises(NoModel) as caught:
+        stream_fn_of(ModelSpec("xai", "grok"), chosen, kept)
+    assert str(caught.value) == (
+        "xai cannot be asked: XAI_BASE_URL: base_url.xai cannot be 'nonsense': it is an http:// or https:// address"
+    )
+    assert stream_fn_of(ModelSpec("openai", "gpt-4o"), chosen, kept)
 
 
 def test_a_local_model_without_its_extra_names_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,6 @@ def test_addresses_come_from_the_providers_own_variables(tmp_path: Path) -> None
         ('approve = "yes"\n', "approve cannot be 'yes': it is one of none, ask, smart, all"),
         ('tools = ["bash", "rm"]\n', "it is a list of bash, read_file"),
         ('network = "on"\n', "network cannot be 'on': it is true or false"),
-        ('[base_url]\nxai = "ftp://x"\n', "it is an http:// or https:// address"),
         ('model = "  "\n', "model cannot be '  ': it is a text"),
         ('model = "a\n', "not valid TOML: Illegal character '\\n' (at line 1, column 11)"),
     ],
@@ -81,6 +80,23 @@ def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path: Path, text: str,
     assert str(path) in str(caught.value)
     assert message in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("address", ["ftp://x", "nonsense", "http://", "http://a b", "http://x:port", "http://[::1"])
+def test_a_bad_address_stops_only_its_provider(tmp_path: Path, address: str) -> None:
+    path = write(tmp_path / "config.toml", f'max_turns = 7\n[base_url]\nxai = "{address}"\n')
+    settings = load_settings(path=path, environ={"OPENAI_BASE_URL": address, "MISTRAL_BASE_URL": "http://ok"})
+    assert (settings.value("max_turns"), settings.value("base_url.mistral")) == (7, "http://ok")
+    reason = f"cannot be {address!r}: it is an http:// or https:// address"
+    assert settings["base_url.xai"].problem == f"{path}, line 3: base_url.xai {reason}"
+    assert settings["base_url.openai"].problem == f"OPENAI_BASE_URL: base_url.openai {reason}"
+    assert settings["base_url.mistral"].problem == ""
+    with pytest.raises(SettingsError, match="it is an http"):
+        set_value("base_url.xai", address, path=path)
+    assert set_value("base_url.xai", "http://mended", path=path) == "http://mended"
+    assert load_settings(path=path, environ={}).value("base_url.xai") == "http://mended"
+    write(path, f'[base_url]\nxai = "{address}"\n')
+    assert unset_value("base_url.xai", path=path)
 
 
 def test_a_file_that_is_no_text_and_one_that_is_a_folder_are_told(tmp_path: Path) -> None:

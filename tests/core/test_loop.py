@@ -160,6 +160,45 @@ async def test_a_system_prompt_function_is_called_once_per_turn() -> None:
     assert [request.context.system_prompt for request in model.requests] == ["turn 1", "turn 2"]
 
 
+async def test_a_function_for_the_system_prompt_is_a_text_wherever_a_model_is_asked() -> None:
+    async def prompt() -> str:
+        await asyncio.sleep(0)
+        return "Be brief."
+
+    primary, fallback = scripted(*[fail("throttled")] * 3), scripted(text("hi"))
+    config = AgentLoopConfig(model=MODEL, stream_fn=primary, fallbacks=[(MODEL, fallback)], sleep=_no_wait)
+    result = await agent_loop("go", AgentContext(prompt), config).result()  # type: ignore[arg-type]
+    assert result.text == "hi"
+    structured = scripted(call("final_answer", n=1))
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    agent = Agent(MODEL, system_prompt=prompt, stream_fn=structured)  # type: ignore[arg-type]
+    assert await agent.structured_output("go", schema) == {"n": 1}
+    for model in (primary, fallback, structured):
+        assert {request.context.system_prompt for request in model.requests} == {"Be brief."}
+
+
+async def _no_wait(_: float) -> None:
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        (lambda: None, "gave nothing: it must be a string"),
+        (lambda: ["a"], "gave a value of the type list"),
+        (7, "gave a value of the type int"),
+        (None, "gave nothing"),
+    ],
+)
+async def test_a_system_prompt_that_is_no_text_ends_the_run_before_the_model_is_asked(prompt: Any, words: str) -> None:
+    model = scripted(text("never"))
+    result = await agent_loop("go", AgentContext(prompt), AgentLoopConfig(model=MODEL, stream_fn=model)).result()
+    assert isinstance(result.exception, StreamError)
+    assert result.error is not None
+    assert words in result.error
+    assert model.requests == []
+
+
 async def test_custom_messages_stay_in_the_history_and_out_of_the_request() -> None:
     model = scripted(text("ok"))
     agent = Agent(MODEL, stream_fn=model)

@@ -137,6 +137,7 @@ class ReplyWriter:
         *,
         retry_after: float | None = None,
         usage: Usage | None = None,
+        cost: Cost | None = None,
     ) -> None:
         """The reply failed; what is open is closed."""
         if self.is_finished:
@@ -144,7 +145,7 @@ class ReplyWriter:
         self.end_speech()
         self._end_calls()
         reason = StopReason.ABORTED if kind == ErrorKind.ABORTED else StopReason.ERROR
-        self._finish(StreamFailed(message, kind, reason, retry_after, usage))
+        self._finish(StreamFailed(message, kind, reason, retry_after, usage, cost))
 
     def _end_calls(self) -> None:
         for key in list(self._calls):

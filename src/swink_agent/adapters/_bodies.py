@@ -1,27 +1,23 @@
 """Building request bodies without encoding again what was encoded for the turn before.
 
-Owns the pieces that every adapter's request builder is made of: encoded messages that are remembered, images as data,
-and the joining of JSON that is already bytes.
+Owns the pieces that every adapter's request builder is made of: encoded messages that are remembered, the joining of
+JSON that is already bytes, ids in the form that a provider takes. Images are in `_images`.
 """
 
 from __future__ import annotations
 
-import base64
-import mimetypes
+import hashlib
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from swink_agent.core.types import Base64Image, FileImage, Image, UrlImage
-
-from ._http import RequestError
-
-__all__ = ["EncodedMessages", "image_data", "image_url", "json_array", "json_object"]
+__all__ = ["EncodedMessages", "json_array", "json_object", "short_id"]
 
 _MOST_REMEMBERED = 64 * 1024 * 1024
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class EncodedMessages:
@@ -64,29 +60,8 @@ def json_object(fields: Mapping[str, Any]) -> bytes:
     return b"{" + b",".join(parts) + b"}"
 
 
-def image_data(image: Image) -> tuple[str, str]:
-    """The media type and the base64 data of an image that is not behind a URL. Raises `RequestError`."""
-    source = image.source
-    if isinstance(source, Base64Image):
-        return source.media_type, source.data
-    if isinstance(source, FileImage):
-        try:
-            data = Path(source.path).read_bytes()
-        except OSError as error:
-            raise RequestError(f"the image {source.path} cannot be read: {error.strerror or error}") from error
-        media_type = source.media_type or mimetypes.guess_type(source.path)[0] or "application/octet-stream"
-        return media_type, base64.b64encode(data).decode()
-    if source.url.startswith("data:") and ";base64," in source.url:
-        media_type, _, data = source.url.removeprefix("data:").partition(";base64,")
-        return media_type or "application/octet-stream", data
-    raise RequestError(
-        f"this provider takes image data, not the URL {source.url[:80]}: give a Base64Image or FileImage"
-    )
-
-
-def image_url(image: Image) -> str:
-    """A URL for the image: its own, or one that holds its data."""
-    if isinstance(image.source, UrlImage):
-        return image.source.url
-    media_type, data = image_data(image)
-    return f"data:{media_type};base64,{data}"
+def short_id(given: str, kind: str) -> str:
+    """The id if every provider takes it, else one made of it: always the same, and nothing of it to be read."""
+    if _PLAIN_ID.fullmatch(given):
+        return given
+    return f"{kind}_{hashlib.sha256(given.encode(errors='replace')).hexdigest()[:32]}"

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from swink_agent.core.stream import StreamOptions
+from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.types import (
     AgentContext,
     AgentMessage,
@@ -80,7 +80,7 @@ def called_tools(messages: Sequence[AgentMessage]) -> list[str]:
 
 def system_text(context: AgentContext) -> str:
     """The system prompt, or nothing if it is blank, which is refused."""
-    prompt = context.system_prompt if isinstance(context.system_prompt, str) else context.system_prompt()
+    prompt = prompt_text(context.system_prompt)
     return prompt if prompt.strip() else ""
 
 

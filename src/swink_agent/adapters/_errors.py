@@ -17,18 +17,41 @@ import msgspec
 
 from swink_agent.core.errors import ErrorKind
 
+from ._json import items, json_text, mapping
+
 __all__ = ["classify", "classify_error", "retry_after"]
 
 _LONGEST_MESSAGE = 2_000
+_LONGEST_WAIT = 1000 * 365 * 24 * 3600.0
+"""A thousand years: what is longer is a mistake, and would overflow a clock."""
 
 _OVERFLOW = re.compile(
-    r"prompt is too long|prompt too long|input is too long|context.?length|context.?window|maximum context"
-    r"|too_many_prompt_tokens|total length of all messages is too long|token count .{0,40}exceeds|too many input tokens"
-    r"|input token count|exceeds the (model'?s )?maximum (input|context)|max_prompt_tokens|exceed_context_size"
-    r"|request (entity )?too large for (the )?model|input length and `?max_tokens`? exceed"
-    r"|reduce the length of the (messages|prompt|input)|maximum prompt length|model token limit|available context size",
+    r"prompt is too long|prompt too long|(input|conversation|request) is too long|context.?length|context.?window"
+    r"|maximum context|too_many_prompt_tokens|total length of all messages is too long|token count .{0,40}exceeds"
+    r"|too many input tokens|input token count|exceeds the (model'?s )?maximum (input|context)|max_prompt_tokens"
+    r"|exceed_context_size|request (entity )?too large for (the )?model|input length and `?max_tokens`? exceed"
+    r"|reduce the length of the (messages|prompt|input)|maximum prompt length|model token limit|available context size"
+    # Nova, and others that speak of the number of tokens
+    r"|input tokens? exceeded|(number of )?(input|prompt) tokens .{0,60}exceeds?|prompt_tokens_exceeded"
+    r"|exceeds? (the )?(maximum|max|allowed|configured)( allowed)? (number of )?(input|prompt|model|sequence)"
+    r"|tokens .{0,40}exceed(s|ed)? (the )?(limit of|model's limit|token limit|maximum sequence)"
+    r"|(input|prompt) \(?(length|of|has)?.{0,30}(is )?(longer than|greater than|larger than) the (model|max|context)"
+    r"|longer than the maximum model length|greater than the max_model_len|max_model_len|maximum model length"
+    # text-generation-inference and what is built on it, Cohere, DashScope
+    r"|`?inputs`? tokens \+ `?max_new_tokens`? must be|`?inputs`? must have less than \d+ tokens"
+    r"|too many tokens: (total )?|cannot exceed the .{0,20}token limit|range of input length should be"
+    # bodies that are too large before anybody counts a token
+    r"|request_too_large|request payload size exceeds|request exceeds the maximum size|exceeds the maximum size"
+    r"|prompt exceeds max|context overflow|input exceeds the .{0,30}(limit|maximum)",
     re.IGNORECASE,
 )
+_NO_OVERFLOW = re.compile(
+    r"(unknown|unrecognized|unsupported|unexpected|invalid) (request )?(argument|parameter|field|property|keyword)"
+    r"|extra inputs? (are )?not permitted|is not a (valid|permitted) (argument|parameter|field)"
+    r"|property '?[\w.]+'? is unsupported|maximum allowed number of output tokens|at most \d+ completion tokens",
+    re.IGNORECASE,
+)
+"""Complaints about a field of the request, which may be called after the context."""
 _BAD_KEY = re.compile(
     r"api.?key not valid|api_key_invalid|invalid.{0,4}api.?key|incorrect api key|wrong.api.key|authentication"
     r"|unauthori[sz]ed|permission.denied|access.?denied|security token|unrecognizedclient|expiredtoken"
@@ -53,8 +76,8 @@ _NETWORK = re.compile(
 def classify(status: int, body: bytes) -> tuple[str, ErrorKind]:
     """The message and the kind of an answer that is no stream."""
     try:
-        document: Any = msgspec.json.decode(body.strip())
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        document = _decoded(body.strip())
+    except (ValueError, RecursionError):
         return _without_json(status, body)
     if isinstance(document, list) and document:
         document = cast("list[Any]", document)[0]
@@ -70,15 +93,14 @@ def classify_error(error: Any) -> tuple[str, ErrorKind]:
     message, code = _words_in(error)
     status = _status_in(error)
     text = f"{message} {code}"
-    shown = _shown(message or str(error), None)
+    shown = _shown(message or json_text(error), None)
     if status is not None and status >= 400:
         return shown, _kind_of_status(status, text)
-    for pattern, kind in (
-        (_THROTTLED, ErrorKind.THROTTLED),
-        (_OVERFLOW, ErrorKind.CONTEXT_OVERFLOW),
-        (_BAD_KEY, ErrorKind.AUTH),
-        (_FILTERED, ErrorKind.CONTENT_FILTERED),
-    ):
+    if _THROTTLED.search(text):
+        return shown, ErrorKind.THROTTLED
+    if _is_overflow(text):
+        return shown, ErrorKind.CONTEXT_OVERFLOW
+    for pattern, kind in ((_BAD_KEY, ErrorKind.AUTH), (_FILTERED, ErrorKind.CONTENT_FILTERED)):
         if pattern.search(text):
             return shown, kind
     if _NETWORK.search(code) or (not code and _NETWORK.search(message)):
@@ -100,7 +122,7 @@ def _number(text: str, divisor: float = 1) -> float | None:
         seconds = float(text) / divisor
     except ValueError:
         return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+    return min(max(0.0, seconds), _LONGEST_WAIT) if math.isfinite(seconds) else None
 
 
 def _date(text: str) -> float | None:
@@ -108,7 +130,7 @@ def _date(text: str) -> float | None:
         when = parsedate_to_datetime(text)
         if when.tzinfo is None:
             when = when.replace(tzinfo=UTC)
-        return max(0.0, (when - datetime.now(UTC)).total_seconds())
+        return min(max(0.0, (when - datetime.now(UTC)).total_seconds()), _LONGEST_WAIT)
     except (ValueError, OverflowError, TypeError):
         return None
 
@@ -120,13 +142,17 @@ def _kind_of_status(status: int, text: str) -> ErrorKind:
         return ErrorKind.AUTH
     if status in (408, 499) or status >= 500:
         return ErrorKind.NETWORK
-    if status == 413 or _OVERFLOW.search(text):
+    if status == 413 or _is_overflow(text):
         return ErrorKind.CONTEXT_OVERFLOW
     if status == 400 and _BAD_KEY.search(text):
         return ErrorKind.AUTH
     if status == 400 and _FILTERED.search(text):
         return ErrorKind.CONTENT_FILTERED
     return ErrorKind.INVALID_REQUEST
+
+
+def _is_overflow(text: str) -> bool:
+    return _OVERFLOW.search(text) is not None and _NO_OVERFLOW.search(text) is None
 
 
 def _without_json(status: int, body: bytes) -> tuple[str, ErrorKind]:
@@ -152,47 +178,51 @@ def _words_of_page(page: str) -> str:
     return " ".join(words)
 
 
+def _decoded(body: bytes) -> Any:
+    """The document. Numbers that are out of all range are none to the fast decoder; an error may hold any."""
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.ValidationError:
+        import json  # on use: hardly any error holds such a number
+
+        return json.loads(body)
+
+
+def _error_in(document: Any) -> Any:
+    """The object that tells of the error: what stands under `error`, if that is one, alone or in a list."""
+    fields = mapping(document)
+    inner = fields.get("error")
+    if isinstance(inner, list):
+        inner = next(iter(cast("list[Any]", inner)), None)
+    return cast("Any", inner) if isinstance(inner, dict) or (isinstance(inner, str) and inner) else fields
+
+
 def _words_in(document: Any) -> tuple[str, str]:
     """The message, and the codes and types beside it, however the provider wraps them."""
     if isinstance(document, str):
         return document, ""
-    if not isinstance(document, dict):
-        return "", ""
-    fields = cast("dict[str, Any]", document)
-    inner = fields.get("error")
-    if isinstance(inner, str) and inner:
-        return inner, _codes(fields)
-    if isinstance(inner, dict):
-        fields = cast("dict[str, Any]", inner)
+    inner = _error_in(document)
+    if isinstance(inner, str):
+        return inner, _codes(mapping(document))
+    fields = mapping(inner)
     message = fields.get("message") or fields.get("Message") or fields.get("detail") or fields.get("msg") or ""
-    if not isinstance(message, str):
-        message = msgspec.json.encode(message).decode()
-    return message, _codes(fields)
+    return message if isinstance(message, str) else json_text(message), _codes(fields)
 
 
 def _codes(fields: dict[str, Any]) -> str:
     found = [fields.get(name) for name in ("type", "code", "status", "__type", "reason")]
-    details = fields.get("details")
-    if isinstance(details, list):
-        found += [
-            cast("dict[str, Any]", item).get("reason") for item in cast("list[Any]", details) if isinstance(item, dict)
-        ]
+    found += [mapping(item).get("reason") for item in items(fields.get("details"))]
     return " ".join(item for item in found if isinstance(item, str))
 
 
 def _status_in(error: Any) -> int | None:
-    if not isinstance(error, dict):
-        return None
-    fields = cast("dict[str, Any]", error)
-    inner = fields.get("error")
-    if isinstance(inner, dict):
-        fields = cast("dict[str, Any]", inner)
+    fields = mapping(_error_in(error))
     for name in ("code", "status", "http_code"):
-        value = fields.get(name)
-        if isinstance(value, str) and value.isdigit():
+        value: object = fields.get(name)
+        if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) == 3:
             value = int(value)
-        if isinstance(value, int) and 100 <= value < 600:
-            return value
+        if isinstance(value, (int, float)) and 100 <= value < 600:
+            return int(value)
     return None
 
 

@@ -10,7 +10,16 @@ import struct
 import zlib
 from typing import NamedTuple
 
-__all__ = ["MOST_BYTES", "AwsEventFrames", "AwsMessage", "FrameError", "JsonArrayFrames", "LineFrames", "SseFrames"]
+__all__ = [
+    "MOST_BYTES",
+    "AwsEventFrames",
+    "AwsMessage",
+    "FrameError",
+    "JsonArrayFrames",
+    "LineFrames",
+    "ShapeError",
+    "SseFrames",
+]
 
 MOST_BYTES = 8 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
@@ -18,6 +27,10 @@ _BOM = b"\xef\xbb\xbf"
 
 class FrameError(Exception):
     """The bytes are not frames of the kind they should be, or one is too large."""
+
+
+class ShapeError(FrameError):
+    """A frame came whole, but says something that nobody expected: no fault of the connection."""
 
 
 class LineFrames:
@@ -191,21 +204,30 @@ class AwsEventFrames:
     def feed(self, data: bytes) -> list[AwsMessage]:
         self._buffer += data
         messages: list[AwsMessage] = []
-        while len(self._buffer) >= 12:
-            total, headers_length, prelude_checksum = struct.unpack_from(">III", self._buffer)
-            if zlib.crc32(self._buffer[:8]) != prelude_checksum:
-                raise FrameError("an event-stream message whose prelude checksum is wrong")
-            if total > MOST_BYTES or total < 16 + headers_length:
-                raise FrameError(f"an event-stream message of {total} bytes, {headers_length} of them headers")
-            if len(self._buffer) < total:
-                break
-            message = bytes(self._buffer[:total])
-            del self._buffer[:total]
-            if zlib.crc32(message[:-4]) != struct.unpack(">I", message[-4:])[0]:
-                raise FrameError("an event-stream message whose checksum is wrong")
-            headers = _aws_headers(message[12 : 12 + headers_length])
-            messages.append(AwsMessage(headers, message[12 + headers_length : -4]))
+        try:
+            while (message := self._next()) is not None:
+                messages.append(message)
+        except FrameError:
+            if not messages:
+                raise  # what came whole before it is read first; the next bytes, if any, find the fault again
         return messages
+
+    def _next(self) -> AwsMessage | None:
+        if len(self._buffer) < 12:
+            return None
+        total, headers_length, prelude_checksum = struct.unpack_from(">III", self._buffer)
+        if zlib.crc32(self._buffer[:8]) != prelude_checksum:
+            raise FrameError("an event-stream message whose prelude checksum is wrong")
+        if total > MOST_BYTES or total < 16 + headers_length:
+            raise FrameError(f"an event-stream message of {total} bytes, {headers_length} of them headers")
+        if len(self._buffer) < total:
+            return None
+        message = bytes(self._buffer[:total])
+        if zlib.crc32(message[:-4]) != struct.unpack(">I", message[-4:])[0]:
+            raise FrameError("an event-stream message whose checksum is wrong")
+        headers = _aws_headers(message[12 : 12 + headers_length])
+        del self._buffer[:total]
+        return AwsMessage(headers, message[12 + headers_length : -4])
 
     def end(self) -> list[AwsMessage]:
         return []

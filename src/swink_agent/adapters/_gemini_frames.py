@@ -18,8 +18,8 @@ from swink_agent.core.types import StopReason, Usage
 
 from ._blocks import ReplyWriter
 from ._errors import classify_error
-from ._frames import FrameError, JsonArrayFrames, LineFrames, SseFrames
-from ._json import count, mapping, text
+from ._frames import FrameError, JsonArrayFrames, LineFrames, ShapeError, SseFrames
+from ._json import UNREADABLE, count, mapping, read, text
 
 __all__ = ["GeminiParser"]
 
@@ -56,8 +56,7 @@ class _Chunk(Struct, rename="camel"):
 
 
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
-_decode_arguments = msgspec.json.Decoder(dict[str, Any]).decode
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_OPTIONAL = frozenset({"usageMetadata", "promptFeedback", "thoughtSignature", "finishMessage", "id", "thought"})
 
 _FILTERS = frozenset(
     {
@@ -106,7 +105,7 @@ class _StrayDocument:
             for document in self._documents.feed(line):
                 try:
                     self.error = self.error or _decode_chunk(document).error
-                except _UNREADABLE:
+                except UNREADABLE:
                     pass  # not a frame, so nothing is lost with it
 
 
@@ -146,6 +145,8 @@ class GeminiParser:
         for _, payload in self._events.end():
             try:
                 self._take(payload)
+            except ShapeError:
+                raise
             except FrameError:
                 pass  # the body was cut inside this frame
         self._stray.end()
@@ -157,10 +158,7 @@ class GeminiParser:
     def _take(self, payload: bytes) -> None:
         if self.writer.is_finished or payload.strip() in (b"", b"[DONE]"):
             return
-        try:
-            chunk = _decode_chunk(payload)
-        except _UNREADABLE as error:
-            raise FrameError(f"a chunk that cannot be read: {error}") from error
+        chunk = read(payload, _decode_chunk, _Chunk, "a chunk", _OPTIONAL)
         if chunk.usage_metadata:
             self._usage = chunk.usage_metadata
         if chunk.error is not None:
@@ -203,10 +201,8 @@ class GeminiParser:
             return
         arguments = bytes(call.args)
         try:
-            if arguments not in (b"", b"null"):
-                _decode_arguments(arguments)
-            delta = arguments.decode() if arguments != b"null" else ""
-        except _UNREADABLE as error:
+            delta = "" if arguments == b"null" else arguments.decode()  # what is no object, the model is told
+        except UnicodeDecodeError as error:
             raise FrameError(f"arguments of {call.name!r} that cannot be read: {error}") from error
         call_id = call.id if call.id and call.id not in self._call_ids else f"call_{uuid4().hex[:24]}"
         self._call_ids.add(call_id)
@@ -223,14 +219,14 @@ class GeminiParser:
         elif finish in _FAILURES:
             message, kind = _FAILURES[finish]
             detail = f": {self._finish_message}" if self._finish_message else ""
-            self.writer.fail(f"{message}{detail} ({finish})", kind, usage=self._usage_so_far())
+            self.writer.fail(f"{message}{detail} ({finish})", kind, usage=self.usage_so_far())
         elif finish == "MAX_TOKENS":
             self.writer.done(StopReason.LENGTH, _usage(self._usage))
         else:
             self.writer.done(StopReason.TOOL_USE if self._call_ids else StopReason.STOP, _usage(self._usage))
 
     def _filtered(self, message: str) -> None:
-        self.writer.fail(message, ErrorKind.CONTENT_FILTERED, usage=self._usage_so_far())
+        self.writer.fail(message, ErrorKind.CONTENT_FILTERED, usage=self.usage_so_far())
 
     def _fail(self, error: Any) -> None:
         if self._finish:
@@ -238,9 +234,9 @@ class GeminiParser:
         message, kind = classify_error(error)
         if mapping(error).get("status") == "CANCELLED":
             kind = ErrorKind.NETWORK  # by Google, not by us
-        self.writer.fail(message, kind, usage=self._usage_so_far())
+        self.writer.fail(message, kind, usage=self.usage_so_far())
 
-    def _usage_so_far(self) -> Usage | None:
+    def usage_so_far(self) -> Usage | None:
         return _usage(self._usage) if self._usage else None
 
 

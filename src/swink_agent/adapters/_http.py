@@ -10,29 +10,31 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from typing import ClassVar, Protocol
+from contextlib import aclosing
+from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
 import msgspec
 
 from swink_agent.core.cancel import CancellationToken
-from swink_agent.core.errors import AgentError, ErrorKind
-from swink_agent.core.stream import AssistantMessageEvent, StreamDone, StreamFailed, StreamOptions
+from swink_agent.core.errors import AgentError, ErrorKind, StreamError
+from swink_agent.core.stream import AssistantMessageEvent, StreamDone, StreamFailed, StreamOptions, resolved_prompt
 from swink_agent.core.types import AgentContext, Cost, ModelSpec, Usage
 from swink_agent.core.value import is_secret_name
 
+from ._addresses import address_problem
 from ._blocks import ReplyWriter
 from ._errors import classify, retry_after
-from ._frames import FrameError
+from ._frames import FrameError, ShapeError
+from ._outgoing import OutgoingMessages, RequestError
 from ._transport import AiohttpTransport, HttpRequest, HttpResponse, Limits, Transport, TransportError
 
-__all__ = ["HttpStreamFn", "Parser", "RequestError"]
+__all__ = ["HttpStreamFn", "Parser", "RequestError", "with_advice"]
 
 log = logging.getLogger("swink_agent")
 _MOST_ERROR_BYTES = 64 * 1024
 
 
-class RequestError(ValueError):
-    """The conversation cannot be put into a request, such as an image file that is not there."""
+Failure: TypeAlias = tuple[str, ErrorKind]
 
 
 class Parser(Protocol):
@@ -41,11 +43,18 @@ class Parser(Protocol):
     writer: ReplyWriter
 
     def feed(self, data: bytes) -> bool:
-        """Reads the next bytes; says whether they completed a frame. Raises `FrameError` for bytes that are none."""
+        """Reads the next bytes; says whether they completed a frame.
+
+        Raises `FrameError` for bytes that are none, `ShapeError` for a frame that says nothing it could mean.
+        """
         ...
 
     def end(self) -> None:
         """The body is over: reads what is left. A reply without its terminal frame is failed by the caller."""
+        ...
+
+    def usage_so_far(self) -> Usage | None:
+        """What the provider has said so far about the tokens, for a reply that is not going to end well."""
         ...
 
 
@@ -57,10 +66,21 @@ class HttpStreamFn(ABC):
     """Whether it asks one provider or server, so that an agent with it cannot change to a model of another."""
     content_types: ClassVar[tuple[str, ...]] = ("text/event-stream",)
     """What the body of a good answer calls itself; anything but JSON and web pages is taken at its word."""
+    session_field: ClassVar[str] = ""
+    """The field that carries `StreamOptions.session_id`, where a server may not know it and refuse the request."""
+    is_relay: ClassVar[bool] = False
+    """Whether somebody else decides what the model can take: then only files, which are here, are read here."""
+    base_url: str = ""
+    address_source: str = "base_url"
+    """Where the address came from, for saying what to mend: a parameter or a variable."""
+    given_address: str = ""
+    """The address as it was given, before it was put into its usual form."""
 
     def __init__(self, *, transport: Transport | None = None, limits: Limits | None = None) -> None:
         self.transport: Transport = transport or AiohttpTransport()
         self.limits = limits or Limits()
+        self._outgoing = OutgoingMessages()
+        self._refuses_sessions = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -75,6 +95,17 @@ class HttpStreamFn(ABC):
     @abstractmethod
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         """The request. Raises `AgentError` or `RequestError` for what can be told before it is sent."""
+
+    def server(self) -> str:
+        """The address of the server. Raises `StreamError` for one that cannot be asked."""
+        if problem := address_problem(self.base_url):
+            given = self.given_address or self.base_url
+            shown = given.rpartition("@")[2][:100]  # what stands before it may be a password
+            raise StreamError(
+                f"{self.provider} cannot be asked: {self.address_source} is {shown!r}, which {problem}",
+                kind=ErrorKind.INVALID_REQUEST,
+            )
+        return self.base_url
 
     async def authorize(self, request: HttpRequest) -> HttpRequest:
         """The request with what can only be known when it is sent, such as a token that expires."""
@@ -95,10 +126,23 @@ class HttpStreamFn(ABC):
             return self.limits
         return msgspec.structs.replace(self.limits, total=options.timeout)
 
+    async def prepared(self, model: ModelSpec, context: AgentContext) -> AgentContext:
+        """The context as it can be sent to the model. Raises `RequestError`."""
+        prompt = await resolved_prompt(context)
+        messages = await self._outgoing.prepare(
+            context.messages, lambda: self.is_relay or takes_images(model), keeps_extensions=self.is_relay
+        )
+        if prompt is context.system_prompt and messages is context.messages:
+            return context
+        return AgentContext(prompt, messages, context.tools)
+
     async def __call__(
         self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
     ) -> AsyncIterator[AssistantMessageEvent]:
+        if self._refuses_sessions and options.session_id is not None:
+            options = msgspec.structs.replace(options, session_id=None)
         try:
+            context = await self.prepared(model, context)
             request = await self.authorize(self.build(model, context, options))
         except AgentError as error:
             yield StreamFailed(str(error), error.kind or ErrorKind.INVALID_REQUEST)
@@ -110,40 +154,67 @@ class HttpStreamFn(ABC):
             yield StreamFailed("the call was cancelled", ErrorKind.ABORTED)
             return
         parser: Parser | None = None
-        failure: tuple[str, ErrorKind] = ("the connection ended before the reply did", ErrorKind.NETWORK)
+        failure: Failure = ("the connection ended before the reply did", ErrorKind.NETWORK)
+        refused: StreamFailed | None = None
         try:
             async with self.transport.post(request, cancel) as response:
                 if response.status != 200 or not self._is_stream(response):
-                    failed = _without_secrets(await _refusal(response), request)
-                    yield _with_near_names(failed, model, self.provider) if response.status in (400, 404) else failed
-                    return
-                parser = self.parser(model, dict(response.headers))
-                while data := await response.read():
-                    if parser.feed(data):
-                        response.progress()
-                    for event in self._events(model, parser, request):
-                        yield event
-                    if parser.writer.is_finished:
-                        return
+                    refused = _without_secrets(await _refusal(response), request)
+                    if _is_about_the_model(refused, response.status):
+                        refused = await self.advised(refused, model)
+                else:
+                    parser = self.parser(model, dict(response.headers))
+                    while data := await response.read():
+                        problem = _fed(parser, data, response)
+                        for event in self._events(model, parser, request):
+                            yield event
+                        if parser.writer.is_finished:
+                            return
+                        if problem is not None:
+                            failure = problem
+                            break
         except TransportError as error:
             failure = (str(error), error.kind)
-        except FrameError as error:
-            failure = (f"the provider sent {error}", ErrorKind.NETWORK)
-        if parser is None:
-            yield _without_secrets(StreamFailed(*failure), request)
-            return
-        if failure[1] != ErrorKind.ABORTED:
-            _finish(parser)
-        parser.writer.fail(*failure)
-        for event in self._events(model, parser, request):
-            yield event
+        if refused is not None and options.session_id is not None and self._is_about_the_session(refused):
+            self._refuses_sessions = True
+            async with aclosing(cast("Any", self(model, context, options, cancel))) as events:
+                async for event in events:
+                    yield event
+        elif parser is None:
+            yield refused or _without_secrets(StreamFailed(*failure), request)
+        else:
+            _finish(parser, failure)
+            for event in self._events(model, parser, request):
+                yield event
+
+    async def advised(self, refused: StreamFailed, model: ModelSpec) -> StreamFailed:
+        """The refusal of a model that the provider does not know, with the names of some that there are."""
+        from .catalog import ModelCatalog
+
+        catalog = ModelCatalog.load()
+        if catalog.find(model) is not None:
+            return refused
+        if near := catalog.nearest(model.model_id, self.provider):
+            return with_advice(refused, f"is it {' or '.join(near)}?")
+        some = [str(info) for info in catalog.models(self.provider)[:3]]
+        return with_advice(refused, f"there are, for example, {', '.join(some)}") if some else refused
+
+    def _is_about_the_session(self, refused: StreamFailed) -> bool:
+        """Whether a server refused the request for its session, which it could do without."""
+        is_refusal = refused.kind == ErrorKind.INVALID_REQUEST and not self._refuses_sessions
+        return is_refusal and bool(self.session_field) and self.session_field in refused.message
 
     def _events(self, model: ModelSpec, parser: Parser, request: HttpRequest) -> Sequence[AssistantMessageEvent]:
         """What the parser wrote, with the cost on the terminal event."""
         events = parser.writer.take()
-        if events and type(failed := events[-1]) is StreamFailed:
-            events[-1] = _without_secrets(failed, request)
-        if events and type(last := events[-1]) is StreamDone and last.cost == Cost():
+        if not events:
+            return events
+        last = events[-1]
+        if type(last) is StreamFailed:
+            last = events[-1] = _without_secrets(last, request)
+            if last.usage is not None and last.cost is None:
+                events[-1] = msgspec.structs.replace(last, cost=self.cost(model, last.usage))
+        elif type(last) is StreamDone and last.cost == Cost():
             events[-1] = msgspec.structs.replace(last, cost=self.cost(model, last.usage))
         return events
 
@@ -165,25 +236,60 @@ def _without_secrets(failed: StreamFailed, request: HttpRequest) -> StreamFailed
     return msgspec.structs.replace(failed, message=known.redact(failed.message))
 
 
-def _with_near_names(failed: StreamFailed, model: ModelSpec, provider: str) -> StreamFailed:
-    """The failure of a model that nobody knows, with the names of those that are called almost the same."""
-    if failed.kind != ErrorKind.INVALID_REQUEST or "model" not in failed.message.lower():
-        return failed
-    from .catalog import ModelCatalog
-
-    catalog = ModelCatalog.load()
-    near = () if catalog.find(model) is not None else catalog.nearest(model.model_id, provider)
-    if not near:
-        return failed
-    return msgspec.structs.replace(failed, message=f"{failed.message} (is it {' or '.join(near)}?)")
+def _is_about_the_model(refused: StreamFailed, status: int) -> bool:
+    is_refusal = status in (400, 404) and refused.kind == ErrorKind.INVALID_REQUEST
+    return is_refusal and "model" in refused.message.lower()
 
 
-def _finish(parser: Parser) -> None:
-    """Lets the parser read what is left: a reply whose terminal frame had come is complete, whatever came after."""
+def with_advice(refused: StreamFailed, advice: str) -> StreamFailed:
+    return msgspec.structs.replace(refused, message=f"{refused.message} ({advice})")
+
+
+def takes_images(model: ModelSpec) -> bool:
+    """Whether the model can be shown images; one that is not known is believed to be.
+
+    What Azure calls a model is a deployment, which may have the name of another.
+    """
+    from .catalog import ModelCatalog  # on use: most conversations hold none
+
+    if model.provider == "azure":
+        return True
+    info = ModelCatalog.load().find(model)
+    return info is None or info.capabilities.images is not False
+
+
+def _fed(parser: Parser, data: bytes, response: HttpResponse) -> Failure | None:
+    """Lets the parser read; returns what makes the rest of the body useless, if something does.
+
+    Nothing is raised from here: what the transport sees as an exception, it takes for one of the connection.
+    """
     try:
-        parser.end()
-    except FrameError:
-        pass
+        if parser.feed(data):
+            response.progress()
+    except Exception as error:
+        return _misread(error)
+    return None
+
+
+def _finish(parser: Parser, failure: Failure) -> None:
+    """Lets the parser read what is left: a reply whose terminal frame had come is complete, whatever came after."""
+    if failure[1] not in (ErrorKind.ABORTED, ErrorKind.STREAM):
+        try:
+            parser.end()
+        except Exception as error:
+            if (misread := _misread(error))[1] == ErrorKind.STREAM:
+                failure = misread
+    parser.writer.fail(*failure, usage=parser.usage_so_far())
+
+
+def _misread(error: Exception) -> Failure:
+    """What it means that bytes could not be read: a frame that came whole is no fault of the connection's."""
+    if isinstance(error, FrameError):
+        is_whole = isinstance(error, ShapeError)
+        return f"the provider sent {error}", ErrorKind.STREAM if is_whole else ErrorKind.NETWORK
+    log.warning("a reply could not be read, which is a mistake in its adapter", exc_info=error)
+    what = str(error) or type(error).__name__
+    return f"the reply could not be read, which is a mistake in the adapter: {what[:300]}", ErrorKind.STREAM
 
 
 async def _refusal(response: HttpResponse) -> StreamFailed:

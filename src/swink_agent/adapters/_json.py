@@ -1,10 +1,25 @@
-"""Reading JSON that anyone may have sent: what is not of the expected shape is empty, never an exception."""
+"""Reading JSON that anyone may have sent: what is not of the expected shape is empty, or named, never a surprise.
+
+Owns the way from the bytes of a frame to a typed value. Bytes that are no JSON are a `FrameError`, since a broken
+connection leaves such; JSON of a shape that nobody expected is a `ShapeError`, which no second try mends.
+"""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, TypeVar, cast, get_args
 
-__all__ = ["count", "items", "mapping", "text"]
+import msgspec
+from msgspec import Struct
+
+from ._frames import FrameError, ShapeError
+
+__all__ = ["UNREADABLE", "count", "document", "items", "json_text", "mapping", "read", "text"]
+
+T = TypeVar("T", bound=Struct)
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_MOST_TOKENS = 10**12
+"""More than any count can be; a larger one is a mistake, and must not spoil the sums."""
 
 
 def mapping(value: object) -> dict[str, Any]:
@@ -23,9 +38,96 @@ def text(value: object) -> str:
 
 
 def count(value: object, *path: str) -> int:
-    """The count at a path of names, or zero for anything that is none."""
+    """The count at a path of names, or zero for anything that is none. A number in quotes is a number too."""
     for name in path:
         value = mapping(value).get(name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 16:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _MOST_TOKENS:
         return 0
-    return max(0, int(value))
+    return int(value)
+
+
+def json_text(value: object) -> str:
+    """The value as JSON, for showing it or passing it on."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return ""
+
+
+# -- frames --------------------------------------------------------------------------------------------------
+
+
+def read(
+    payload: bytes, decode: Callable[[bytes], T], kind: type[T], noun: str, optional: frozenset[str] = frozenset()
+) -> T:
+    """The frame's document as a struct, by the decoder of that struct.
+
+    A document that does not fit is looked at field by field: numbers in quotes are read, what is `optional` and does
+    not fit is left out, and beside an error nothing else matters. Raises `FrameError` or `ShapeError`.
+    """
+    try:
+        return decode(payload)
+    except msgspec.ValidationError:
+        return _fitted(document(payload, noun), kind, noun, optional)
+    except UNREADABLE as error:
+        if b"\\u" in payload and (mended := _without_half_characters(payload)) is not None:
+            return read(mended, decode, kind, noun, optional)
+        raise FrameError(f"{noun} that cannot be read: {error}") from error
+
+
+def document(payload: bytes, noun: str) -> object:
+    """The frame's document, whatever it is. Raises `FrameError` or `ShapeError`."""
+    try:
+        return msgspec.json.decode(payload)
+    except msgspec.ValidationError as error:  # a number out of all range
+        raise ShapeError(f"{noun} that cannot be read: {error}") from error
+    except UNREADABLE as error:
+        raise FrameError(f"{noun} that cannot be read: {error}") from error
+
+
+def _without_half_characters(payload: bytes) -> bytes | None:
+    """JSON that says the same without escapes of half a character, which some servers cut in two between frames."""
+    import json  # on use: only such frames need it
+
+    try:
+        return json.dumps(json.loads(payload), ensure_ascii=False).encode(errors="replace")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _fitted(value: object, kind: type[T], noun: str, optional: frozenset[str]) -> T:
+    if not isinstance(value, dict):
+        raise ShapeError(f"{noun} that is no object")
+    fields = cast("dict[str, Any]", value)
+    is_error = fields.get("error") is not None
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        name = field.encode_name
+        if name not in fields:
+            continue
+        try:
+            values[field.name] = _value(fields[name], field.type, f"{noun}, in its {name!r},", optional)
+        except (msgspec.ValidationError, ShapeError) as error:
+            if is_error or name in optional:
+                continue
+            if isinstance(error, ShapeError):
+                raise
+            raise ShapeError(f"{noun} with a {name!r} that cannot be read: {error}") from error
+    return kind(**values)
+
+
+def _value(value: object, kind: Any, noun: str, optional: frozenset[str]) -> Any:
+    if kind is msgspec.Raw:
+        return msgspec.Raw(msgspec.json.encode(value))
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError:
+        for option in (kind, *get_args(kind)):
+            if isinstance(option, type) and issubclass(option, Struct) and isinstance(value, dict):
+                return _fitted(cast("object", value), option, noun, optional)
+            inner = (get_args(option) or (None,))[0]
+            if isinstance(inner, type) and issubclass(inner, Struct) and isinstance(value, list):
+                return [_fitted(item, inner, noun, optional) for item in cast("list[object]", value)]
+        raise

@@ -48,6 +48,8 @@ class KeyedStreamFn(HttpStreamFn):
         super().__init__(transport=transport, limits=limits)
         self._has_own_address = base_url is not None
         given = base_url or os.environ.get(self.url_variable) or None
+        self.address_source = "base_url" if base_url else self.url_variable
+        self.given_address = given or ""
         self.base_url = self.with_version(given or self.default_url)
         self._needs_key = given is None
         environment = os.environ.get(self.key_variable) or os.environ.get(self.other_key_variable or self.key_variable)
@@ -68,6 +70,7 @@ class KeyedStreamFn(HttpStreamFn):
 
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
         self.key(options)
+        self.server()
 
     def key(self, options: StreamOptions) -> str | None:
         """The key for one call. Raises `AuthError` if there must be one and is none."""

@@ -7,10 +7,12 @@ imported when the first request is made. What a body means is the business of th
 from __future__ import annotations
 
 import asyncio
+import os
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Protocol
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, finalize
 
 from swink_agent.core.cancel import CancellationToken, call_in
@@ -100,6 +102,20 @@ class AiohttpTransport:
             return session
         return await keeper.asend(None)
 
+    async def get(self, url: str, headers: Mapping[str, str], *, seconds: float = 2.0) -> bytes:
+        """A small document, for advice after a failure. Raises `TransportError`, soon."""
+        import aiohttp
+
+        session = await self._session()
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        try:
+            async with session.get(url, headers=headers, timeout=timeout, allow_redirects=False) as response:
+                if response.status != 200:
+                    raise TransportError(f"{url}: HTTP {response.status}")
+                return await response.read()
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise TransportError(_explain(error, url)) from error
+
     @asynccontextmanager
     async def post(self, request: HttpRequest, cancel: CancellationToken) -> AsyncGenerator[HttpResponse]:
         import aiohttp
@@ -115,12 +131,13 @@ class AiohttpTransport:
         )
         response: Any = None
         try:
-            response = await watch.first(pending)
+            try:
+                response = await watch.first(pending)
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                # ValueError: a URL or header that cannot be sent. A call that was given up says why instead.
+                raise watch.reason or TransportError(_explain(error, request.url)) from error
             watch.attach(response.close)
-            yield _AiohttpResponse(response, watch)
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            # ValueError: a URL or header that cannot be sent. A call that was given up says why instead.
-            raise watch.reason or TransportError(_explain(error, request.url)) from error
+            yield _AiohttpResponse(response, watch, request.url)  # what its reader does wrong is not caught here
         finally:
             watch.close()
             if response is not None:
@@ -214,9 +231,13 @@ class _Watch:
 
 
 class _AiohttpResponse:
-    __slots__ = ("_read", "_unpacker", "_watch", "headers", "status")
+    __slots__ = ("_broken", "_read", "_unpacker", "_url", "_watch", "headers", "status")
 
-    def __init__(self, response: Any, watch: _Watch) -> None:
+    def __init__(self, response: Any, watch: _Watch, url: str) -> None:
+        from aiohttp import ClientError
+
+        self._broken = (ClientError, OSError, ValueError)
+        self._url = url
         self._watch = watch
         self._read: Callable[[], Awaitable[bytes]] = response.content.readany
         self.status: int = response.status
@@ -232,7 +253,10 @@ class _AiohttpResponse:
         while True:
             if unpacker is not None and unpacker.has_more and (piece := unpacker.next()):
                 return piece
-            data = await self._read()
+            try:
+                data = await self._read()
+            except self._broken as error:
+                raise self._watch.reason or TransportError(_explain(error, self._url)) from error
             if not data and self._watch.reason is not None:
                 raise self._watch.reason
             if unpacker is None or not data:
@@ -268,6 +292,17 @@ class _Unpacker:
 
 
 def _explain(error: Exception, url: str) -> str:
+    """What went wrong, to whom, in words: the names of Python's classes tell a user nothing."""
     where = url.split("?", 1)[0]  # a query may hold a key
-    text = str(error) or type(error).__name__
-    return f"{where}: {text if type(error).__name__ in text else f'{type(error).__name__}: {text}'}"
+    place = urlsplit(where)
+    where = where.replace(f"{place.netloc.rpartition('@')[0]}@", "") if "@" in place.netloc else where
+    system = getattr(error, "os_error", error)
+    if isinstance(system, TimeoutError):
+        return f"{where}: no answer in time"
+    number = getattr(system, "errno", None)
+    if isinstance(number, int) and number > 0:
+        return f"{where}: {os.strerror(number)}"
+    if reason := getattr(system, "strerror", None):
+        return f"{where}: {reason}"
+    text = str(error)
+    return f"{where}: {text or 'the connection failed'}" if text != url else f"{where} cannot be asked"

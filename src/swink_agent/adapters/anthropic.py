@@ -31,7 +31,7 @@ from swink_agent.core.types import (
 )
 
 from ._blocks import ReplyWriter
-from ._bodies import image_data, json_object
+from ._bodies import json_object, short_id
 from ._claude import (
     REDACTED,
     arguments_of,
@@ -45,8 +45,9 @@ from ._claude import (
     with_extra,
 )
 from ._errors import classify_error
-from ._frames import FrameError, SseFrames
-from ._json import count, mapping, text
+from ._frames import FrameError, ShapeError, SseFrames
+from ._images import Note, picture
+from ._json import UNREADABLE, count, json_text, mapping, read, text
 from ._keyed import JSON_HEADERS, KeyedStreamFn
 from ._transport import HttpRequest
 
@@ -67,10 +68,11 @@ class AnthropicStreamFn(KeyedStreamFn):
     default_url: ClassVar[str] = "https://api.anthropic.com/v1"
     key_variable: ClassVar[str] = "ANTHROPIC_API_KEY"
     url_variable: ClassVar[str] = "ANTHROPIC_BASE_URL"
+    session_field: ClassVar[str] = "metadata"
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         return HttpRequest(
-            url=f"{self.base_url}/messages",
+            url=f"{self.server()}/messages",
             headers={**self._headers(options), **options.headers},
             body=json_object(self._fields(model, context, options)),
             limits=self.limits_for(options),
@@ -96,6 +98,8 @@ class AnthropicStreamFn(KeyedStreamFn):
             fields["tool_choice"] = _tool_choice(plan.tool_choice if context.tools else "none")
         fields.update(plan.fields)
         fields["temperature"] = plan.temperature
+        if options.session_id:
+            fields["metadata"] = {"user_id": short_id(options.session_id, "session")}
         fields = with_extra(fields, options.extra)
         fields["messages"] = conversation(
             model, context.messages, self._content, filler=_FILLER, mark=_marked if mark else None
@@ -158,15 +162,18 @@ def _user_blocks(content: Sequence[Any]) -> list[dict[str, Any]]:
         if type(block) is Text and block.text.strip():
             blocks.append(_text(block.text))
         elif type(block) is Image:
-            blocks.append({"type": "image", "source": _image_source(block)})
+            blocks.append(_image(block))
     return blocks
 
 
-def _image_source(image: Image) -> dict[str, Any]:
+def _image(image: Image) -> dict[str, Any]:
     if isinstance(image.source, UrlImage):
-        return {"type": "url", "url": image.source.url}
-    media_type, data = image_data(image)
-    return {"type": "base64", "media_type": media_type.replace("/jpg", "/jpeg"), "data": data}
+        return {"type": "image", "source": {"type": "url", "url": image.source.url}}
+    found = picture(image)
+    if isinstance(found, Note):
+        return _text(found.text)
+    media_type = found.media_type.replace("/jpg", "/jpeg")
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": found.data}}
 
 
 def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
@@ -253,9 +260,14 @@ class AnthropicParser:
         try:
             for _, payload in self._frames.end():
                 self._events.take(payload)
+        except ShapeError:
+            raise
         except FrameError:
             pass  # the body was cut inside a frame
         self._events.end()
+
+    def usage_so_far(self) -> Usage | None:
+        return self._events.usage_so_far()
 
 
 class MessageEvents:
@@ -272,7 +284,7 @@ class MessageEvents:
         self._refusal = ""
 
     def take(self, payload: bytes) -> None:
-        """Reads one event. Raises `FrameError` if it is none."""
+        """Reads one event. Raises `FrameError` or `ShapeError` if it is none."""
         if self.writer.is_finished or not payload.strip():
             return
         event = _decoded(payload)
@@ -295,7 +307,7 @@ class MessageEvents:
                 self.end()
             case "error" | "" if event.error is not None:
                 self.end()  # an error after the stop reason changes nothing
-                self.writer.fail(*classify_error(event.error), usage=self._usage() if self._counts else None)
+                self.writer.fail(*classify_error(event.error), usage=self.usage_so_far())
             case _:
                 pass
 
@@ -343,7 +355,7 @@ class MessageEvents:
     def _close(self, index: int | None) -> None:
         self.writer.end_speech()
         if whole := self._inputs.pop(index, None):
-            self.writer.arguments(index, msgspec.json.encode(whole).decode())
+            self.writer.arguments(index, json_text(whole))
         self.writer.end_call(index)
 
     def _count(self, usage: object) -> None:
@@ -354,6 +366,9 @@ class MessageEvents:
         if reasoning := count(usage, "output_tokens_details", "thinking_tokens"):
             self._counts["reasoning"] = reasoning
 
+    def usage_so_far(self) -> Usage | None:
+        return self._usage() if self._counts else None
+
     def _usage(self) -> Usage:
         counts = self._counts
         read, written = counts.get("cache_read_input_tokens", 0), counts.get("cache_creation_input_tokens", 0)
@@ -362,15 +377,18 @@ class MessageEvents:
         return Usage(given, output, read, written, given + output + read + written, extra)
 
 
+_OPTIONAL = frozenset({"usage", "signature", "stop_details", "message", "id"})
+
+
 def _decoded(payload: bytes) -> _Event:
     """The event; one of a type that is not known here may have any shape."""
     try:
+        return read(payload, _decode_event, _Event, "an event", _OPTIONAL)
+    except ShapeError:
         try:
-            return _decode_event(payload)
-        except msgspec.ValidationError:
             kind = _decode_kind(payload).type
-            if kind in _KINDS:
-                raise
-            return _Event(kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FrameError(f"an event that cannot be read: {error}") from error
+        except UNREADABLE:
+            kind = ""
+        if kind in _KINDS or not kind:
+            raise
+        return _Event(kind)

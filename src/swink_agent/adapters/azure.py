@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Awaitable, Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 import msgspec
@@ -50,6 +50,8 @@ class AzureStreamFn(OpenAiStreamFn):
         address = base_url or os.environ.get(self.url_variable) or os.environ.get("AZURE_OPENAI_ENDPOINT") or ""
         super().__init__(address or "https://unset", api_key, transport=transport, limits=limits)
         self.base_url = address
+        from_variable = self.url_variable if os.environ.get(self.url_variable) else "AZURE_OPENAI_ENDPOINT"
+        self.address_source = "base_url" if base_url else from_variable
         self._needs_key = token is None
         self._token = token
         self._api_version = api_version
@@ -57,7 +59,7 @@ class AzureStreamFn(OpenAiStreamFn):
     def url(self, model: ModelSpec) -> str:
         if not self.base_url:
             raise AuthError("no address for azure: set AZURE_OPENAI_ENDPOINT, or pass base_url")
-        parts = urlsplit(self.base_url)
+        parts = urlsplit(self.server())
         path = parts.path.rstrip("/")
         version = self._api_version or (parse_qs(parts.query).get("api-version") or [None])[0]
         if "/deployments/" in path:
@@ -71,6 +73,13 @@ class AzureStreamFn(OpenAiStreamFn):
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
         self.url(model)
         super().check(model, options)
+
+    def session_fields(self, options: StreamOptions) -> dict[str, Any]:
+        """As at OpenAI; the older addresses, with a deployment in them, know the session as the user's."""
+        fields, path = super().session_fields(options), urlsplit(self.base_url).path
+        if fields and "/deployments/" in path:
+            return {"user": fields["prompt_cache_key"]}
+        return {} if path.rstrip("/").endswith("/models") else fields
 
     def key(self, options: StreamOptions) -> str | None:
         return None if self._token is not None and options.api_key is None else super().key(options)

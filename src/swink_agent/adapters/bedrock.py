@@ -37,7 +37,7 @@ from swink_agent.core.types import (
 )
 
 from ._blocks import ReplyWriter
-from ._bodies import EncodedMessages, image_data, json_object
+from ._bodies import EncodedMessages, json_object, short_id
 from ._claude import (
     REDACTED,
     arguments_of,
@@ -53,8 +53,10 @@ from ._claude import (
 )
 from ._errors import classify_error
 from ._frames import AwsEventFrames, AwsMessage, FrameError
-from ._http import HttpStreamFn, RequestError
-from ._json import count, mapping, text
+from ._http import HttpStreamFn
+from ._images import Note, picture
+from ._json import UNREADABLE, count, json_text, mapping, read, text
+from ._outgoing import RequestError
 from ._transport import HttpRequest, Limits, Transport
 from .anthropic import MessageEvents
 
@@ -81,6 +83,7 @@ class BedrockStreamFn(HttpStreamFn):
 
     provider: ClassVar[str] = "bedrock"
     content_types: ClassVar[tuple[str, ...]] = ("application/vnd.amazon.eventstream",)
+    session_field: ClassVar[str] = "requestMetadata"
 
     def __init__(
         self,
@@ -99,6 +102,9 @@ class BedrockStreamFn(HttpStreamFn):
             region = found[1] if found is not None else "us-east-1"
         self.region = region
         self.base_url = (given or f"https://bedrock-runtime.{region}.amazonaws.com").rstrip("/")
+        self.address_source = "base_url" if base_url else "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"
+        if given is None:
+            self.address_source = "the address made of the region"
         self._needs_key = given is None
         self._token = variables.get("AWS_BEARER_TOKEN_BEDROCK")
         self._access_key = variables.get("AWS_ACCESS_KEY_ID")
@@ -109,7 +115,8 @@ class BedrockStreamFn(HttpStreamFn):
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         # A colon may stand in a path as it is; escaped, one HTTP client sends it so and another does not, and the
         # signature is over what is sent.
-        url = f"{self.base_url}/model/{quote(model.model_id, safe=':')}/converse-stream"
+        server = self.server() if self.region else self.base_url  # of a missing region, more is said below
+        url = f"{server}/model/{quote(model.model_id, safe=':')}/converse-stream"
         body = json_object(self._fields(model, context, options))
         headers = {"content-type": "application/json", **self._authorization(url, body, model, options)}
         accepted = {"accept": self.content_types[0], "accept-encoding": "identity"}
@@ -128,6 +135,8 @@ class BedrockStreamFn(HttpStreamFn):
                 "no credentials for bedrock: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
                 "or AWS_BEARER_TOKEN_BEDROCK, or pass api_key"
             )
+        if self.region is not None:
+            self.server()
 
     @property
     def _has_keys(self) -> bool:
@@ -166,6 +175,8 @@ class BedrockStreamFn(HttpStreamFn):
             fields["system"] = [{"text": prompt}, *mark]
         if tools := _tools(context, choice):
             fields["toolConfig"] = {"tools": [*tools, *mark], **_tool_choice(choice)}
+        if options.session_id:
+            fields["requestMetadata"] = {"session_id": short_id(options.session_id, "session")}
         fields = with_extra(fields, options.extra)
         content_of = self._content if claude_of(model.model_id) is not None else self._plain_content
         fields["messages"] = conversation(
@@ -263,16 +274,18 @@ def _user_blocks(content: Sequence[Any]) -> list[dict[str, Any]]:
         if type(block) is Text and block.text.strip():
             blocks.append({"text": block.text})
         elif type(block) is Image:
-            blocks.append({"image": _image(block)})
+            blocks.append(_image(block))
     return blocks
 
 
 def _image(image: Image) -> dict[str, Any]:
-    media_type, data = image_data(image)
-    image_format = _IMAGE_FORMATS.get(media_type.lower().replace("/jpg", "/jpeg"))
+    found = picture(image)
+    if isinstance(found, Note):
+        return {"text": found.text}
+    image_format = _IMAGE_FORMATS.get(found.media_type.lower().replace("/jpg", "/jpeg"))
     if image_format is None:
-        raise RequestError(f"bedrock takes no images of the type {media_type}: give PNG, JPEG, GIF or WebP")
-    return {"format": image_format, "source": {"bytes": data}}
+        return {"text": f"[image left out: {found.media_type} is not taken here, only PNG, JPEG, GIF and WebP]"}
+    return {"image": {"format": image_format, "source": {"bytes": found.data}}}
 
 
 def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
@@ -334,6 +347,7 @@ class _Frame(Struct, rename="camel"):
 
 
 _decode_frame = msgspec.json.Decoder(_Frame).decode
+_OPTIONAL = frozenset({"usage", "toolUseId", "signature", "redactedContent"})
 _FRAMES = frozenset({"contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata", "chunk"})
 
 _STOP_REASONS = {
@@ -394,16 +408,12 @@ class BedrockParser:
     def _take(self, message: AwsMessage) -> None:
         if message.headers.get(":message-type", "event") != "event":
             self.end()  # an exception after the stop reason changes nothing
-            self.writer.fail(*_failure(message), usage=self._usage)
+            self.writer.fail(*_failure(message), usage=self.usage_so_far())
             return
         event = message.headers.get(":event-type", "")
         if event not in _FRAMES:
             return
-        try:
-            frame = _decode_frame(message.payload)
-            inner = base64.b64decode(frame.bytes or "", validate=True) if event == "chunk" else b""
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-            raise FrameError(f"a {event} frame that cannot be read: {error}") from error
+        frame = read(message.payload, _decode_frame, _Frame, f"a {event} frame", _OPTIONAL)
         match event:
             case "contentBlockDelta":
                 if frame.delta is not None:
@@ -418,7 +428,10 @@ class BedrockParser:
                 self._usage = _usage(frame.usage)
                 self.end()
             case _:
-                self._wrapped.take(inner)
+                self._wrapped.take(_unwrapped(frame.bytes or ""))
+
+    def usage_so_far(self) -> Usage | None:
+        return self._usage or self._wrapped.usage_so_far()
 
     def _open(self, index: int | None, start: _Start | None) -> None:
         self._close(index)
@@ -433,7 +446,7 @@ class BedrockParser:
         elif delta.tool_use is not None:
             piece = delta.tool_use.input
             if piece is not None:
-                self.writer.arguments(index, piece if isinstance(piece, str) else msgspec.json.encode(piece).decode())
+                self.writer.arguments(index, piece if isinstance(piece, str) else json_text(piece))
         elif (reasoning := delta.reasoning_content) is not None:
             self.writer.thinking(reasoning.text or "")
             self.writer.signature(reasoning.signature or "")
@@ -443,6 +456,13 @@ class BedrockParser:
     def _close(self, index: int | None) -> None:
         self.writer.end_speech()
         self.writer.end_call(index)
+
+
+def _unwrapped(chunk: str) -> bytes:
+    try:
+        return base64.b64decode(chunk, validate=True)
+    except ValueError as error:
+        raise FrameError(f"a chunk frame that cannot be read: {error}") from error
 
 
 def _redacted(blob: str) -> str:
@@ -465,8 +485,11 @@ def _failure(message: AwsMessage) -> tuple[str, ErrorKind]:
     words = message.headers.get(":error-message", "")
     try:
         payload = mapping(msgspec.json.decode(message.payload or b"{}"))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         payload = {}
     words = text(payload.get("message")) or text(payload.get("Message")) or words
     shown, kind = classify_error({"type": name, "message": f"{name}: {words}" if words else name})
-    return shown, _EXCEPTIONS.get(name.lower().removesuffix("exception"), kind)
+    by_name = _EXCEPTIONS.get(name.lower().removesuffix("exception"), kind)
+    # The service calls many things an error of the model's stream; an input that is too long stays too long.
+    is_overflow = kind == ErrorKind.CONTEXT_OVERFLOW and by_name == ErrorKind.NETWORK
+    return shown, kind if is_overflow else by_name

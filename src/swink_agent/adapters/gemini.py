@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
-from swink_agent.core.stream import StreamOptions
+from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     AgentContext,
@@ -35,8 +35,9 @@ from swink_agent.core.types import (
     extract_text,
 )
 
-from ._bodies import image_data, json_array, json_object
+from ._bodies import json_array, json_object
 from ._gemini_frames import GeminiParser
+from ._images import Note, picture
 from ._keyed import JSON_HEADERS, KeyedStreamFn
 from ._transport import HttpRequest
 
@@ -84,13 +85,12 @@ class GeminiStreamFn(KeyedStreamFn):
     def _url(self, model_id: str) -> str:
         name = quote(model_id, safe="/")
         path = name if "/" in name else f"models/{name}"
-        return f"{self.base_url}/{path}:streamGenerateContent?alt=sse"
+        return f"{self.server()}/{path}:streamGenerateContent?alt=sse"
 
     def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
         """The body's fields, stable ones first: from turn to turn only the end of the contents changes."""
         fields: dict[str, Any] = {}
-        prompt = context.system_prompt if isinstance(context.system_prompt, str) else context.system_prompt()
-        if prompt:
+        if prompt := prompt_text(context.system_prompt):
             fields["systemInstruction"] = {"parts": [{"text": prompt}]}
         if context.tools:
             fields["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in context.tools]}]
@@ -196,8 +196,10 @@ def _image_part(image: Image) -> dict[str, Any]:
         name = re.split("[?#]", source.url)[0].rpartition("/")[2]
         media_type = source.media_type or mimetypes.guess_type(name)[0]
         return {"fileData": {"fileUri": source.url, **({"mimeType": media_type} if media_type else {})}}
-    media_type, data = image_data(image)
-    return {"inlineData": {"mimeType": media_type, "data": data}}
+    found = picture(image)
+    if isinstance(found, Note):
+        return {"text": found.text}
+    return {"inlineData": {"mimeType": found.media_type, "data": found.data}}
 
 
 def _model_parts(message: AssistantMessage, *, is_own: bool, needs_signature: bool) -> list[dict[str, Any]]:
@@ -249,6 +251,9 @@ def _call_id(call_id: str) -> str:
 
 def _result_parts(message: ToolResultMessage, *, name: str, takes_pictures: bool) -> list[dict[str, Any]]:
     shown = extract_text(message.content)
+    pictures = [_image_part(block) for block in message.content if type(block) is Image and _has_data(block)]
+    shown += "".join(part["text"] for part in pictures if "text" in part)  # notes, for images that are not there
+    pictures = [part for part in pictures if "text" not in part]
     if not shown and any(type(block) is Image for block in message.content):
         shown = "(see the image)"
     response: dict[str, Any] = {
@@ -256,10 +261,8 @@ def _result_parts(message: ToolResultMessage, *, name: str, takes_pictures: bool
         "name": name,
         "response": {"error" if message.is_error else "output": shown},
     }
-    if takes_pictures:
-        pictures = [_image_part(block) for block in message.content if type(block) is Image and _has_data(block)]
-        if pictures:
-            response["parts"] = pictures
+    if takes_pictures and pictures:
+        response["parts"] = pictures
     return [{"functionResponse": response}]
 
 

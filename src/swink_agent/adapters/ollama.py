@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -17,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.stream import StreamOptions
+from swink_agent.core.stream import StreamFailed, StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     AgentContext,
@@ -36,12 +37,13 @@ from swink_agent.core.types import (
 )
 
 from ._blocks import ReplyWriter
-from ._bodies import EncodedMessages, image_data, json_array, json_object
+from ._bodies import EncodedMessages, json_array, json_object
 from ._errors import classify_error
-from ._frames import FrameError, LineFrames
-from ._http import HttpStreamFn
-from ._json import mapping
-from ._transport import HttpRequest, Limits, Transport
+from ._frames import FrameError, LineFrames, ShapeError
+from ._http import HttpStreamFn, with_advice
+from ._images import Note, picture
+from ._json import UNREADABLE, count, items, mapping, read, text
+from ._transport import HttpRequest, Limits, Transport, TransportError
 
 __all__ = ["OllamaParser", "OllamaStreamFn"]
 
@@ -62,8 +64,13 @@ class OllamaStreamFn(HttpStreamFn):
     ) -> None:
         super().__init__(transport=transport, limits=limits)
         self.base_url = _server(base_url or os.environ.get("OLLAMA_HOST") or "")
+        self.address_source = "base_url" if base_url else "OLLAMA_HOST"
+        self.given_address = base_url or os.environ.get("OLLAMA_HOST") or ""
         self._api_key = api_key or os.environ.get("OLLAMA_API_KEY")
         self._encoded = EncodedMessages()
+
+    def check(self, model: ModelSpec, options: StreamOptions) -> None:
+        self.server()
 
     # -- the request -------------------------------------------------------------------------------------------
 
@@ -72,7 +79,7 @@ class OllamaStreamFn(HttpStreamFn):
         if key := options.api_key or self._api_key:
             headers["authorization"] = f"Bearer {key}"
         return HttpRequest(
-            url=f"{self.base_url}/api/chat",
+            url=f"{self.server()}/api/chat",
             headers={**headers, **options.headers},
             body=json_object(self._fields(model, context, options)),
             limits=self.limits_for(options),
@@ -97,8 +104,7 @@ class OllamaStreamFn(HttpStreamFn):
     # -- messages ----------------------------------------------------------------------------------------------
 
     def _messages(self, model: ModelSpec, context: AgentContext) -> Iterator[bytes]:
-        prompt = context.system_prompt if isinstance(context.system_prompt, str) else context.system_prompt()
-        if prompt:
+        if prompt := prompt_text(context.system_prompt):
             yield msgspec.json.encode({"role": "system", "content": prompt})
         names: dict[str, str] = {}
         pictures: list[ToolResultMessage] = []
@@ -124,6 +130,25 @@ class OllamaStreamFn(HttpStreamFn):
             if any(type(block) is Image for block in message.content):
                 yield self._encoded.encode(message, _result_pictures, "pictures")
         results.clear()
+
+    # -- models ------------------------------------------------------------------------------------------------
+
+    async def advised(self, refused: StreamFailed, model: ModelSpec) -> StreamFailed:
+        """What the server has, if it says so in time."""
+        get = getattr(self.transport, "get", None)
+        if get is None:
+            return refused
+        headers = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+        try:
+            document = mapping(msgspec.json.decode(await get(f"{self.base_url}/api/tags", headers)))
+        except (TransportError, *UNREADABLE):
+            return refused
+        names = [name for item in items(document.get("models")) if (name := text(mapping(item).get("name")))]
+        if not names:
+            return with_advice(refused, f"it has no models: ollama pull {model.model_id}")
+        near = get_close_matches(model.model_id, names, n=3, cutoff=0.4)
+        advice = f"is it {' or '.join(near)}?" if near else f"it has {', '.join(names[:5])}."
+        return with_advice(refused, f"{advice} Others: ollama pull {model.model_id}")
 
     # -- the reply ---------------------------------------------------------------------------------------------
 
@@ -188,12 +213,17 @@ def _says_something(message: UserMessage) -> bool:
 
 
 def _user(message: UserMessage) -> dict[str, Any]:
-    return {"role": "user", "content": extract_text(message.content), **_images(message.content)}
+    return {"role": "user", **_with_images(extract_text(message.content), message.content)}
 
 
-def _images(content: Sequence[UserBlock]) -> dict[str, Any]:
-    images = [image_data(block)[1] for block in content if type(block) is Image]
-    return {"images": images} if images else {}
+def _with_images(words: str, content: Sequence[UserBlock]) -> dict[str, Any]:
+    """The words, and the images beside them; one that cannot be sent is a note behind the words."""
+    found = [picture(block) for block in content if type(block) is Image]
+    notes = [note.text for note in found if isinstance(note, Note)]
+    fields: dict[str, Any] = {"content": "\n".join([words, *notes] if words else notes)}
+    if len(notes) < len(found):
+        fields["images"] = [image.data for image in found if not isinstance(image, Note)]
+    return fields
 
 
 def _assistant(message: AssistantMessage, *, is_own: bool) -> dict[str, Any]:
@@ -223,7 +253,7 @@ def _result(message: ToolResultMessage, *, name: str) -> dict[str, Any]:
 
 
 def _result_pictures(message: ToolResultMessage) -> dict[str, Any]:
-    return {"role": "user", "content": f"Image from {message.tool_name or 'the tool'}:", **_images(message.content)}
+    return {"role": "user", **_with_images(f"Image from {message.tool_name or 'the tool'}:", message.content)}
 
 
 # -- lines ---------------------------------------------------------------------------------------------------
@@ -249,15 +279,13 @@ class _Line(Struct):
     message: _Message | None = None
     done: bool | None = None
     done_reason: str | None = None
-    prompt_eval_count: int | None = None
-    eval_count: int | None = None
+    prompt_eval_count: Any = None
+    eval_count: Any = None
     error: Any = None
 
 
 _decode_line = msgspec.json.Decoder(_Line).decode
-_decode_arguments = msgspec.json.Decoder(dict[str, Any] | str | None).decode
-_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_OPTIONAL = frozenset({"id"})
 
 
 class OllamaParser:
@@ -267,6 +295,7 @@ class OllamaParser:
         self.writer = ReplyWriter()
         self._lines = LineFrames()
         self._call_ids: set[str] = set()
+        self._usage: Usage | None = None
 
     def feed(self, data: bytes) -> bool:
         lines = self._lines.feed(data)
@@ -278,16 +307,18 @@ class OllamaParser:
         for line in self._lines.end():
             try:
                 self._take(line)
+            except ShapeError:
+                raise
             except FrameError:
                 pass  # the body was cut inside this line
 
     def _take(self, data: bytes) -> None:
         if self.writer.is_finished or not data.strip():
             return
-        try:
-            line = _decode_line(data)
-        except _UNREADABLE as error:
-            raise FrameError(f"a line that cannot be read: {error}") from error
+        line = read(data, _decode_line, _Line, "a line", _OPTIONAL)
+        if line.prompt_eval_count is not None or line.eval_count is not None:
+            prompt, output = count(line.prompt_eval_count), count(line.eval_count)
+            self._usage = Usage(input=prompt, output=output, total=prompt + output)
         if line.error is not None:
             self._fail(line.error)
             return
@@ -305,7 +336,7 @@ class OllamaParser:
             return
         try:
             arguments = _arguments(bytes(function.arguments))
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise FrameError(f"arguments of {function.name!r} that cannot be read: {error}") from error
         call_id = call.id if call.id and call.id not in self._call_ids else f"call_{uuid4().hex[:24]}"
         self._call_ids.add(call_id)
@@ -314,28 +345,26 @@ class OllamaParser:
         self.writer.end_call(call_id)
 
     def _done(self, line: _Line) -> None:
-        prompt, output = max(0, line.prompt_eval_count or 0), max(0, line.eval_count or 0)
         reason = StopReason.TOOL_USE if self._call_ids else StopReason.STOP
         if line.done_reason == "length":
             reason = StopReason.LENGTH
-        self.writer.done(reason, Usage(input=prompt, output=output, total=prompt + output))
+        self.writer.done(reason, self._usage or Usage())
 
     def _fail(self, error: Any) -> None:
         message, kind = classify_error({"error": error})
         if kind == ErrorKind.INVALID_REQUEST:
             kind = ErrorKind.NETWORK  # the request had been accepted: it is the server that failed
-        self.writer.fail(message, kind)
+        self.writer.fail(message, kind, usage=self._usage)
+
+    def usage_so_far(self) -> Usage | None:
+        return self._usage
 
 
 def _arguments(data: bytes) -> str:
-    """The arguments as JSON text; they are an object, but servers that imitate Ollama also send them as a string."""
-    if not data:
-        return ""
-    value = _decode_arguments(data)
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        if value.strip():
-            _decode_object(value)
-        return value
-    return data.decode()
+    """The arguments as JSON text; they are an object, but servers that imitate Ollama also send them as a string.
+
+    What is neither goes on as it is: the model is told that it is no object.
+    """
+    if data[:1] == b'"':
+        return msgspec.json.decode(data, type=str)
+    return "" if data == b"null" else data.decode()

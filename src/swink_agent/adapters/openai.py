@@ -10,13 +10,14 @@ import hashlib
 import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.stream import StreamOptions
+from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     AgentContext,
@@ -34,11 +35,12 @@ from swink_agent.core.types import (
 )
 
 from ._blocks import ReplyWriter
-from ._bodies import image_url, json_array, json_object
+from ._bodies import json_array, json_object, short_id
 from ._errors import classify_error
-from ._frames import FrameError, SseFrames
+from ._frames import FrameError, ShapeError, SseFrames
 from ._http import Parser
-from ._json import count, items, mapping, text
+from ._images import Note, image_url
+from ._json import count, items, json_text, mapping, read, text
 from ._keyed import JSON_HEADERS, KeyedStreamFn
 from ._transport import HttpRequest
 
@@ -46,6 +48,8 @@ __all__ = ["ChatParser", "OpenAiStreamFn", "is_silent"]
 
 _LONGEST_ID = 40
 _WITHOUT_REASONING = re.compile(r"gpt-[34]|chatgpt|gpt-5-chat")
+_STRICT_HOSTS = ("groq.com", "cerebras.ai", "googleapis.com")
+"""Servers that answer a field which they do not know with an error."""
 _EFFORT = {
     ThinkingLevel.MINIMAL: "minimal",
     ThinkingLevel.LOW: "low",
@@ -68,19 +72,20 @@ class OpenAiStreamFn(KeyedStreamFn):
     key_variable: ClassVar[str] = "OPENAI_API_KEY"
     url_variable: ClassVar[str] = "OPENAI_BASE_URL"
     max_tokens_field: ClassVar[str] = "max_completion_tokens"
+    session_field: ClassVar[str] = "prompt_cache_key"
 
     # -- the request -------------------------------------------------------------------------------------------
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         return HttpRequest(
             url=self.url(model),
-            headers={**self.headers(self.key(options)), **options.headers},
+            headers={**self.headers(self.key(options)), **self.session_headers(options), **options.headers},
             body=json_object({**self.fields(model, context, options), **options.extra}),
             limits=self.limits_for(options),
         )
 
     def url(self, model: ModelSpec) -> str:
-        return f"{self.base_url}/chat/completions"
+        return f"{self.server()}/chat/completions"
 
     def headers(self, key: str | None) -> dict[str, str]:
         return JSON_HEADERS if key is None else {**JSON_HEADERS, "authorization": f"Bearer {key}"}
@@ -95,8 +100,22 @@ class OpenAiStreamFn(KeyedStreamFn):
         fields.update(self.thinking(model))
         fields["temperature"] = options.temperature
         fields[self.max_tokens_field] = options.max_tokens
+        fields.update(self.session_fields(options))
         fields["messages"] = json_array(self.messages(context))
         return fields
+
+    def session_fields(self, options: StreamOptions) -> dict[str, Any]:
+        """The session, by which the provider finds what it has cached; servers that refuse the field are spared it."""
+        if not options.session_id or options.cache != "auto":
+            return {}
+        host = urlsplit(self.base_url).hostname or ""
+        if _is_at(host, _STRICT_HOSTS):
+            return {}
+        name = "session_id" if _is_at(host, ("openrouter.ai",)) else "prompt_cache_key"
+        return {name: short_id(options.session_id, "session")}
+
+    def session_headers(self, options: StreamOptions) -> dict[str, str]:
+        return {}
 
     def usage_fields(self) -> dict[str, Any]:
         return {"stream_options": {"include_usage": True}}
@@ -120,8 +139,8 @@ class OpenAiStreamFn(KeyedStreamFn):
 
     def messages(self, context: AgentContext) -> list[bytes]:
         encoded: list[bytes] = []
-        if context.system_prompt:
-            encoded.append(msgspec.json.encode({"role": "system", "content": context.system_prompt}))
+        if prompt := prompt_text(context.system_prompt):
+            encoded.append(msgspec.json.encode({"role": "system", "content": prompt}))
         pictures: list[ToolResultMessage] = []
         for message in context.messages:
             if type(message) is ToolResultMessage:
@@ -156,8 +175,14 @@ class OpenAiStreamFn(KeyedStreamFn):
             if type(block) is Text:
                 parts.append({"type": "text", "text": block.text})
             elif type(block) is Image:
-                parts.append({"type": "image_url", "image_url": {"url": image_url(block)}})
+                parts.append(self._image_part(block))
         return parts
+
+    def _image_part(self, image: Image) -> dict[str, Any]:
+        url = image_url(image)
+        if isinstance(url, Note):
+            return {"type": "text", "text": url.text}
+        return {"type": "image_url", "image_url": {"url": url}}
 
     def assistant(self, message: AssistantMessage) -> dict[str, Any]:
         fields: dict[str, Any] = {"role": "assistant"}
@@ -196,6 +221,10 @@ class OpenAiStreamFn(KeyedStreamFn):
         return ChatParser()
 
 
+def _is_at(host: str, places: tuple[str, ...]) -> bool:
+    return any(host == place or host.endswith(f".{place}") for place in places)
+
+
 def is_silent(message: AgentMessage) -> bool:
     """Whether a reply holds nothing that this API can carry, such as one that was aborted while it still thought."""
     return type(message) is AssistantMessage and not message.text and not message.tool_calls
@@ -225,7 +254,7 @@ class _Delta(Struct):
 
 
 class _Choice(Struct):
-    index: int = 0
+    index: int | None = 0
     delta: _Delta | None = None
     finish_reason: str | None = None
 
@@ -238,6 +267,7 @@ class _Chunk(Struct):
 
 
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
+_OPTIONAL = frozenset({"usage", "x_groq", "id"})
 
 _STOP_REASONS = {
     "stop": StopReason.STOP,
@@ -286,6 +316,8 @@ class ChatParser:
         for _, payload in self._frames.end():
             try:
                 self._take(payload)
+            except ShapeError:
+                raise
             except FrameError:
                 pass  # a body that was cut ends inside a frame
         if not self.writer.is_finished and self._finish is not None:
@@ -300,19 +332,16 @@ class ChatParser:
             return
         if not payload.strip():
             return
-        try:
-            chunk = _decode_chunk(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise FrameError(f"a chunk that cannot be read: {error}") from error
-        if chunk.error is not None and self._finish is None:
-            self.writer.fail(*classify_error(chunk.error), usage=self._usage_so_far())
-            return
+        chunk = read(payload, _decode_chunk, _Chunk, "a chunk", _OPTIONAL)
         if chunk.usage:
             self._usage.update(chunk.usage)
         if chunk.x_groq:
             self._usage.update(mapping(chunk.x_groq.get("usage")))
+        if chunk.error is not None and self._finish is None:
+            self.writer.fail(*classify_error(chunk.error), usage=self.usage_so_far())
+            return
         for choice in chunk.choices or ():
-            if choice.index == 0:
+            if not choice.index:
                 if choice.delta is not None:
                     self._take_delta(choice.delta)
                 if choice.finish_reason:
@@ -351,7 +380,7 @@ class ChatParser:
             pending.id = call.id
         arguments = call.function.arguments if call.function is not None else None
         if arguments is not None and not isinstance(arguments, str):
-            arguments = msgspec.json.encode(arguments).decode()
+            arguments = json_text(arguments)
         if name and not pending.name:
             pending.name = name
             pending.id = pending.id or f"call_{uuid4().hex[:24]}"
@@ -376,7 +405,7 @@ class ChatParser:
         else:
             self.writer.done(_STOP_REASONS.get(self._finish or "", StopReason.STOP), usage)
 
-    def _usage_so_far(self) -> Usage | None:
+    def usage_so_far(self) -> Usage | None:
         return self.usage(self._usage) if self._usage else None
 
     def usage(self, counts: dict[str, Any]) -> Usage:

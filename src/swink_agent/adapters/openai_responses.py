@@ -6,7 +6,6 @@ reasoning goes back and forth as items that only the provider can read. Chat com
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -18,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.stream import StreamOptions
+from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     AgentContext,
@@ -34,14 +33,14 @@ from swink_agent.core.types import (
     ToolResultMessage,
     Usage,
     UserMessage,
-    extract_text,
 )
 
 from ._blocks import ReplyWriter
-from ._bodies import image_url, json_array, json_object
+from ._bodies import json_array, json_object, short_id
 from ._errors import classify_error
-from ._frames import FrameError, SseFrames
-from ._json import count, items, mapping, text
+from ._frames import FrameError, ShapeError, SseFrames
+from ._images import Note, image_url
+from ._json import count, document, items, mapping, read, text
 from ._keyed import JSON_HEADERS, KeyedStreamFn
 from ._transport import HttpRequest
 
@@ -55,7 +54,6 @@ _EFFORT = {
     ThinkingLevel.EXTRA_HIGH: "xhigh",
 }
 _WITHOUT_REASONING = re.compile(r"(?:^|[/.])(?:gpt-[34]|chatgpt|gpt-5-chat)")
-_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class OpenAiResponsesStreamFn(KeyedStreamFn):
@@ -70,12 +68,13 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
     default_url: ClassVar[str] = "https://api.openai.com/v1"
     key_variable: ClassVar[str] = "OPENAI_API_KEY"
     url_variable: ClassVar[str] = "OPENAI_BASE_URL"
+    session_field: ClassVar[str] = "prompt_cache_key"
 
     # -- the request -------------------------------------------------------------------------------------------
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         return HttpRequest(
-            url=f"{self.base_url}/responses",
+            url=f"{self.server()}/responses",
             headers={**self.headers(options), **options.headers},
             body=json_object({**self.fields(model, context, options), **options.extra}),
             limits=self.limits_for(options),
@@ -88,7 +87,7 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
     def fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
         """The body's fields, stable ones first: from turn to turn only the end of the input changes."""
         fields: dict[str, Any] = {"model": model.model_id, "stream": True, "store": False}
-        fields["instructions"] = context.system_prompt or None
+        fields["instructions"] = prompt_text(context.system_prompt) or None
         if context.tools:
             fields["tools"] = [_tool(tool) for tool in context.tools]
             fields["tool_choice"] = _tool_choice(options.tool_choice)
@@ -99,7 +98,7 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
         fields["temperature"] = options.temperature
         fields["max_output_tokens"] = options.max_tokens
         if options.session_id and options.cache == "auto":
-            fields["prompt_cache_key"] = _short_id(options.session_id, "session")
+            fields["prompt_cache_key"] = short_id(options.session_id, "session")
         fields["input"] = json_array(self._input(model, context.messages))
         return fields
 
@@ -160,7 +159,11 @@ def _content(blocks: Sequence[Any]) -> list[dict[str, Any]]:
         if type(block) is Text and block.text:
             content.append({"type": "input_text", "text": block.text})
         elif type(block) is Image:
-            content.append({"type": "input_image", "image_url": image_url(block), "detail": "auto"})
+            url = image_url(block)
+            if isinstance(url, Note):
+                content.append({"type": "input_text", "text": url.text})
+            else:
+                content.append({"type": "input_image", "image_url": url, "detail": "auto"})
     return content
 
 
@@ -186,7 +189,7 @@ def _reply_items(message: AssistantMessage, with_reasoning: bool) -> list[dict[s
 
 def _call_item(call: ToolCall) -> dict[str, Any]:
     arguments = "{}" if call.is_incomplete else msgspec.json.encode(call.arguments).decode()
-    call_id = _short_id(call.id, "call")
+    call_id = short_id(call.id, "call")
     return {"type": "function_call", "call_id": call_id, "name": call.name, "arguments": arguments}
 
 
@@ -195,19 +198,12 @@ def _result_item(message: ToolResultMessage) -> dict[str, Any]:
     content = _content(message.content)
     output: str | list[dict[str, Any]] = content
     if all(part["type"] == "input_text" for part in content):
-        output = extract_text(message.content) or "(no output)"
+        output = "".join(part["text"] for part in content) or "(no output)"
         if message.is_error and not output.lower().startswith("error"):
             output = f"Error: {output}"
     elif message.is_error:
         content.insert(0, {"type": "input_text", "text": "Error:"})
-    return {"type": "function_call_output", "call_id": _short_id(message.tool_call_id, "call"), "output": output}
-
-
-def _short_id(given: str, kind: str) -> str:
-    """The id if it is one that the provider takes, else one made of it: always the same."""
-    if _PLAIN_ID.fullmatch(given):
-        return given
-    return f"{kind}_{hashlib.sha256(given.encode(errors='replace')).hexdigest()[:32]}"
+    return {"type": "function_call_output", "call_id": short_id(message.tool_call_id, "call"), "output": output}
 
 
 # -- reasoning as a signature --------------------------------------------------------------------------------
@@ -253,7 +249,7 @@ class _Event(Struct):
 
 
 _decode_event = msgspec.json.Decoder(_Event).decode
-
+_OPTIONAL = frozenset({"output_index", "item_id"})
 
 _Key: TypeAlias = int | float | str
 
@@ -283,6 +279,7 @@ class ResponsesParser:
         self._spoken: set[_Key | None] = set()
         self._has_items = False
         self._refusal: list[str] = []
+        self._counts: dict[str, Any] = {}
 
     def feed(self, data: bytes) -> bool:
         frames = self._frames.feed(data)
@@ -294,22 +291,32 @@ class ResponsesParser:
         for name, payload in self._frames.end():
             try:
                 self._take(name, payload)
+            except ShapeError:
+                raise
             except FrameError:
                 pass  # the body was cut inside this frame: it never came
 
     def _take(self, name: bytes, payload: bytes) -> None:
         if self.writer.is_finished or not payload or payload.strip() in (b"", b"[DONE]"):
             return
-        event: _Event = _decoded(payload, _decode_event)
+        event = read(payload, _decode_event, _Event, "an event", _OPTIONAL)
         if not event.type:
             event.type = name.decode(errors="replace")
+        if counts := mapping(mapping(event.response).get("usage")):
+            self._counts = counts
         take = self._actions.get(event.type)
         if take is not None:
             take(self, event)
         elif event.type == "error" or (event.error is not None and not event.type.startswith("response.")):
-            error = mapping(_decoded(payload, msgspec.json.decode))
-            error.pop("type", None)  # it says "error", which is no code
-            self.writer.fail(*classify_error(error))
+            self._take_error(payload)
+
+    def _take_error(self, payload: bytes) -> None:
+        error = mapping(document(payload, "an event"))
+        error.pop("type", None)  # it says "error", which is no code
+        self.writer.fail(*classify_error(error), usage=self.usage_so_far())
+
+    def usage_so_far(self) -> Usage | None:
+        return self.usage(self._counts) if self._counts else None
 
     # -- speech ------------------------------------------------------------------------------------------------
 
@@ -474,10 +481,3 @@ class ResponsesParser:
         "response.failed": _take_end,
         "response.cancelled": _take_end,
     }
-
-
-def _decoded(payload: bytes, decode: Callable[[bytes], Any]) -> Any:
-    try:
-        return decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FrameError(f"an event that cannot be read: {error}") from error

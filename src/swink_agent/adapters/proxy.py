@@ -26,14 +26,16 @@ from swink_agent.core.stream import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    prompt_text,
 )
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
 from swink_agent.core.types import AgentContext, Cost, LlmMessage, ModelSpec, Usage
 
 from ._blocks import ReplyWriter
-from ._bodies import EncodedMessages, json_array, json_object
-from ._frames import FrameError, SseFrames
+from ._bodies import EncodedMessages, json_array, json_object, short_id
+from ._frames import FrameError, ShapeError, SseFrames
 from ._http import HttpStreamFn
+from ._json import UNREADABLE
 from ._transport import HttpRequest, Limits, Transport
 
 __all__ = ["PATH", "ProxyRequest", "ProxyStreamFn", "ToolDescription"]
@@ -80,6 +82,7 @@ class ProxyStreamFn(HttpStreamFn):
 
     provider: ClassVar[str] = "proxy"
     is_bound: ClassVar[bool] = False
+    is_relay: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -91,6 +94,7 @@ class ProxyStreamFn(HttpStreamFn):
     ) -> None:
         super().__init__(transport=transport, limits=limits)
         self.base_url = (base_url or os.environ.get("SWINK_PROXY_URL") or "").rstrip("/").removesuffix("/v1")
+        self.address_source = "base_url" if base_url else "SWINK_PROXY_URL"
         self._token = api_key or os.environ.get("SWINK_PROXY_TOKEN")
         self._encoded = EncodedMessages()
 
@@ -99,6 +103,7 @@ class ProxyStreamFn(HttpStreamFn):
 
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
         self._bearer(options)
+        self.server()
 
     def _bearer(self, options: StreamOptions) -> str:
         token = options.api_key or self._token
@@ -113,14 +118,14 @@ class ProxyStreamFn(HttpStreamFn):
         travelling = ProxyOptions(
             temperature=options.temperature,
             max_tokens=options.max_tokens,
-            session_id=options.session_id,
+            session_id=short_id(options.session_id, "session") if options.session_id else None,
             tool_choice=options.tool_choice,
             cache=options.cache,
             extra=options.extra,
         )
         fields = {
             "model": _behind_the_proxy(model),
-            "system_prompt": context.system_prompt if isinstance(context.system_prompt, str) else "",
+            "system_prompt": prompt_text(context.system_prompt),
             "tools": [_describe(tool) for tool in context.tools],
             "options": travelling,
             "messages": json_array([self._encoded.encode(message, _as_it_is) for message in context.messages]),
@@ -132,7 +137,7 @@ class ProxyStreamFn(HttpStreamFn):
             "authorization": f"Bearer {token}",
         }
         return HttpRequest(
-            url=self.base_url + PATH, headers=headers, body=json_object(fields), limits=self.limits_for(options)
+            url=self.server() + PATH, headers=headers, body=json_object(fields), limits=self.limits_for(options)
         )
 
     def cost(self, model: ModelSpec, usage: Usage) -> Cost:
@@ -178,15 +183,22 @@ class ProxyParser:
         for _, payload in self._frames.end():
             try:
                 self._take(payload)
+            except ShapeError:
+                raise
             except FrameError:
                 pass  # a body that was cut ends inside a frame
+
+    def usage_so_far(self) -> Usage | None:
+        return None  # the proxy tells it with the terminal event
 
     def _take(self, payload: bytes) -> None:
         if self.writer.is_finished or not payload.strip():
             return
         try:
             event = _decode_event(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except msgspec.ValidationError as error:
+            raise ShapeError(f"an event that cannot be read: {error}") from error
+        except UNREADABLE as error:
             raise FrameError(f"an event that cannot be read: {error}") from error
         writer = self.writer
         match event:
@@ -208,6 +220,7 @@ class ProxyParser:
             case StreamDone():
                 writer.done(event.stop_reason, event.usage, event.cost)
             case StreamFailed():
-                writer.fail(event.message, event.kind, retry_after=event.retry_after, usage=event.usage)
+                wait = event.retry_after if event.retry_after is not None and event.retry_after >= 0 else None
+                writer.fail(event.message, event.kind, retry_after=wait, usage=event.usage, cost=event.cost)
             case _:
                 pass

@@ -21,6 +21,7 @@ from swink_agent.core.errors import AgentError, ErrorKind
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamFn, StreamOptions
 from swink_agent.core.types import AgentContext, ModelSpec
 
+from ._outgoing import refused_files
 from .proxy import PATH, ProxyRequest
 
 __all__ = ["ProxyServer"]
@@ -130,7 +131,9 @@ class ProxyServer:
             cache="none" if asked.options.cache == "none" else "auto",
             extra=asked.options.extra,
         )
-        context = AgentContext(asked.system_prompt, tuple(asked.messages), tuple(asked.tools))
+        # A path in a request is one of the client's machine; whoever may ask may not read files of this one.
+        messages = tuple(refused_files(asked.messages))
+        context = AgentContext(asked.system_prompt, messages, tuple(asked.tools))
         try:
             stream = self._stream_fn(asked.model)(asked.model, context, options, cancel)
             async with aclosing(cast("Any", stream)) as events:

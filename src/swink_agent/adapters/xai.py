@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
+from swink_agent.core.stream import StreamOptions
 from swink_agent.core.types import ModelSpec, ThinkingLevel
 
+from ._bodies import short_id
 from .openai import OpenAiStreamFn
 
 __all__ = ["XAiStreamFn"]
@@ -22,6 +24,15 @@ class XAiStreamFn(OpenAiStreamFn):
     default_url: ClassVar[str] = "https://api.x.ai/v1"
     key_variable: ClassVar[str] = "XAI_API_KEY"
     url_variable: ClassVar[str] = "XAI_BASE_URL"
+
+    def session_fields(self, options: StreamOptions) -> dict[str, Any]:
+        return {}
+
+    def session_headers(self, options: StreamOptions) -> dict[str, str]:
+        """The session is a header here: it leads to the server that has the conversation in its cache."""
+        if not options.session_id or options.cache != "auto":
+            return {}
+        return {"x-grok-conv-id": short_id(options.session_id, "session")}
 
     def thinking(self, model: ModelSpec) -> dict[str, Any]:
         if model.thinking_level == ThinkingLevel.OFF or _FIXED_EFFORT.match(model.model_id):

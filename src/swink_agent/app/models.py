@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from swink_agent.core.cancel import CancellationToken
-from swink_agent.core.errors import AuthError
+from swink_agent.core.errors import AgentError, AuthError
 from swink_agent.core.providers import ProviderStreamFn
 from swink_agent.core.stream import StreamFn, StreamOptions
 from swink_agent.core.types import AgentContext, ModelSpec, ThinkingLevel, UserMessage
@@ -83,8 +83,10 @@ def stream_fn_of(
     from swink_agent import adapters
 
     adapter: Any = getattr(adapters, known.adapter)
-    address = settings.value(f"base_url.{known.name}") if known.url_variable else None
-    stream_fn = adapter(address) if address else adapter()
+    address = settings[f"base_url.{known.name}"] if known.url_variable else None
+    if address is not None and address.problem:
+        raise NoModel(f"{known.name} cannot be asked: {address.problem}")
+    stream_fn = adapter(address.value) if address is not None and address.value else adapter()
     try:
         key = credentials.find(model.provider)
         stream_fn.build(model, AgentContext("", (UserMessage("?"),)), StreamOptions(api_key=key.value if key else None))
@@ -92,7 +94,7 @@ def stream_fn_of(
         raise NoModel(_what_is_missing(str(error), known)) from error
     except ImportError as error:  # an adapter whose extra is not installed says which
         raise NoModel(str(error)) from error
-    except ValueError as error:
+    except (AgentError, ValueError) as error:
         raise NoModel(f"{model} cannot be asked: {error}") from error
     return stream_fn
 
@@ -187,9 +189,18 @@ def _in_catalog(name: str) -> ModelSpec | None:
 def _unknown_model(name: str) -> str:
     from swink_agent.adapters.catalog import ModelCatalog
 
-    near = ModelCatalog.load().nearest(name)
+    near = _near_presets(name) or ModelCatalog.load().nearest(name)
     hint = f"did you mean {' or '.join(near)}?" if near else "write provider:model, such as anthropic:claude-sonnet-4-6"
     return f"no model is called {name!r}; {hint} `swink models` lists them"
+
+
+def _near_presets(name: str) -> tuple[str, ...]:
+    from difflib import get_close_matches
+
+    from swink_agent.local.presets import PRESETS
+
+    names = [preset.name for preset in PRESETS]
+    return tuple(f"local:{near}" for near in get_close_matches(name, names, n=3, cutoff=0.7))
 
 
 def _unknown_provider(name: str) -> str:

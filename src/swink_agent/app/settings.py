@@ -116,6 +116,8 @@ class Sourced(Value, frozen=True):
 
     value: Any
     source: str
+    problem: str = ""
+    """Why the value that stands there cannot be used, where that stops only what it is for."""
 
 
 class SettingsFile(Value, frozen=True):
@@ -124,6 +126,8 @@ class SettingsFile(Value, frozen=True):
     path: str
     values: Mapping[str, Any]
     lines: Mapping[str, int]
+    problems: Mapping[str, str] = {}
+    """Addresses that are none, each with what is wrong: they stop one provider, not the program."""
 
     def source(self, name: str) -> str:
         return f"{self.path}:{self.lines.get(name, 1)}"
@@ -169,12 +173,13 @@ def load_settings(
     user = read_file(path or settings_file(environ))
     if user is not None:
         values |= {name: Sourced(value, user.source(name)) for name, value in user.values.items()}
+        values |= {name: Sourced(None, user.source(name), problem) for name, problem in user.problems.items()}
     if project is not None:
         _add_project(values, project, notes)
     for definition in DEFINITIONS:
         for variable in (definition.variable, *definition.other_variables):
             if text := environ.get(variable):
-                values[definition.name] = Sourced(parse_value(definition, text, variable), f"environment {variable}")
+                values[definition.name] = _from_environment(definition, text, variable)
                 break
     for name, value in (flags or {}).items():
         if value is not None:
@@ -183,6 +188,16 @@ def load_settings(
             checked = parse_value(definition, value, flag) if isinstance(value, str) else check(definition, value, flag)
             values[name] = Sourced(checked, f"flag {flag}")
     return Settings(values, notes)
+
+
+def _from_environment(definition: Definition, text: str, variable: str) -> Sourced:
+    source = f"environment {variable}"
+    try:
+        return Sourced(parse_value(definition, text, variable), source)
+    except SettingsError as error:
+        if definition.kind != "address":
+            raise
+        return Sourced(None, source, str(error))
 
 
 # -- files ---------------------------------------------------------------------------------------------------
@@ -212,10 +227,17 @@ def parse_file(path: str, data: bytes) -> SettingsFile:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
     lines = {name: file.line_of(name) or 1 for name in file.values}
     values: dict[str, Any] = {}
+    problems: dict[str, str] = {}
     for name, value in file.values.items():
         place = f"{path}, line {lines[name]}"
-        values[name] = check(definition_of(name, place), value, place)
-    return SettingsFile(path, values, lines)
+        definition = definition_of(name, place)
+        try:
+            values[name] = check(definition, value, place)
+        except SettingsError as error:
+            if definition.kind != "address":
+                raise
+            problems[name] = str(error)
+    return SettingsFile(path, values, lines, problems)
 
 
 def set_value(name: str, text: str, *, path: Path) -> Any:
@@ -230,7 +252,7 @@ def unset_value(name: str, *, path: Path) -> bool:
     """Takes one value out of the user's file; says whether it was there. Raises `SettingsError`."""
     definition_of(name)
     before = read_file(path)
-    if before is None or name not in before.values:
+    if before is None or name not in {**before.values, **before.problems}:
         return False
     _edit(path, lambda file: file.without(name))
     return True
@@ -251,7 +273,7 @@ def _edit(path: Path, change: Callable[[TomlFile], str]) -> None:
 
 
 def _add_project(values: dict[str, Sourced], project: SettingsFile, notes: list[str]) -> None:
-    for name, value in project.values.items():
+    for name, value in {**project.problems, **project.values}.items():
         definition, place = _BY_NAME[name], project.source(name)
         if definition.in_project == "never":
             raise SettingsError(f"{place}: a project may not set {name}: it belongs into your own settings")
@@ -340,12 +362,17 @@ def _fit(definition: Definition, value: object) -> tuple[bool, str]:
             )
             return known, f"a list of {', '.join(definition.choices)}, or none"
         case "address":
-            is_url = isinstance(value, str) and (
-                value.startswith(("http://", "https://")) or definition.name == "base_url.ollama"
-            )
-            return is_url, "an http:// or https:// address"
+            return isinstance(value, str) and _is_address(definition, value), "an http:// or https:// address"
         case "folder":
             return isinstance(value, str) and bool(value.strip()), "a folder"
+
+
+def _is_address(definition: Definition, text: str) -> bool:
+    """Whether it can be a server's; Ollama's own variable may leave out the scheme."""
+    from swink_agent.adapters._addresses import address_problem  # on use: most have none
+
+    is_bare = definition.name == "base_url.ollama" and "://" not in text
+    return not address_problem(f"http://{text}" if is_bare else text)
 
 
 def _shown(value: object) -> str:

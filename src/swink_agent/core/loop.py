@@ -24,6 +24,7 @@ from .events import AgentEnd, AgentStart, MessageEnd, TurnEnd, TurnEndReason, Tu
 from .policy import consult, consult_after_turn
 from .reply import as_agent_error, ask_model, convert_context, transform_context
 from .run import Run
+from .stream import prompt_text
 from .supervisor import Interrupted
 from .tool import Toolbox
 from .transcript import Transcript
@@ -169,7 +170,9 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
     culprit = "system_prompt"
     try:
         prompt = run.system_prompt
-        run.instructions = prompt if isinstance(prompt, str) else _text_of(await run.supervisor.ask(prompt))
+        if not isinstance(prompt, str):
+            prompt = prompt_text(await run.supervisor.ask(prompt) if callable(prompt) else prompt)
+        run.instructions = prompt
         culprit = "transform_context"
         if run.transforms:
             await transform_context(run, overflow=overflow)
@@ -185,12 +188,6 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
     except Exception as error:
         return as_agent_error(error, culprit)
     return Aborted() if run.is_interrupted else None
-
-
-def _text_of(prompt: object) -> str:
-    if isinstance(prompt, str):
-        return prompt
-    raise TypeError(f"it returned a {type(prompt).__name__} instead of a string")
 
 
 async def _before_turn(run: Run) -> None:

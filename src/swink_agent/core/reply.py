@@ -43,8 +43,11 @@ from .stream import (
     StreamFn,
     StreamOptions,
     TextDelta,
+    TextEnd,
     ThinkingDelta,
+    ThinkingEnd,
     ToolCallDelta,
+    ToolCallEnd,
 )
 from .supervisor import Interrupted, as_exception
 from .types import AgentContext, AgentMessage, AssistantMessage, LlmMessage, ModelSpec
@@ -60,6 +63,7 @@ _LAST_WORD = 0.02
 _MOST_PATIENCE = 300.0
 """The longest wait on a provider's advice, for a retry strategy that does not say."""
 _DELTAS = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})
+_ENDS = frozenset({TextEnd, ThinkingEnd, ToolCallEnd, StreamFailed})
 
 
 async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
@@ -162,11 +166,14 @@ async def _read(
     feed, emit, channel, supervisor = assembler.feed, run.emit, run.channel, run.supervisor
     stream: Any = None
     is_open = True
+    is_ending = False
     try:
         stream = call()
         if not hasattr(stream, "__anext__"):  # an async function that returns its iterator, not an async generator
             stream = await cast("Awaitable[AsyncIterator[AssistantMessageEvent]]", stream)
         async for event in stream:
+            if is_ending and type(event) not in _ENDS:
+                return
             feed(event)
             if assembler.is_finished:
                 if assembler.failure is None and not supervisor.is_interrupted:
@@ -178,7 +185,7 @@ async def _read(
                 if channel is not None and channel.is_full:
                     await channel.room()
             if supervisor.is_interrupted:
-                return
+                is_ending = True  # what closes the reply is still read: its last event says what was used
         is_open = False
     finally:
         try:

@@ -5,6 +5,7 @@ Owns the stream events and the strict `MessageAssembler`. Retries and fallbacks 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Callable
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
@@ -12,7 +13,7 @@ import msgspec
 from msgspec import field
 
 from .cancel import CancellationToken
-from .errors import ErrorKind
+from .errors import AgentError, ErrorKind, StreamError
 from .types import (
     AgentContext,
     AssistantBlock,
@@ -179,6 +180,42 @@ class StreamFn(Protocol):
     def __call__(
         self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
     ) -> AsyncIterator[AssistantMessageEvent]: ...
+
+
+# -- the system prompt ---------------------------------------------------------------------------------------
+
+
+def prompt_text(value: object) -> str:
+    """The system prompt, which the loop has made a text of; a stream function that is used alone calls one here.
+
+    Raises `StreamError` for what is no text and gives none.
+    """
+    if callable(value):
+        value = value()
+    if isinstance(value, str):
+        return value
+    if inspect.iscoroutine(value):
+        value.close()  # it is not awaited here, and needs no warning that it was not
+    given = "nothing" if value is None else f"a value of the type {type(value).__name__}"
+    raise StreamError(
+        f"the system prompt gave {given}: it must be a string, or a function that returns one",
+        kind=ErrorKind.INVALID_REQUEST,
+    )
+
+
+async def resolved_prompt(context: AgentContext) -> str:
+    """The same, where the function may be async, and whatever it raises is a `StreamError`."""
+    prompt = cast("Any", context.system_prompt)
+    if isinstance(prompt, str):
+        return prompt
+    try:
+        value = prompt() if callable(prompt) else prompt
+        return prompt_text(await value if inspect.isawaitable(value) else value)
+    except AgentError:
+        raise
+    except Exception as error:
+        what = str(error) or type(error).__name__
+        raise StreamError(f"the system prompt failed: {what}", kind=ErrorKind.INVALID_REQUEST) from error
 
 
 # -- assembly ------------------------------------------------------------------------------------------------

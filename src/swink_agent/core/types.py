@@ -117,7 +117,7 @@ class UrlImage(Value, frozen=True, tag_field="type", tag="url", gc=False):
 
 
 class FileImage(Value, frozen=True, tag_field="type", tag="file", gc=False):
-    """An image file on this machine, read when the request is built."""
+    """An image file on this machine, read when a request is first made of it; if it is gone, a note takes its place."""
 
     path: str
     media_type: str | None = None
@@ -139,7 +139,7 @@ class Image(Value, frozen=True, tag_field="type", tag="image", gc=False):
 
 
 class Extension(Value, frozen=True, tag_field="type", tag="extension"):
-    """A block that this version does not know, or that an application defines; adapters leave it out."""
+    """A block that this version does not know, or that an application defines; adapters send a note in its place."""
 
     type_name: str
     data: Any = None

@@ -16,8 +16,15 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from swink_agent.core.cancel import CancellationToken, call_in
-from swink_agent.core.errors import Aborted, ErrorKind
-from swink_agent.core.stream import AssistantMessageEvent, StreamOptions, StreamStart
+from swink_agent.core.errors import Aborted, AgentError, ErrorKind
+from swink_agent.core.stream import (
+    AssistantMessageEvent,
+    StreamFailed,
+    StreamOptions,
+    StreamStart,
+    prompt_text,
+    resolved_prompt,
+)
 from swink_agent.core.tool import Toolbox
 from swink_agent.core.types import AgentContext, LlmMessage, ModelSpec, ThinkingLevel, Usage
 from swink_agent.core.value import Value
@@ -97,6 +104,11 @@ class LocalStreamFn:
         self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
     ) -> AsyncIterator[AssistantMessageEvent]:
         is_thinking = model.thinking_level != ThinkingLevel.OFF
+        try:
+            context = AgentContext(await resolved_prompt(context), context.messages, context.tools)
+        except AgentError as error:
+            yield StreamFailed(str(error), error.kind or ErrorKind.INVALID_REQUEST)
+            return
         call = _Call(self, self._named(model), context, options, cancel, is_thinking)
         yield StreamStart()
         try:
@@ -171,8 +183,7 @@ class _Call:
         self.is_brief = True
         self.reply = ReplyParser()
         self.usage: Usage | None = None
-        prompt = context.system_prompt
-        self.system = plain(prompt if isinstance(prompt, str) else prompt())
+        self.system = plain(prompt_text(context.system_prompt))
 
     async def replies(self) -> AsyncGenerator[ReplyParser, None]:
         """The reply's parser, again whenever there are events to take from it."""

@@ -17,6 +17,7 @@ from ._checks import (
     Shape,
     Turn,
     check_json_schema,
+    check_lengths,
     check_names,
     check_pairs,
     items,
@@ -139,6 +140,8 @@ class ChatRules:
     def check_options(self, body: dict[str, Any], found: list[str]) -> None:
         if body.get("stream_options") is not None and body.get("stream") is not True:
             found.append("stream_options: only allowed when stream is true")
+        check_lengths(body, ("prompt_cache_key", "safety_identifier"), 64, found)
+        check_lengths(body, ("user",), 256, found)
 
     def check_tools(self, body: dict[str, Any], found: list[str]) -> None:
         tools = list(objects(body.get("tools"), "tools", found))

@@ -17,6 +17,7 @@ __all__ = [
     "Shape",
     "Turn",
     "check_json_schema",
+    "check_lengths",
     "check_names",
     "check_pairs",
     "items",
@@ -94,6 +95,13 @@ class Shape:
         for name in self.required:
             if value.get(name) is None:
                 found.append(f"{where}.{name}: this field is required" if where else f"{name}: this field is required")
+
+
+def check_lengths(body: Mapping[str, Any], names: Iterable[str], most: int, found: list[str], where: str = "") -> None:
+    """The strings of those names, which may have so many characters."""
+    for name in names:
+        if len(string(body.get(name))) > most:
+            found.append(f"{where}{name}: the string is too long: at most {most} characters are allowed")
 
 
 def _fits(value: object, types: Types) -> bool:

@@ -13,7 +13,18 @@ from swink_agent.core.types import StopReason, Usage
 from swink_agent.testing.servers import ReceivedRequest
 
 from ._api import FakeApi
-from ._checks import Shape, Turn, check_json_schema, check_names, check_pairs, items, mapping, objects, string
+from ._checks import (
+    Shape,
+    Turn,
+    check_json_schema,
+    check_lengths,
+    check_names,
+    check_pairs,
+    items,
+    mapping,
+    objects,
+    string,
+)
 from ._claude import (
     check_thinking,
     check_thinking_first,
@@ -60,6 +71,7 @@ _BODY = Shape(
     },
     required=("model", "messages", "max_tokens"),
 )
+_METADATA = Shape({"user_id": str})
 _MESSAGE = Shape({"role": str, "content": (str, list)}, required=("role", "content"))
 _TOOL = Shape(
     {
@@ -114,6 +126,9 @@ def problems(body: dict[str, Any]) -> list[str]:
             found.append("tool_choice: thinking may not be on when a call is forced")
     if version_of(model) >= (4, 7):
         found += [f"{name}: not supported by {model}" for name in ("temperature", "top_p", "top_k") if name in body]
+    metadata = mapping(body.get("metadata"))
+    _METADATA.check(metadata, "metadata", found)
+    check_lengths(metadata, ("user_id",), 256, found, "metadata.")
     _check_system(body.get("system"), found)
     _check_tools(body, found)
     _check_messages(body, found)

@@ -43,6 +43,7 @@ __all__ = ["API", "problems"]
 
 # The service's own model allows dots and colons as well, but not so the models behind it.
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_METADATA = re.compile(r"[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}")
 _FORMATS = ("png", "jpeg", "gif", "webp")
 _MOST_CACHE_POINTS = 4
 
@@ -55,6 +56,7 @@ _BODY = Shape(
         "toolConfig": dict,
         "additionalModelRequestFields": dict,
         "guardrailConfig": dict,
+        "requestMetadata": dict,
     },
     required=("messages",),
     unknown=None,
@@ -99,6 +101,9 @@ def problems(body: dict[str, Any], model: str = "us.anthropic.claude-sonnet-4-5-
     thinking = mapping(mapping(body.get("additionalModelRequestFields")).get("thinking"))
     if thinking and is_claude(model):
         check_thinking(thinking, model, inference.get("maxTokens"), inference.get("temperature"), found)
+    for name, value in mapping(body.get("requestMetadata")).items():
+        if not _METADATA.fullmatch(name) or not _METADATA.fullmatch(string(value)):
+            found.append(f"requestMetadata.{name[:60]}: names and values must match {_METADATA.pattern}")
     for where, block in objects(body.get("system"), "system", found):
         _check_one(block, _SYSTEM, where, found)
         if block.get("text") == "":

@@ -13,7 +13,7 @@ from typing import Any
 from swink_agent.core.types import StopReason, Usage
 
 from ._api import FakeApi, needs_bearer
-from ._checks import Shape, check_json_schema, check_names, mapping, objects, string
+from ._checks import Shape, check_json_schema, check_lengths, check_names, mapping, objects, string
 from ._reply import Block, FakeReply, blocks, is_signed, new_id, pieces, sign
 from ._wire import sse
 from .openai import error
@@ -118,6 +118,7 @@ def problems(body: dict[str, Any]) -> list[str]:
 
 
 def _check_options(body: dict[str, Any], found: list[str]) -> None:
+    check_lengths(body, ("prompt_cache_key", "safety_identifier"), 64, found)
     reasoning = mapping(body.get("reasoning"))
     _REASONING.check(reasoning, "reasoning", found)
     if reasoning.get("effort") not in (None, *_EFFORTS):
