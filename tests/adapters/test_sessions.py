@@ -41,7 +41,7 @@ ADAPTERS: dict[str, Any] = {
     "bedrock": BedrockStreamFn("us-east-1", "http://x"),
     "proxy": ProxyStreamFn("http://x", "k"),
 }
-WITHOUT = {"gemini", "ollama"}
+WITHOUT = ("gemini", "ollama")
 
 
 def sent(
