@@ -103,11 +103,33 @@ class PolicyContext(Value, frozen=True, kw_only=True):
 
 
 class PreDispatchContext:
-    """What a policy sees of one tool call. Assign `arguments` to change what the tool will get."""
+    """What a policy sees of one tool call. Assign `arguments` to change what the tool will get.
 
-    __slots__ = ("arguments", "call_id", "cost", "messages", "name", "run_id", "state", "turn_index", "usage")
+    `is_final_answer` says that the call gives the value of a `structured_output`, to the library's own tool. It is no
+    name that decides this: a tool that merely calls itself `final_answer` is a tool like any other.
+    """
 
-    def __init__(self, snapshot: PolicyContext, call_id: str, name: str, arguments: dict[str, Any]) -> None:
+    __slots__ = (
+        "arguments",
+        "call_id",
+        "cost",
+        "is_final_answer",
+        "messages",
+        "name",
+        "run_id",
+        "state",
+        "turn_index",
+        "usage",
+    )
+
+    def __init__(
+        self,
+        snapshot: PolicyContext,
+        call_id: str,
+        name: str,
+        arguments: dict[str, Any],
+        is_final_answer: bool = False,
+    ) -> None:
         self.turn_index = snapshot.turn_index
         self.messages = snapshot.messages
         self.usage = snapshot.usage
@@ -117,6 +139,7 @@ class PreDispatchContext:
         self.call_id = call_id
         self.name = name
         self.arguments = arguments
+        self.is_final_answer = is_final_answer
 
     def __repr__(self) -> str:
         return f"PreDispatchContext(name={show(self.name)}, arguments={show_arguments(self.arguments)})"

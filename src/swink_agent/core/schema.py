@@ -74,14 +74,21 @@ class FunctionSchema:
 
     __slots__ = ("_defaults", "_plain", "_positional", "_struct", "context_parameter", "description", "schema")
 
-    def __init__(self, function: Callable[..., Any], context_type: type) -> None:
-        hints = _hints_of(function)
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        context_type: type,
+        is_method: bool = False,
+        names: dict[str, Any] | None = None,
+    ) -> None:
+        """`is_method` leaves the first parameter out; `names` are known to the hints besides those of the module."""
+        hints = _hints_of(function, names)
         self.description, notes = parse_docstring(inspect.getdoc(function) or "")
         self.context_parameter: str | None = None
         self._positional: list[str] = []
         fields: list[tuple[str, Any, Any]] = []
         defaults: dict[str, Any] = {}
-        for parameter in inspect.signature(function).parameters.values():
+        for parameter in list(inspect.signature(function).parameters.values())[int(is_method) :]:
             name, hint = parameter.name, hints.get(parameter.name, Any)
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise TypeError(f"{function.__name__}: a tool's parameters need names, *{name} has none")
@@ -145,9 +152,9 @@ class FunctionSchema:
 # -- types ---------------------------------------------------------------------------------------------------
 
 
-def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+def _hints_of(function: Callable[..., Any], names: dict[str, Any] | None) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(function, include_extras=True)
+        return typing.get_type_hints(function, localns=names or None, include_extras=True)
     except NameError as error:
         raise TypeError(
             f"{function.__name__}: {error}; a tool's type hints are read when it is made, so import them for real, "

@@ -12,8 +12,9 @@ from typing import Any, cast
 from .errors import StructuredOutputFailed
 from .policy import Inject, PolicyContext, Stop, Verdict
 from .schema import convert_value, type_schema
-from .tool import AgentToolResult, ToolContext, compile_schema
+from .tool import AgentToolResult, ToolContext
 from .types import AgentResult, UserMessage, extract_text
+from .validation import compile_schema
 
 __all__ = ["StructuredOutput"]
 

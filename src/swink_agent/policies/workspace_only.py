@@ -79,6 +79,8 @@ class WorkspaceOnly:
         return f"WorkspaceOnly({self._root!r})"
 
     def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
+        if ctx.is_final_answer:
+            return None
         for name, text in strings_in(ctx.arguments):
             if self._is_path(name, text) and not self.contains(text):
                 shown = text if len(text) <= 200 else f"{text[:200]}…"
