@@ -74,14 +74,14 @@ REFUSING = [
 ]
 
 
-@pytest.mark.parametrize("policy", REFUSING, ids=lambda policy: repr(policy))
+@pytest.mark.parametrize("policy", REFUSING, ids=repr)
 async def test_the_librarys_own_final_answer_is_never_refused(policy: Any) -> None:
     schema = {"type": "object", "properties": {"path": {"type": "string"}}}
     agent = Agent("scripted:x", stream_fn=scripted(call("final_answer", path="/etc/passwd")), policies=[policy])
     assert await agent.structured_output("where?", schema, max_retries=0) == {"path": "/etc/passwd"}
 
 
-@pytest.mark.parametrize("policy", REFUSING[:-1], ids=lambda policy: repr(policy))
+@pytest.mark.parametrize("policy", REFUSING[:-1], ids=repr)
 async def test_a_tool_that_calls_itself_final_answer_gets_no_free_pass(policy: Any) -> None:
     ran: list[str] = []
 

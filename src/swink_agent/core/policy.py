@@ -41,6 +41,7 @@ __all__ = [
     "consult",
     "consult_after_turn",
     "consult_before_dispatch",
+    "tell_run_over",
 ]
 
 log = logging.getLogger("swink_agent")
@@ -150,6 +151,7 @@ class PreTurnPolicy(Protocol):
 
     One that has `every_call = True` is asked again before each repetition of the turn's request: a retry, a fallback,
     the second try after an overflow. `ctx.message` is then the attempt that failed; a stop ends the turn with that.
+    One that sets something aside for a call may have `run_over(run_id)`, called when the run is over, however it ended.
     """
 
     def pre_turn(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...
@@ -171,6 +173,17 @@ class PostLoopPolicy(Protocol):
     """Runs when the agent would stop, before follow-ups are looked for."""
 
     def post_loop(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...
+
+
+def tell_run_over(policies: Sequence[PreTurnPolicy], run_id: str) -> None:
+    """Tells the policies that want to know that the run is over."""
+    for policy in policies:
+        run_over = getattr(policy, "run_over", None)
+        if run_over is not None:
+            try:
+                run_over(run_id)
+            except Exception:
+                log.exception("policy %s failed when the run was over", _name(policy))
 
 
 async def consult(

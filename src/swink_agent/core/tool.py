@@ -176,7 +176,7 @@ class FunctionTool:
         self._binding = _binding_of(function)
         self._is_static = isinstance(function, staticmethod)
         if isinstance(function, (classmethod, staticmethod)):
-            function = cast("Callable[..., Any]", function.__func__)
+            function = cast("Any", function).__func__
         self.name = name or function.__name__
         self.label = label or self.name.replace("_", " ").strip().capitalize()
         self.requires_approval = requires_approval
@@ -272,7 +272,7 @@ class FunctionTool:
 
         def call() -> Any:
             value = self.function(*positional, **named)
-            return self._exhaust(value, ctx, is_given_up) if isinstance(value, GeneratorType) else value
+            return self._exhaust(cast("Any", value), ctx, is_given_up) if isinstance(value, GeneratorType) else value
 
         try:
             value = await threads.run(call)
@@ -283,7 +283,9 @@ class FunctionTool:
         # A plain function may return a coroutine, as one that was wrapped does.
         if inspect.isawaitable(value):
             value = await value
-        return await self._drain(value, ctx) if isinstance(value, AsyncGeneratorType) else as_result(value, self.name)
+        if isinstance(value, AsyncGeneratorType):
+            return await self._drain(cast("Any", value), ctx)
+        return as_result(value, self.name)
 
     async def _drain(self, generator: AsyncGeneratorType[Any, None], ctx: ToolContext) -> AgentToolResult:
         """Each value as an update when it comes, the last one as the result. Whatever ends it closes the generator."""
