@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from types import AsyncGeneratorType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, cast, overload
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, ca
 import msgspec
 from msgspec.structs import force_setattr
 
+from . import hints
 from .approval import Grant
 from .cancel import CancellationToken
 from .errors import ToolError
@@ -23,11 +24,6 @@ from .threads import WorkerThreads
 from .types import Extension, Image, Text, UserBlock, as_blocks
 from .validation import compile_schema, describe_problems
 from .value import Value, copy_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from .schema import FunctionSchema
 
 __all__ = ["AgentTool", "AgentToolResult", "FunctionTool", "ToolContext", "Toolbox", "tool"]
 
@@ -82,7 +78,7 @@ class ToolContext:
         call_id: str = "",
         cancel: CancellationToken | None = None,
         state: MutableMapping[str, Any] | None = None,
-        execution_root: Path | None = None,
+        execution_root: hints.Path | None = None,
         on_update: Callable[[AgentToolResult], None] | None = None,
         threads: WorkerThreads | None = None,
         grant: Grant | None = None,
@@ -157,7 +153,7 @@ class FunctionTool:
     """
 
     # Read when first asked for where a method's hints name what is there only later, such as its own class.
-    signature: FunctionSchema
+    signature: hints.FunctionSchema
     description: str
     parameters_schema: dict[str, Any]
 
@@ -287,7 +283,7 @@ class FunctionTool:
             return await self._drain(cast("Any", value), ctx)
         return as_result(value, self.name)
 
-    async def _drain(self, generator: AsyncGeneratorType[Any, None], ctx: ToolContext) -> AgentToolResult:
+    async def _drain(self, generator: AsyncGenerator[Any, None], ctx: ToolContext) -> AgentToolResult:
         """Each value as an update when it comes, the last one as the result. Whatever ends it closes the generator."""
         task = asyncio.current_task()
         cancels = 0 if task is None else task.cancelling()
@@ -302,7 +298,7 @@ class FunctionTool:
             await generator.aclose()
         return result
 
-    def _exhaust(self, generator: GeneratorType[Any, None, Any], ctx: ToolContext, is_given_up: list[bool]) -> Any:
+    def _exhaust(self, generator: Generator[Any, None, Any], ctx: ToolContext, is_given_up: list[bool]) -> Any:
         """The same for a plain generator, in its thread. What it returns, if anything, is the result."""
         result = AgentToolResult()
         try:

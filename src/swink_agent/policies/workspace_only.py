@@ -9,15 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from swink_agent.core.policy import PreDispatchContext, Skip
 
 from ._texts import strings_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["PATH_KEYS", "TEXT_KEYS", "WorkspaceOnly"]
 
@@ -65,10 +61,10 @@ class WorkspaceOnly:
 
     def __init__(
         self,
-        root: str | Path,
+        root: str | os.PathLike[str],
         *,
         keys: Collection[str] = PATH_KEYS,
-        also: Iterable[str | Path] = (),
+        also: Iterable[str | os.PathLike[str]] = (),
     ) -> None:
         self._root = os.path.abspath(root)
         self._keys = frozenset([key.lower() for key in keys])
