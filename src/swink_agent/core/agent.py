@@ -320,6 +320,8 @@ class Agent:
     async def structured_output(
         self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
     ) -> dict[str, Any]: ...
+    @overload
+    async def structured_output(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
     async def structured_output(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
         """A value of the given JSON Schema (a dict) or type (an instance), which the model must give.
 
@@ -336,6 +338,8 @@ class Agent:
     def structured_output_sync(
         self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
     ) -> dict[str, Any]: ...
+    @overload
+    def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
     def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
         """The same for code that is not async."""
         self._check_that_blocking_ends()
