@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, MutableMapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from types import AsyncGeneratorType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, cast, overload
 
@@ -152,11 +152,6 @@ class FunctionTool:
     In a class it is what a function is there: an instance has it bound, and its schema never holds `self`.
     """
 
-    # Read when first asked for where a method's hints name what is there only later, such as its own class.
-    signature: hints.FunctionSchema
-    description: str
-    parameters_schema: dict[str, Any]
-
     def __init__(
         self,
         function: Callable[..., Any],
@@ -185,8 +180,9 @@ class FunctionTool:
         if getattr(function, "__isabstractmethod__", False):
             self.__isabstractmethod__ = True
         try:
-            self._read_signature()
+            self.signature  # noqa: B018 - made now, so that what is wrong with it is said here
         except TypeError as error:
+            # The hints of a method may name what is there only later, such as its own class.
             if not (isinstance(error.__cause__, NameError) and _is_in_class(function)):
                 raise
 
@@ -197,21 +193,20 @@ class FunctionTool:
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
 
-    def _read_signature(self) -> None:
+    @cached_property
+    def signature(self) -> hints.FunctionSchema:
         from .schema import FunctionSchema  # not at import: a program with no function tools does not need it
 
         names = {} if self._owner is None else {self._owner.__name__: self._owner}
-        self.signature = FunctionSchema(self.function, ToolContext, self._binding is not None, names)
-        self.description = self._given_description or self.signature.description or self.label
-        self.parameters_schema = self.signature.schema
+        return FunctionSchema(self.function, ToolContext, self._binding is not None, names)
 
-    if not TYPE_CHECKING:  # a checker would take it for every name
+    @cached_property
+    def description(self) -> str:
+        return self._given_description or self.signature.description or self.label
 
-        def __getattr__(self, name: str) -> Any:
-            if name not in _OF_SIGNATURE or "function" not in self.__dict__:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            self._read_signature()
-            return self.__dict__[name]
+    @cached_property
+    def parameters_schema(self) -> dict[str, Any]:
+        return self.signature.schema
 
     def __repr__(self) -> str:
         return f"<tool {self.name}>"
@@ -322,10 +317,17 @@ class BoundTool(FunctionTool):
         self.__self__ = instance
         self._wrap(MethodType(unbound.function, instance))
 
-    def _read_signature(self) -> None:
-        self.signature = self._unbound.signature
-        self.description = self._unbound.description
-        self.parameters_schema = copy_json(self._unbound.parameters_schema)
+    @cached_property
+    def signature(self) -> hints.FunctionSchema:
+        return self._unbound.signature
+
+    @cached_property
+    def description(self) -> str:
+        return self._unbound.description
+
+    @cached_property
+    def parameters_schema(self) -> dict[str, Any]:
+        return copy_json(self._unbound.parameters_schema)
 
     def __get__(self, instance: object, owner: type | None = None) -> FunctionTool:
         return self
