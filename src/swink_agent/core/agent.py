@@ -423,7 +423,7 @@ class Agent:
         finally:
             self._release(claim)
 
-    def _new_run(self, claim: _Claim, channel: Channel | None, request: StructuredOutput | None) -> Run:
+    def _new_run(self, claim: _Claim, channel: Channel | None, request: hints.StructuredOutput | None) -> Run:
         config, toolbox = msgspec.structs.replace(self._config, state=self.state), self._toolbox
         if request is not None:
             choice = "required" if toolbox else request.name

@@ -143,7 +143,12 @@ class AgentTool(Protocol):
 
 # -- tools from functions ------------------------------------------------------------------------------------
 
-F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+def _on_first_use(make: Callable[[Any], T]) -> T:
+    """A field that is made when it is first asked for; to a type checker, a field like any other."""
+    return cast("T", cached_property(make))
 
 
 class FunctionTool:
@@ -193,18 +198,18 @@ class FunctionTool:
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
 
-    @cached_property
+    @_on_first_use
     def signature(self) -> hints.FunctionSchema:
         from .schema import FunctionSchema  # not at import: a program with no function tools does not need it
 
         names = {} if self._owner is None else {self._owner.__name__: self._owner}
         return FunctionSchema(self.function, ToolContext, self._binding is not None, names)
 
-    @cached_property
+    @_on_first_use
     def description(self) -> str:
         return self._given_description or self.signature.description or self.label
 
-    @cached_property
+    @_on_first_use
     def parameters_schema(self) -> dict[str, Any]:
         return self.signature.schema
 
@@ -317,15 +322,15 @@ class BoundTool(FunctionTool):
         self.__self__ = instance
         self._wrap(MethodType(unbound.function, instance))
 
-    @cached_property
+    @_on_first_use
     def signature(self) -> hints.FunctionSchema:
         return self._unbound.signature
 
-    @cached_property
+    @_on_first_use
     def description(self) -> str:
         return self._unbound.description
 
-    @cached_property
+    @_on_first_use
     def parameters_schema(self) -> dict[str, Any]:
         return copy_json(self._unbound.parameters_schema)
 
