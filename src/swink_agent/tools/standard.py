@@ -6,8 +6,9 @@ Owns nothing but the set: each tool is in its own file.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import Literal
 
+from swink_agent import sandbox as sandboxes
 from swink_agent.core.tool import AgentTool
 
 from .edit_file import EditFileTool
@@ -16,16 +17,12 @@ from .read_file import ReadFileTool
 from .workspace import Workspace
 from .write_file import WriteFileTool
 
-if TYPE_CHECKING:
-    from typing import Literal
-
-    from swink_agent.sandbox import Sandbox, SandboxProfile
-
 __all__ = ["standard_tools"]
 
 
 def standard_tools(
-    root: str | os.PathLike[str] | Workspace, sandbox: Literal["auto", "off"] | SandboxProfile | Sandbox = "auto"
+    root: str | os.PathLike[str] | Workspace,
+    sandbox: Literal["auto", "off"] | sandboxes.SandboxProfile | sandboxes.Sandbox = "auto",
 ) -> list[AgentTool]:
     """All built-in tools for one folder: read_file, write_file, edit_file, list_dir, search and bash.
 
