@@ -46,7 +46,7 @@ async def test_a_person_is_asked_and_only_a_yes_after_the_question_is_one(termin
         terminal.type("yyyy")  # before there is a question
         await terminal.expect("write_file new.txt")
         await terminal.expect("+ one")
-        await terminal.expect("Run it? [y]es, [n]o, every [t]ime write_file, [v]iew all:")
+        await terminal.expect("Run it? [y]es, [n]o, no [b]ecause …, every [t]ime write_file, [v]iew all:")
         terminal.type("\r \x1b[A")  # none of these is an answer
         terminal.type("n")
         await terminal.expect("n\r\n")

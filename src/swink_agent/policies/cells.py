@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from unicodedata import category, east_asian_width
 
-__all__ = ["cell_width", "clusters", "cut", "cut_middle", "expand_tabs", "laid_out", "wrap"]
+__all__ = ["cell_width", "clusters", "cut", "cut_middle", "cut_start", "expand_tabs", "laid_out", "wrap"]
 
 TAB_STOP = 4
 _ELLIPSIS = "…"
@@ -74,11 +74,18 @@ def expand_tabs(text: str) -> str:
     return shown
 
 
-def cut(text: str, width: int) -> str:
+def cut(text: str, width: int, sign: str = _ELLIPSIS) -> str:
     """As much of the line as fits, with an ellipsis where something is missing."""
     if _fits(text, width):
         return text
-    return _head(text, width - 1) + _ELLIPSIS if width > 0 else ""
+    return _head(text, width - len(sign)) + sign if width >= len(sign) else ""
+
+
+def cut_start(text: str, width: int) -> str:
+    """As much of the end of the line as fits, with an ellipsis before it."""
+    if _fits(text, width):
+        return text
+    return f"{_ELLIPSIS} {_tail(text, width - 2)}" if width > 2 else cut(text, width)
 
 
 def cut_middle(text: str, width: int) -> str:
