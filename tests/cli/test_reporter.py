@@ -12,9 +12,10 @@ import pytest
 from swink_agent import Agent, DefaultRetryStrategy, tool
 from swink_agent.app.headless import HeadlessRun
 from swink_agent.cli.reporter import Reporter, size_of, summary_of
-from swink_agent.cli.screen import Screen, plain_text
+from swink_agent.cli.screen import Screen
 from swink_agent.core.redaction import Redactor
 from swink_agent.local.events import LocalModelEvent, LocalState
+from swink_agent.policies.escaping import safe_text
 from swink_agent.testing import call, fail, scripted, text, think
 
 SECRET = "canary-of-the-reporter-0815"
@@ -165,7 +166,7 @@ def test_sizes_are_told_as_people_say_them() -> None:
 
 
 def test_text_for_a_terminal_keeps_lines_and_loses_tricks() -> None:
-    assert plain_text("a\r\nb\tc é 漢\x1b]0;x\x07\u202e\u200b") == "a\nb\tc é 漢\\u{1b}]0;x\\u{7}\\u{202e}\\u{200b}"
+    assert safe_text("a\r\nb\tc é 漢\x1b]0;x\x07\u202e\u200b") == "a\nb\tc é 漢\\u{1b}]0;x\\u{7}\\u{202e}\\u{200b}"
 
 
 def test_a_status_line_never_wraps_and_comes_back_after_a_line() -> None:

@@ -149,7 +149,7 @@ class TerminalAsk:
 
         A key that is none of those is told which there are, in the place of what was told before.
         """
-        keys = [*view.keys, "b", "v"]
+        keys = sorted([*view.keys, "b", "v"], key="ynbtpv".index)
         offer = view.offer(size[0])
         self._offer(offer)
         told = 0
@@ -159,11 +159,11 @@ class TerminalAsk:
             shown = safe_display(_pressed(typed), 8)
             names = f"{', '.join(keys[:-1])} or {keys[-1]}"
             if shown.strip():
-                hint = f"{shown} is none of the keys: {names}"
+                hint = f"{shown}? Press {names}"
             elif len(_typed(typed).strip()) > 1:
-                hint = f"a pasted text is no answer; press {names}"
+                hint = f"A key, not a text: {names}"
             else:
-                hint = f"press {names}"
+                hint = f"Press {names}"
             self._erase(len(offer) + told)
             self._write(self._palette.style(cut(f"  ! {hint}", size[0]), "yellow") + "\n")
             self._offer(offer)
@@ -275,5 +275,6 @@ def _reason_in(typed: str) -> str | None:
 
 
 def _no_because(reason: str) -> ApprovalAnswer:
-    plain = " ".join("".join(" " if part < " " or "\x7f" <= part < "\xa0" else part for part in reason).split())[:_LONGEST_REASON]
+    visible = "".join([" " if part < " " or "\x7f" <= part < "\xa0" else part for part in reason])
+    plain = " ".join(visible.split())[:_LONGEST_REASON]
     return ApprovalAnswer(ApprovalChoice.NO, f"{_SAID_NO}, because {plain}" if plain else _SAID_NO)

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from swink_agent.policies.approvals import ApprovalChoice, ApprovalQuestion
-from swink_agent.policies.cells import cell_width, cut_middle, laid_out, wrap
+from swink_agent.policies.cells import cell_width, cut, cut_middle, laid_out, wrap
 from swink_agent.policies.display import CallLine, LineKind, call_lines
 
 from .screen import FOLLOWING
@@ -31,7 +31,6 @@ _PLAIN = ("│ ", "│↳ ", ())
 _LONG_LINE = 6
 """A line of more rows than this is shown with its middle left out."""
 _LEAST_CONTENT = 3
-_LINES_AT_AN_END = 500
 
 
 class Row(NamedTuple):
@@ -76,14 +75,14 @@ class QuestionView:
 
     def offer(self, width: int) -> list[str]:
         """The keys, in rows whose last leaves room for the answer."""
-        name = cut_middle(self._title.split(" ", 1)[0], max(width - 24, 8))
+        name = cut_middle(self._title.split(" ", 1)[0], max(width - 20, 4))
         words = ["[y]es", "[n]o", "no [b]ecause …"]
         choices = self._question.choices
         if ApprovalChoice.SESSION_TOOL in choices:
             words.append(f"every [t]ime {name}")
         if ApprovalChoice.SESSION_PREFIX in choices:
             # The words to trust are the model's: they end their row, so that nothing of ours seems to be among them.
-            prefix = cut_middle(self._question.prefix or "", max(width - 42, 8))
+            prefix = cut_middle(self._question.prefix or "", max(width - 42, 4))
             words.append(f"every command with this [p]refix: {prefix}")
         rows, row = [], "Run it? "
         for number, word in enumerate([*words, "[v]iew all:"]):
@@ -107,17 +106,17 @@ class QuestionView:
     def _content(self, width: int, room: int) -> list[Row]:
         """The lines within so many rows: their head, how many lines are missing, their tail."""
         lines = self._lines
-        if len(lines) <= 2 * _LINES_AT_AN_END:
-            rows = [row for line in lines for row in _laid(line, width, _LONG_LINE)]
+        for most in (room, _LONG_LINE) if len(lines) <= room else ():
+            rows = [row for line in lines for row in _laid(line, width, most)]
             if len(rows) <= room:
                 return rows
         if room <= 1:
-            return [Row(_counted(len(lines)), ("dim",))]
+            return [Row(_counted(len(lines), width), ("dim",))]
         tail_room = max((room - 1) * 2 // 5, 0)
         head, used_head = _filled(lines, width, room - 1 - tail_room)
         tail, used_tail = _filled(lines[::-1], width, tail_room, backwards=True)
         missing = max(len(lines) - used_head - used_tail, 1)
-        return [*head, Row(_counted(missing), ("dim",)), *tail]
+        return [*head, Row(_counted(missing, width), ("dim",)), *tail]
 
 
 def _filled(lines: list[CallLine], width: int, room: int, *, backwards: bool = False) -> tuple[list[Row], int]:
@@ -135,22 +134,24 @@ def _filled(lines: list[CallLine], width: int, room: int, *, backwards: bool = F
     return taken, whole
 
 
-def _counted(count: int) -> str:
-    return f"{_GAP}{count:,} more line{'s' * (count != 1)} (v shows all)"
+def _counted(count: int, width: int) -> str:
+    return cut(f"{_GAP}{count:,} more line{'s' * (count != 1)} (v shows all)", width)
 
 
 def _laid(line: CallLine, width: int, most: int | None) -> list[Row]:
     first, following, styles = _GUTTERS.get(line.kind, _PLAIN)
     room = width - cell_width(following)
-    if most is None or len(line.text) <= most * room // 2:
+    far = None if most is None else 4 * most * room  # of a line without end, only its ends are measured
+    if far is None or len(line.text) <= 2 * far:
         parts = wrap(line.text, room)
     else:
-        parts = wrap(line.text[: 4 * most * room], room) + wrap(line.text[4 * most * room :][-4 * most * room :], room)
+        parts = wrap(line.text[:far], room) + wrap(line.text[-far:], room)
     rows = [Row(f"{first if number == 0 else following}{part}", styles) for number, part in enumerate(parts)]
-    if most is None or len(rows) <= most:
+    if most is None or len(rows) <= max(most, 5):
         return rows
     hidden = len(line.text) - sum([len(part) for part in (*parts[: most - 3], *parts[-2:])])
-    return [*rows[: most - 3], Row(f"{_GAP}{hidden:,} characters of this line", ("dim",)), *rows[-2:]]
+    gap = Row(cut(f"{_GAP}{hidden:,} characters of this line", width), ("dim",))
+    return [*rows[: most - 3], gap, *rows[-2:]]
 
 
 def _told(mark: str, texts: Sequence[str], width: int, styles: tuple[str, ...]) -> list[Row]:
@@ -176,6 +177,10 @@ def _redacted(lines: list[CallLine], redact: Callable[[str], str]) -> list[CallL
 
 
 def _keys_of(question: ApprovalQuestion) -> dict[str, ApprovalChoice]:
-    keys = {"y": ApprovalChoice.ONCE, "t": ApprovalChoice.SESSION_TOOL, "p": ApprovalChoice.SESSION_PREFIX}
-    offered = {key: choice for key, choice in keys.items() if choice in question.choices}
-    return {**offered, "n": ApprovalChoice.NO}
+    keys = {
+        "y": ApprovalChoice.ONCE,
+        "n": ApprovalChoice.NO,
+        "t": ApprovalChoice.SESSION_TOOL,
+        "p": ApprovalChoice.SESSION_PREFIX,
+    }
+    return {key: choice for key, choice in keys.items() if key == "n" or choice in question.choices}

@@ -75,6 +75,7 @@ class Reporter:
         self._started: dict[str, tuple[str, float]] = {}
         self._live = LiveLine(screen, redactor, clock, is_on=screen.is_terminal and loudness != "quiet")
         self._unsaid = ""
+        self._has_told = False
         self._fetch = _Fetch()
 
     @property
@@ -151,6 +152,7 @@ class Reporter:
         """What the model said on its way. The last of it is the answer, and not for here."""
         text, self._unsaid = self._redactor.redact(self._unsaid).strip(), ""
         if text and (self._is_followed or self._loudness == "verbose"):
+            self._has_told = True
             self._screen.rows(_WORDS, text, most=200)
 
     def _on_tool_end(self, event: ToolExecutionEnd) -> None:
@@ -170,6 +172,7 @@ class Reporter:
 
     def _tell_call(self, shown: str, took: str, why: str, *, is_error: bool) -> None:
         """One row for a call, however narrow the window. Why it failed stands beneath it where it has no room."""
+        self._has_told = True
         mark = self._screen.style("✗", "red") if is_error else self._screen.style("✓", "green")
         why = safe_display(why, _LONGEST_WHY)
         width, below = self._screen.width, ""
@@ -231,6 +234,12 @@ class Reporter:
             self._screen.clear()
 
     # -- the end -----------------------------------------------------------------------------------------------
+
+    def make_room(self) -> None:
+        """An empty line between what was told and an answer on the same terminal."""
+        self._live.stop()
+        if self._is_followed and self._has_told:
+            self._screen.line("")
 
     def finish(self, outcome: Outcome) -> None:
         """What is left to say when the run has ended."""

@@ -17,14 +17,12 @@ from typing import TextIO
 from swink_agent.policies.cells import cell_width, cut, laid_out
 from swink_agent.policies.escaping import safe_text
 
-__all__ = ["FOLLOWING", "Palette", "Screen", "is_live", "plain_text", "wants_colour", "write_answer"]
+__all__ = ["FOLLOWING", "Palette", "Screen", "is_live", "wants_colour", "width_of", "write_answer"]
 
 FOLLOWING = "  ┆ "
 """The mark of every row but the first of a message, which no row of another kind begins with."""
 _STYLES = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1"}
 
-plain_text = safe_text
-"""Text for a terminal, several lines of it: characters that move, hide or reorder are written out."""
 
 
 def is_live(is_terminal: bool, environ: Mapping[str, str] = os.environ) -> bool:
@@ -35,6 +33,17 @@ def is_live(is_terminal: bool, environ: Mapping[str, str] = os.environ) -> bool:
 def wants_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
     """Colours only on a terminal that can show them, and not if the user said no."""
     return is_live(stream.isatty(), environ) and not environ.get("NO_COLOR")
+
+
+def width_of(stream: TextIO) -> int | None:
+    """How wide a row may be on this stream so that it does not wrap; nothing where no window is."""
+    if not stream.isatty():
+        return None
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError, AttributeError):
+        columns = shutil.get_terminal_size().columns
+    return max(10, columns) - 1
 
 
 def write_answer(text: str) -> None:
@@ -84,7 +93,9 @@ class Screen(Palette):
     @property
     def columns(self) -> int:
         """The width of the window now."""
-        return max(10, self._given_width() if self._given_width is not None else self._ask_width())
+        if self._given_width is not None:
+            return max(10, self._given_width())
+        return (width_of(self._stream) or 79) + 1
 
     @property
     def width(self) -> int | None:
@@ -154,12 +165,6 @@ class Screen(Palette):
         rows = (cell_width(self._status) - 1) // self.columns
         # xterm alone cuts lines off instead of breaking them, and says who it is.
         return f"\r\x1b[{rows}A\x1b[J" if rows > 0 and not os.environ.get("XTERM_VERSION") else "\r\x1b[K"
-
-    def _ask_width(self) -> int:
-        try:
-            return os.get_terminal_size(self._stream.fileno()).columns or 80
-        except (OSError, ValueError, AttributeError):
-            return shutil.get_terminal_size().columns
 
     def _write(self, text: str) -> None:
         try:
