@@ -64,7 +64,7 @@ def _report(error: Exception) -> int:
         return int(error.exit_code)
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     complain(_safe(text))
-    click.echo(f"(this should not happen; {DEBUG_VARIABLE}=1 shows where)", err=True)
+    _tell(f"(this should not happen; {DEBUG_VARIABLE}=1 shows where)")
     return FAILED
 
 
@@ -79,6 +79,13 @@ def _show(error: click.ClickException) -> None:
     for line in usage.splitlines():
         screen.line(line)
     screen.say(mark, message.rstrip("\n"))
+
+
+def _tell(line: str) -> None:
+    """A line of our own on stderr, if there is a stderr."""
+    from .screen import Screen
+
+    Screen(sys.stderr).line(line)
 
 
 def complain(message: str) -> None:
