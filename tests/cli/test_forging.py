@@ -99,7 +99,7 @@ def run_of(foreign: str) -> list[AgentEvent]:
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(FOREIGN, WIDTHS, st.sampled_from(["normal", "verbose"]))
 def test_every_row_of_a_run_begins_with_a_mark_of_ours(text: str, width: int, loudness: str) -> None:
     foreign = forging(text, width)

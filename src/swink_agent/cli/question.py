@@ -75,7 +75,7 @@ class QuestionView:
 
     def offer(self, width: int) -> list[str]:
         """The keys, in rows whose last leaves room for the answer."""
-        name = cut_middle(self._title.split(" ", 1)[0], max(width - 20, 4))
+        name = cut_middle(self._title.split(" ", 1)[0], max(width - 18, 4))
         words = ["[y]es", "[n]o", "no [b]ecause …"]
         choices = self._question.choices
         if ApprovalChoice.SESSION_TOOL in choices:
@@ -100,7 +100,7 @@ class QuestionView:
 
     def _titled(self, width: int, most: int) -> list[Row]:
         title = cut_middle(self._title, most * (width - len(FOLLOWING)) - 2)
-        rows = laid_out(title, _TITLE, FOLLOWING, width, at_words=False)
+        rows = laid_out(title, _TITLE, FOLLOWING, width)
         return [Row(row, ("bold",)) for row in rows]
 
     def _content(self, width: int, room: int) -> list[Row]:
