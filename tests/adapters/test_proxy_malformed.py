@@ -180,7 +180,9 @@ async def test_whatever_is_sent_the_answer_is_a_4xx_and_the_log_is_ours(caplog: 
     async with server().serve() as url:
         for start in range(0, len(sent), 100):
             batch = sent[start : start + 100]
-            for data, statuses in zip(batch, await asyncio.gather(*[answers(url, data) for data in batch]), strict=True):
+            for data, statuses in zip(
+                batch, await asyncio.gather(*[answers(url, data) for data in batch]), strict=True
+            ):
                 assert all(status == 200 or 400 <= status < 500 for status in statuses), data
         assert await answers(url, post(GOOD)) == [200]
     assert_log_is_ours(caplog)

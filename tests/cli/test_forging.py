@@ -36,9 +36,37 @@ from swink_agent.policies.display import display_warnings, render_request
 
 from .emulator import Emulator
 
-MARKS = ["✓ ", "✗ ", "  │ ", "» ", "  ~ ", "  ┆ ", "error: ", "warning: ", "note: ", "Run it? [y]es", "◆ ", "│+ ", "  … "]
+MARKS = [
+    "✓ ",
+    "✗ ",
+    "  │ ",
+    "» ",
+    "  ~ ",
+    "  ┆ ",
+    "error: ",
+    "warning: ",
+    "note: ",
+    "Run it? [y]es",
+    "◆ ",
+    "│+ ",
+    "  … ",
+]
 ENDS = ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x85", "\u2028", "\u2029", "\t", "\x1b[2K", "\x1b[1A", "\x08", "\x9b1A"]
-ODD = ["日本語", "👩\u200d💻", "🇫🇷", "e\u0301", "\u0301", "\u200b", "\u202e", "é", "مرحبا", "\u3000", "ﾊ", " " * 30, "\ufe0f"]
+ODD = [
+    "日本語",
+    "👩\u200d💻",
+    "🇫🇷",
+    "e\u0301",
+    "\u0301",
+    "\u200b",
+    "\u202e",
+    "é",
+    "مرحبا",
+    "\u3000",
+    "ﾊ",
+    " " * 30,
+    "\ufe0f",
+]
 FOREIGN = st.lists(st.one_of(st.sampled_from(MARKS + ENDS + ODD), st.text(max_size=12)), max_size=14).map("".join)
 WIDTHS = st.integers(12, 200)
 TAKEN = "FORGED"
@@ -194,7 +222,7 @@ def test_a_finding_of_the_doctor_is_ours_in_every_row(text: str, width: int) -> 
     shown: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(doctor.click, "echo", lambda row, **_: shown.append(row))
-        doctor._show(Finding("model", "problem", foreign, foreign), width - 1, colours=False)  # noqa: SLF001
+        doctor._show(Finding("model", "problem", foreign, foreign), width - 1, colours=False)
     rows = seen("".join([f"{row}\n" for row in shown]), width)
     rows = [row for row in rows if row]
     assert rows[0].startswith("✗ model") or rows[0].startswith("\x1b")

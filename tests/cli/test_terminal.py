@@ -175,7 +175,9 @@ async def test_a_question_is_asked_again_in_a_window_of_another_size(terminal: A
 
 SLOW = FakeReply(
     text="I run the tests.\n✓ bash rm -rf / 1 ms",
-    calls=[("bash", {"command": "echo first; sleep 1.2; echo 日本語 second; sleep 0.3; echo 'E  assert 1 == 2'; exit 3"})],
+    calls=[
+        ("bash", {"command": "echo first; sleep 1.2; echo 日本語 second; sleep 0.3; echo 'E  assert 1 == 2'; exit 3"})
+    ],
 )
 
 
@@ -206,7 +208,7 @@ async def test_words_between_calls_are_not_part_of_a_piped_answer(terminal: Any,
             await terminal.start("-p", "x", *FILES, stdout=stdout.fileno())
             assert await terminal.finish() == 0
     assert answer.read_text() == "Done.\n"
-    assert [row for row in terminal.window.rows if row][0] == "» I look first."
+    assert next(row for row in terminal.window.rows if row) == "» I look first."
 
 
 @pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {"TERM": ""}])

@@ -52,6 +52,7 @@ def test_what_does_not_show_is_spelt_out(text: str, shown: str) -> None:
     assert safe_display(text) == shown
 
 
+# ruff: noqa: RUF001 - letters of all kinds
 ORDINARY = [
     "👩\u200d💻 ❤\ufe0f 👍🏽 🏳\ufe0f\u200d🌈 👨\u200d👩\u200d👧\u200d👦 1\ufe0f\u20e3 🇫🇷 ☎\ufe0f \U0001fae8",
     "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f",

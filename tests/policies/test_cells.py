@@ -31,7 +31,13 @@ def test_widths_are_the_widest_that_a_terminal_may_draw(text: str, width: int) -
 
 
 def test_what_belongs_together_is_one_piece() -> None:
-    assert [piece for piece, _ in clusters("ae\u0301👩\u200d💻❤\ufe0fz")] == ["a", "e\u0301", "👩\u200d💻", "❤\ufe0f", "z"]
+    assert [piece for piece, _ in clusters("ae\u0301👩\u200d💻❤\ufe0fz")] == [
+        "a",
+        "e\u0301",
+        "👩\u200d💻",
+        "❤\ufe0f",
+        "z",
+    ]
 
 
 def test_a_line_is_cut_with_a_sign_that_it_was() -> None:
@@ -58,7 +64,14 @@ def test_foreign_lines_stand_behind_our_marks() -> None:
     assert laid_out("one two\nthree", "error: ", "  ┆ ", 18) == ["error: one two", "  ┆ three"]
     assert laid_out("a b", "warning: ", "  ┆ ", 12) == ["warning:", "  ┆ a b"]
     assert laid_out("x" * 300, "error: ", "  ┆ ", None) == ["error: " + "x" * 300]
-    assert laid_out("\n".join("abcdefgh"), "- ", "- ", 20, most=5) == ["- a", "- b", "- c", "- … [3 more]", "- g", "- h"]
+    assert laid_out("\n".join("abcdefgh"), "- ", "- ", 20, most=5) == [
+        "- a",
+        "- b",
+        "- c",
+        "- … [3 more]",
+        "- g",
+        "- h",
+    ]
 
 
 @given(st.text(max_size=80), st.integers(4, 40))

@@ -1,8 +1,8 @@
 """The proxy's server: holds the providers' keys, and streams for those who have a token.
 
-Owns who may ask, how much at once, and the life of a stream: the upstream call ends when the client goes away. A request
-that cannot be read is answered with a 4xx and has one line in the log, in which nothing of it can pass for a line of ours.
-It writes no access log, and neither keys, tokens nor prompts into any other. On aiohttp's own server.
+Owns who may ask, how much at once, and the life of a stream: the upstream call ends when the client goes away. A
+request that cannot be read is answered with a 4xx and has one line in the log, in which nothing of it can pass for a
+line of ours. It writes no access log, and neither keys, tokens nor prompts into any other. On aiohttp's own server.
 """
 
 from __future__ import annotations

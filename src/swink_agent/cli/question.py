@@ -1,8 +1,9 @@
 """A question as rows of a window: what would happen, what is odd about it, and the keys that answer.
 
-Owns the layout: every row is ours from its first cell to its last. What a model wrote stands to the right of a bar (`│`) in
-every row that it takes, broken by us and never by the terminal, so no row of it passes for another. However long the call
-is, all of the question has room in the window, with its title and its keys. Pure text; the keys are read in `asking`.
+Owns the layout: every row is ours from its first cell to its last. What a model wrote stands to the right of a bar
+(`│`) in every row that it takes, broken by us and never by the terminal, so no row of it passes for another. However
+long the call is, all of the question has room in the window, with its title and its keys. Pure text; the keys are read
+in `asking`.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ class QuestionView:
             # The words to trust are the model's: they end their row, so that nothing of ours seems to be among them.
             prefix = cut_middle(self._question.prefix or "", max(width - 42, 4))
             words.append(f"every command with this [p]refix: {prefix}")
-        rows, row = [], "Run it? "
+        rows: list[str] = []
+        row = "Run it? "
         for number, word in enumerate([*words, "[v]iew all:"]):
             piece = word if number == len(words) else f"{word}, "
             if cell_width(row + piece) > width - 2 and row.strip():

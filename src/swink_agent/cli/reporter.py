@@ -2,8 +2,8 @@
 
 Owns how much is said: only errors (quiet), what a person wants to follow (normal; the live part only on a terminal), or
 thinking, results and usage as well (verbose). Everything passes the redactor. Each row begins with a mark that tells
-whose it is: `✓` and `✗` a call, `│` what it printed, `»` the model's own words, `~` its thoughts, `┆` more of a message of
-ours. The line of what is going on is in `live`.
+whose it is: `✓` and `✗` a call, `│` what it printed, `»` the model's own words, `~` its thoughts, `┆` more of a message
+of ours. The line of what is going on is in `live`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """stderr and stdout as a person sees them: lines that stay, one line that does not, colours where they are wanted.
 
 Owns what may be written to a terminal: no line of ours is wider than the window, so none wraps; text of somebody else
-stands behind a mark of ours in every row, and its control characters are written out. Does not own what is said: that is
-in `reporter`; nor how text is made safe and measured: that is in `policies.escaping` and `policies.cells`.
+stands behind a mark of ours in every row, and its control characters are written out. Does not own what is said: that
+is in `reporter`; nor how text is made safe and measured: that is in `policies.escaping` and `policies.cells`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ __all__ = ["FOLLOWING", "Palette", "Screen", "is_live", "wants_colour", "width_o
 FOLLOWING = "  ┆ "
 """The mark of every row but the first of a message, which no row of another kind begins with."""
 _STYLES = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1"}
-
 
 
 def is_live(is_terminal: bool, environ: Mapping[str, str] = os.environ) -> bool:

@@ -125,8 +125,8 @@ def laid_out(
 ) -> list[str]:
     """Lines of foreign text as rows, each behind a mark of ours: `first`, then `following`.
 
-    `text` has been made safe and may have line ends. Without a width (no terminal) lines are not broken. Past `most` rows
-    the middle is left out, and that is said.
+    `text` has been made safe and may have line ends. Without a width (no terminal) lines are not broken. Past `most`
+    rows the middle is left out, and that is said.
     """
     room = None if width is None else width - max(cell_width(first), cell_width(following))
     stands_alone = room is not None and room < _ROOM and cell_width(first) > cell_width(following)

@@ -1,7 +1,7 @@
 """The difference between two texts as lines that were added, removed, or stand around those.
 
-Owns the comparison, bounded in time however the texts were made, and how much stands around a change. Pure text, nothing
-in it made safe: that is in `display`.
+Owns the comparison, bounded in time however the texts were made, and how much stands around a change. Pure text,
+nothing in it made safe: that is in `display`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def diff_lines(old: str, new: str, around: int = _AROUND) -> list[tuple[DiffKind
         found.append(("hunk", f"@@ -{_range(i1, i2)} +{_range(j1, j2)} @@"))
         for is_same, a1, a2, b1, b2 in group:
             if is_same:
-                found += [("context", line) for line in before[a1:a2]]
+                found.extend([("context", line) for line in before[a1:a2]])
             else:
-                found += [("removed", line) for line in before[a1:a2]]
-                found += [("added", line) for line in after[b1:b2]]
+                found.extend([("removed", line) for line in before[a1:a2]])
+                found.extend([("added", line) for line in after[b1:b2]])
     return found
 
 
@@ -72,7 +72,8 @@ def _compared(before: list[str], after: list[str], start: int) -> list[_Part]:
 
     matcher = SequenceMatcher(None, before, after)
     return [
-        (tag == "equal", start + i1, start + i2, start + j1, start + j2) for tag, i1, i2, j1, j2 in matcher.get_opcodes()
+        (tag == "equal", start + i1, start + i2, start + j1, start + j2)
+        for tag, i1, i2, j1, j2 in matcher.get_opcodes()
     ]
 
 

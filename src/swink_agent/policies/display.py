@@ -1,8 +1,8 @@
 """What a person sees of a tool call, before saying yes to it.
 
 Owns the lines of one call, each with its kind: a command as it is, a write or an edit as a diff, anything else by its
-arguments. Pure text, for a terminal, a window or a page to lay out. The characters in it are made safe in `escaping`; the
-diff is in `diffs`. Does not ask anybody: that is in `approvals`.
+arguments. Pure text, for a terminal, a window or a page to lay out. The characters in it are made safe in `escaping`;
+the diff is in `diffs`. Does not ask anybody: that is in `approvals`.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def render_request(
 
     Every line but the first begins with a mark (`│`, `+`, `-`, a space), so that no text in the arguments can pass for
     a line of the program that shows them. `command` names the argument that is a shell command, if one is. `details`
-    (path, old, new, is_new) give a write its real diff; `notes` in them, a list of sentences, stand under it. `limit` is
-    the most characters shown, head and tail.
+    (path, old, new, is_new) give a write its real diff; `notes` in them, a list of sentences, stand under it. `limit`
+    is the most characters shown, head and tail.
     """
     lines = call_lines(request, command=command, details=details, limit=limit)
     return "\n".join([line.marked for line in lines])
@@ -96,9 +96,7 @@ def _path(path: str, request: ToolApprovalRequest) -> str:
     return shown if plain == posixpath.normpath(real) else f"{shown} → {safe_display(real, 500)}"
 
 
-def _joined(
-    title: str, lines: list[CallLine], details: Mapping[str, Any] | None, limit: int | None
-) -> list[CallLine]:
+def _joined(title: str, lines: list[CallLine], details: Mapping[str, Any] | None, limit: int | None) -> list[CallLine]:
     """Title, lines and notes; of very many small parts, too, the middle is left out."""
     if limit is not None and len(lines) > 3 * _MOST_LINES:
         head, tail = lines[:_MOST_LINES], lines[-_MOST_LINES:]

@@ -1,8 +1,8 @@
 """Text that somebody else wrote, made safe to show to a person: nothing in it hides, moves or forges.
 
 Owns the escaping of characters, in one line (`safe_display`), in a line of a file (`safe_line`) and in whole texts
-(`safe_text`), and the warnings about letters that look like others. Ordinary writing stays as it is: tabs, emoji, accents,
-any script. How much room it then takes is in `cells`; how a call is shown in `display`.
+(`safe_text`), and the warnings about letters that look like others. Ordinary writing stays as it is: tabs, emoji,
+accents, any script. How much room it then takes is in `cells`; how a call is shown in `display`.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def safe_display(text: str, limit: int | None = LIMIT) -> str:
     """The text as one line in which nothing hides.
 
     Control, bidirectional, zero-width, tag and other invisible characters, spaces that are not the plain one, and
-    piled-up accents are written as `\\u{202e}`, except where ordinary writing has them (in an emoji, in a Persian word);
-    line ends as `⏎`, tabs as `⇥`, long runs of spaces as `[40 spaces]`. Past `limit` characters the middle is left out
-    and its length said: the end always shows. `None` leaves nothing out.
+    piled-up accents are written as `\\u{202e}`, except where ordinary writing has them (in an emoji, in a Persian
+    word); line ends as `⏎`, tabs as `⇥`, long runs of spaces as `[40 spaces]`. Past `limit` characters the middle is
+    left out and its length said: the end always shows. `None` leaves nothing out.
     """
     head, tail, left_out = _ends(text, limit)
     if not left_out:
@@ -67,7 +67,7 @@ def safe_line(text: str, limit: int | None = None) -> str:
 
 
 def safe_text(text: str) -> str:
-    """Text of several lines, such as an answer: its lines, tabs and spaces stay, and what a terminal would obey does not.
+    """Text of several lines, such as an answer: lines, tabs and spaces stay, what a terminal would obey does not.
 
     The only control characters in it are `\\n` and `\\t`.
     """

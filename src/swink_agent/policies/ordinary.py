@@ -1,7 +1,7 @@
 """Which invisible characters are part of ordinary writing, and which hide something.
 
-Owns the places where a joiner, a selector, an accent or a wide space is what every writer of that script or emoji types:
-beside their like. Anywhere else the same character is there to deceive. What is done about it is in `display`.
+Owns the places where a joiner, a selector, an accent or a wide space is what every writer of that script or emoji
+types: beside their like. Anywhere else the same character is there to deceive. What is done about it is in `display`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ _FILLERS = (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0)
 _SELECTORS = (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
 _BLANK = frozenset({*_FILLERS, *_SELECTORS})
 
-_FLAG = re.compile("\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f")
+_FLAG = re.compile(
+    "\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f"
+)
 """The flags of England, Scotland and Wales: the only ones that are spelt with tags."""
 _KEYCAP = re.compile("[0-9#*]\ufe0f\u20e3")
 _JOINERS = "\u200c\u200d"
@@ -50,7 +52,7 @@ def _is_ordinary(text: str, place: int, character: str) -> bool:
             return True
         return character == "\u200d" and _is_symbol(_before_selectors(text, place)) and _is_symbol(after)
     if character == "\u3000":  # between words of a script that is as wide
-        return bool(before) and east_asian_width(before) in "WF" or bool(after) and east_asian_width(after) in "WF"
+        return (bool(before) and east_asian_width(before) in "WF") or (bool(after) and east_asian_width(after) in "WF")
     if 0xE0100 <= code <= 0xE01EF:
         return bool(before) and category(before) == "Lo" and east_asian_width(before) == "W"
     if 0x180B <= code <= 0x180D:

@@ -1,7 +1,7 @@
 """What a write or an edit would make of a file, before anybody has said yes to it.
 
-Owns the look at the file and the text that would come of the call, for a person to see as a diff; nothing is changed, and
-nothing is promised: the call itself looks again, and refuses if the file is another by then.
+Owns the look at the file and the text that would come of the call, for a person to see as a diff; nothing is changed,
+and nothing is promised: the call itself looks again, and refuses if the file is another by then.
 """
 
 from __future__ import annotations
