@@ -205,7 +205,8 @@ def test_a_long_diff_leaves_the_path_and_the_keys_in_the_window(width: int) -> N
     view = QuestionView(question_about(request, "", details))
     rows = [row.text for row in view.rows(width - 1, 24)]
     assert len(rows) + len(view.offer(width - 1)) <= 24
-    assert any(row.startswith("◆ write_file src") for row in rows)
+    assert rows[1].startswith("◆ write_file")
+    assert "src/app.py" in f"{rows[1]} {rows[2]}"
     assert sum(row.startswith("  … 2,9") for row in rows) == 1
     assert any("line 0" in row for row in rows)
     everything = [row.text for row in view.all_rows(width - 1)]

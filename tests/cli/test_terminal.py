@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -33,12 +34,15 @@ async def test_tool_lines_are_live_and_the_answer_is_plain_text(terminal: Any, s
 
 async def test_no_colour_means_no_colour(terminal: Any, swink: Any) -> None:
     (swink.folder / "a.txt").write_text("hello\n")
-    async with FakeProvider("anthropic", [READ, "Done."]) as provider:
+    async with FakeProvider("anthropic", [READ, WRITE, "Done."]) as provider:
         swink.use(provider)
         await terminal.start("-p", "x", *FILES, environ={"NO_COLOR": "1"})
+        await terminal.expect("all:")
+        terminal.type("y")
         assert await terminal.finish() == 0
     assert "✓ read_file a.txt" in terminal.shown
-    assert "\x1b[3" not in terminal.shown
+    assert "│+ one" in terminal.shown
+    assert re.search(r"\x1b\[[0-9;]*m", terminal.shown) is None
 
 
 async def test_a_person_is_asked_and_only_a_yes_after_the_question_is_one(terminal: Any, swink: Any) -> None:
@@ -103,7 +107,7 @@ async def test_a_long_diff_leaves_the_path_and_the_question_in_the_window(termin
         assert "\x1b[31m│- line 7\x1b[0m" in terminal.shown
         assert "\x1b[32m│+ line seven\x1b[0m" in terminal.shown
         terminal.type("v")
-        await terminal.expect("more rows: space goes on, q goes back")
+        await terminal.expect("more rows (space: on, q: back)")
         terminal.type(" ")
         await terminal.expect("more rows")
         terminal.type("q")

@@ -35,7 +35,7 @@ _SAID_NO = "the user said no"
 
 
 class _Ended(Exception):
-    """Nobody wants the answer any more, or the terminal is gone."""
+    """There is no answer: nobody wants one any more, or somebody ended their input. Its text closes the row."""
 
 
 class TerminalAsk:
@@ -106,8 +106,8 @@ class TerminalAsk:
         self._screen.hold()
         try:
             return self._ask(QuestionView(question, self._redact), ending)
-        except (_Ended, OSError, termios.error):
-            self._write("no answer\n")
+        except (_Ended, OSError, termios.error) as end:
+            self._write(f"{end}\n" if isinstance(end, _Ended) else "\n")
             return ApprovalAnswer(ApprovalChoice.NO, _SAID_NO)
         finally:
             self.restore()
@@ -175,10 +175,10 @@ class TerminalAsk:
         import termios
 
         self._write("b\n")
-        self._write(self._palette.style("No, because: ", "bold"))
         settings = termios.tcgetattr(self._descriptor)
         settings[3] |= termios.ICANON | termios.ECHO
-        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, settings)
+        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, settings)  # before anybody types
+        self._write(self._palette.style("No, because: ", "bold"))
         said = b""
         while not said.endswith(b"\n"):
             typed = self._bytes(ending)
@@ -198,7 +198,7 @@ class TerminalAsk:
             left = len(rows) - start - step
             if left <= 0:
                 return
-            self._write(self._palette.style(cut(f"  … {left:,} more rows: space goes on, q goes back ", width), "dim"))
+            self._write(self._palette.style(cut(f"  … {left:,} more rows (space: on, q: back) ", width), "dim"))
             while (key := _pressed(self._read(ending) or "") or " ") not in (" ", "q", "v"):
                 pass
             self._erase(1)
@@ -224,7 +224,7 @@ class TerminalAsk:
                     return None
                 continue
             if not typed or _typed(typed.decode(errors="replace")).strip() == "\x04":
-                raise _Ended
+                raise _Ended("no answer")
             return typed.decode(errors="replace")
 
     def _bytes(self, ending: int, timeout: float | None = None) -> bytes | None:
