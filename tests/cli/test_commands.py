@@ -201,7 +201,7 @@ def test_a_folder_is_trusted_and_no_longer(place: Path, program: Any) -> None:
     assert "not used: swink config trust" in program("config").err
     trusted = program("config", "trust")
     assert trusted.code == 0
-    assert trusted.err.endswith("is trusted.\nIts settings:\nmax_turns = 3 # \\u{202e}\n")
+    assert trusted.err.endswith("is trusted.\nIts settings:\n  │ max_turns = 3 # \\u{202e}\n")
     assert program("config", "trust", "--list").out == f"{place.resolve()}\n"
     assert program("config", "get", "max_turns").out == "3\n"
     assert program("config", "trust", "--remove").code == 0

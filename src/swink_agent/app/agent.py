@@ -103,7 +103,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     warnings = list(settings.notes)
     root = _folder(options.folder)
     tools, sandbox = _tools(root, settings, warnings)
-    approvals = _approvals(settings, options.ask)
+    approvals = _approvals(settings, options.ask, tools)
     agent = Agent(
         model,
         system_prompt=_system_prompt(root, model, options),
@@ -196,10 +196,11 @@ def _open_sandbox(profile: SandboxProfile, backend: str, warnings: list[str]) ->
         return None
 
 
-def _approvals(settings: Settings, ask: AskFn | None) -> Approvals:
+def _approvals(settings: Settings, ask: AskFn | None, tools: list[AgentTool]) -> Approvals:
     from swink_agent.policies import Approvals
+    from swink_agent.tools.preview import change_preview
 
-    return Approvals(ask, mode=settings.value("approve"))
+    return Approvals(ask, mode=settings.value("approve"), preview=change_preview(tools))
 
 
 # -- limits --------------------------------------------------------------------------------------------------

@@ -99,6 +99,8 @@ def _run(
         run = HeadlessRun(made.agent, schema=schema, timeout=settings.value("timeout"), prepare=made.prepare)
         output = output_for(settings.value("output"), write_answer, made.redactor, lambda: run.interrupt("output"))
         outcome = _drive(made, run, prompt, output, reporter, asking)
+    if outcome.is_answer and sys.stdout.isatty():
+        reporter.make_room()
     output.finish(outcome)
     if output.error is not None:
         return _unread(output.error, reporter)
