@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -86,6 +86,13 @@ class _Call:
         )
 
 
+def _context(run: Run, call: _Call, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
+    config = run.config
+    return ToolContext(
+        call.id, run.cancel, run.state, config.execution_root, on_update, run.threads, call.grant, run.id, run.transcript
+    )
+
+
 class _Execution:
     """A call that has started: its task, and the ways to reach it."""
 
@@ -98,9 +105,7 @@ class _Execution:
         self.tool = tool
         self.is_over = False
         self.relays: dict[str, Relay] = {}
-        self.context = ToolContext(
-            call.id, run.cancel, run.state, run.config.execution_root, self._update, run.threads, call.grant, run.id
-        )
+        self.context = _context(run, call, self._update)
         self.task: asyncio.Task[AgentToolResult]
 
     @property

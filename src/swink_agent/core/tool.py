@@ -58,6 +58,21 @@ class AgentToolResult(Value, frozen=True):
         return cls((Text(text),), details, True)
 
 
+class Conversation(Protocol):
+    """The conversation that calls a tool, as far as tools may know it.
+
+    Its length, in messages, is the same for all calls of one reply, and grows once the model has their results.
+    """
+
+    @property
+    def memory(self) -> dict[Any, Any]:
+        """What tools keep about it, each under a key of its own: never sent, never saved, gone when the history is
+        replaced or reset."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
 class ToolContext:
     """What a tool is given besides its arguments. Every field has a default, so tests can make one."""
 
@@ -66,6 +81,7 @@ class ToolContext:
         "_on_update",
         "_run_cancel",
         "call_id",
+        "conversation",
         "execution_root",
         "grant",
         "run_id",
@@ -83,6 +99,7 @@ class ToolContext:
         threads: WorkerThreads | None = None,
         grant: Grant | None = None,
         run_id: str = "",
+        conversation: Conversation | None = None,
     ) -> None:
         self.call_id = call_id
         self.run_id = run_id
@@ -95,6 +112,8 @@ class ToolContext:
         self.threads = threads
         self.grant = grant
         """What a person or a rule approved for this call; `None` if nobody was asked."""
+        self.conversation = conversation
+        """The conversation that the call belongs to; `None` outside of one."""
         self._on_update = on_update
 
     def __repr__(self) -> str:

@@ -19,6 +19,7 @@ from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from ._bounded import bound_text
 from ._place import Place, replace_file
+from ._seen import seen_by
 from ._text import showable
 from .workspace import WHOLE_FILE_LIMIT, OpenFile, Workspace, WorkspaceError, read_whole, stale, version_of
 
@@ -123,6 +124,8 @@ class WritingTool(FileTool):
 
     requires_approval = True
     on_steer = "finish"
+    replaces_all: ClassVar[bool] = False
+    """Whether nothing of the old content is left, so that the model knows all of the new one."""
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Which file would be written, with every link resolved. Raises `ToolError` for one that never would."""
@@ -140,8 +143,14 @@ class WritingTool(FileTool):
                 return self.change(call, place, None)
             with file:
                 before = Before(file)
-                workspace.refuse_stale(place.parts, before.version)
-                return self.change(call, place, before)
+                return self.refusal(call, place, before) or self.change(call, place, before)
+
+    def refusal(self, call: Call, place: Place, before: Before) -> AgentToolResult | None:
+        """Why an existing file is left alone, if it is. Raises `ToolError` for a reason that takes one sentence."""
+        seen, _ = seen_by(call.ctx, self.workspace)
+        if seen.version(place.parts) not in (None, before.version):
+            raise stale(place.parts)
+        return None
 
     @abstractmethod
     def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
@@ -173,7 +182,10 @@ class WritingTool(FileTool):
             )
         except FileExistsError as error:
             raise WorkspaceError(f"{'/'.join(parts)} has appeared meanwhile: read it with read_file first") from error
-        workspace.remember(parts, version_of(status, data if len(data) <= WHOLE_FILE_LIMIT else None))
+        seen, now = seen_by(call.ctx, workspace)
+        knew_all = before is None or self.replaces_all or seen.is_whole(parts, before.version, now)
+        version = version_of(status, data if len(data) <= WHOLE_FILE_LIMIT else None)
+        seen.wrote(parts, version, is_whole=knew_all)
 
 
 def as_json(path: str) -> str:
