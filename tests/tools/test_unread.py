@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, AgentTool, ModelSpec, ToolResultMessage, extract_text
+from swink_agent import Agent, AgentTool, ModelSpec, ToolApprovalRequest, ToolResultMessage, extract_text
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import EditFileTool, ReadFileTool, Workspace, WriteFileTool
 
@@ -46,6 +46,20 @@ async def test_a_file_that_was_not_read_is_shown_instead_of_replaced_and_then_re
     assert first == (True, f"{UNREAD}PORT = 3000\nHOST = 'x'\n")
     assert second == (False, "Replaced a (1 line, 8 bytes).")
     assert (folder / "a").read_text() == "made up\n"
+
+
+async def test_nobody_is_asked_about_what_would_be_refused(folder: Path) -> None:
+    (folder / "a").write_text("old\n")
+    asked: list[str] = []
+
+    def approve(request: ToolApprovalRequest) -> bool:
+        asked.append((folder / "a").read_text())
+        return True
+
+    stream = scripted([REPLACE, READ], REPLACE, call("write_file", path="b", content="b"), text("done"))
+    agent = Agent(MODEL, tools=hands(folder), stream_fn=stream, approve=approve)
+    assert [refused for refused, _ in await results(agent)] == [True, False, False, False]
+    assert asked == ["old\n", "made up\n"]
 
 
 async def test_a_guess_that_failed_does_not_lead_to_a_made_up_file(folder: Path) -> None:

@@ -241,7 +241,7 @@ class _Batch:
         for call in list(self._unresolved):
             if self.run.stopped_by is not None or self.supervisor.is_interrupted:
                 return
-            if not self._needs_approval(call):
+            if not self._needs_approval(call) or await self._is_foreseen(call):
                 continue
             scope = await self._scope(call)
             if scope is None:
@@ -264,6 +264,21 @@ class _Batch:
                 scope = None if call.result is not None else await self._scope(call)
             if scope is not None:
                 call.grant = Grant(call.name, call.arguments, scope)
+
+    async def _is_foreseen(self, call: _Call) -> bool:
+        """Whether the tool says that the call would be refused, and gave it that result: then nobody is asked."""
+        foresee = getattr(call.tool, "foresee", None)
+        if foresee is None or self.run.toolbox.problems(call.name, call.arguments) is not None:
+            return False
+        arguments, conversation = copy_json(call.arguments), self.run.transcript
+        try:
+            refusal = await self.supervisor.wait(self.run.threads.run(lambda: foresee(arguments, conversation)))
+        except Exception:  # it may not happen at all: what is wrong with it will be told in its place
+            log.debug("%s could not say whether it would act", call.name, exc_info=True)
+            return False
+        if refusal is not None:
+            self._resolve(call, refusal)
+        return refusal is not None
 
     async def _scope(self, call: _Call) -> dict[str, Any] | None:
         """Where and how the tool says that it would act; `None` if it says that it would not, and has its result.

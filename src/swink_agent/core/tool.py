@@ -141,7 +141,8 @@ class AgentTool(Protocol):
     """A tool. `on_steer` ("cancel" or "finish") may be left out, and is "cancel" then.
 
     One that needs approval may have `approval_scope(arguments)`, a JSON object that says where and how it would act:
-    it is shown with the question, and `ctx.grant` holds it together with what was approved.
+    it is shown with the question, and `ctx.grant` holds it together with what was approved. And it may have
+    `foresee(arguments, conversation)`, an error result for a call that it would refuse: nobody is asked about that.
     """
 
     @property

@@ -10,11 +10,10 @@ from typing import NamedTuple
 from swink_agent.core.tool import AgentToolResult
 
 from ._bounded import cut_bytes, show_name, show_size
-from ._file_tool import Before, Call, as_json
+from ._file_tool import Before, as_json
 from ._place import Place
-from ._seen import seen_by
+from ._seen import SeenFiles
 from ._text import decode_text, showable
-from .workspace import Workspace
 
 __all__ = ["refuse_unread"]
 
@@ -30,12 +29,11 @@ class _Shown(NamedTuple):
     total: int
 
 
-def refuse_unread(call: Call, workspace: Workspace, place: Place, before: Before) -> AgentToolResult | None:
+def refuse_unread(seen: SeenFiles, now: int | None, place: Place, before: Before) -> AgentToolResult | None:
     """The refusal with what the file holds, or `None` if the conversation knows the file as it is.
 
     A file that could be shown whole is known from then on, so that the same call repeated goes through.
     """
-    seen, now = seen_by(call.ctx, workspace)
     if before.data == b"" or seen.is_whole(place.parts, before.version, now):
         return None
     path = show_name("/".join(place.parts))
