@@ -89,7 +89,9 @@ async def test_what_somebody_changed_since_is_left_and_said(swink: Any) -> None:
     assert done.code == 1
     assert "  leave     a.txt         was changed since; --force puts it back all the same\n" in done.stdout
     assert tree(swink.folder) == {"a.txt": "mine\n", "b.txt": "one\n"}
-    ids = [line.split()[0] for line in (await swink("undo", "--list")).stdout.splitlines()]
+    listed = (await swink("undo", "--list")).stdout.splitlines()
+    assert without_ids(listed[1]) == "ID  TIME  2 files  put back in part"
+    ids = [line.split()[0] for line in listed]
     assert (await swink("undo", "-y", "--force", "--run", ids[-1])).code == 0
     assert tree(swink.folder) == {"a.txt": "one\n", "b.txt": "one\n"}
 

@@ -35,7 +35,7 @@ async def results(agent: Agent) -> list[tuple[bool, str]]:
 
 
 UNREAD = (
-    "a was not written: it exists, and you have not read it. To change a part of it, use edit_file. To replace all of "
+    "a was not written: it exists, and you have not read it.\nTo change a part of it, use edit_file. To replace all of "
     "it, call write_file again. It holds now:\n"
 )
 
@@ -202,8 +202,8 @@ async def test_a_binary_file_is_not_replaced_but_the_way_is_told(folder: Path) -
     assert await results(agent_of(hands(folder), REPLACE)) == [
         (
             True,
-            "a was not written: it exists, and you have not read it. It cannot be shown as text (50 bytes): to replace "
-            "it all the same, move it away with a command first.",
+            "a was not written: it exists, and you have not read it.\nIt cannot be shown as text (50 bytes): to "
+            "replace it all the same, move it away with a command first.",
         )
     ]
 

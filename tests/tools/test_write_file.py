@@ -161,7 +161,7 @@ async def test_a_file_too_large_to_read_is_replaced_once_all_of_it_was_read(
     reader = ReadFileTool(tool.workspace)
     said(await use(reader, path="a", limit=1))
     why = refused(await use(tool, path="a", content="new"))
-    assert why.startswith("a was not written: you have not read all of it. It cannot be shown as text (16.8 MB)")
+    assert why.startswith("a was not written: you have not read all of it.\nIt cannot be shown as text (16.8 MB)")
     offset: int | None = 2
     while offset:
         result = await use(reader, path="a", offset=offset)
@@ -236,8 +236,8 @@ async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(
     (folder / "a").write_text("two")
     os.utime(folder / "a", ns=(before.st_atime_ns, before.st_mtime_ns))  # same size, same time
     assert refused(await use(tool, path="a", content="mine")) == (
-        "a was not written: it was changed since you read it. To change a part of it, use edit_file. To replace all of "
-        "it, call write_file again. It holds now:\ntwo"
+        "a was not written: it was changed since you read it.\nTo change a part of it, use edit_file. To replace all "
+        "of it, call write_file again. It holds now:\ntwo"
     )
     assert (folder / "a").read_text() == "two"
     said(await use(tool, path="a", content="mine"))

@@ -53,14 +53,14 @@ def choose_run(store: UndoStore, folder: Path, wanted: str | None) -> UndoRun:
         why = "more than one run" if found else "no run"
         raise UsageProblem(f"{why} in {folder} has an id that begins with {wanted}: see swink undo --list")
     for run in runs:
-        if run.kind == "run" and not run.is_undone:
+        if run.kind == "run" and run.undone == "no":
             return run
     raise UsageProblem(_nothing(store, folder, has_runs=bool(runs)))
 
 
 def _nothing(store: UndoStore, folder: Path, *, has_runs: bool) -> str:
     if has_runs:
-        return f"all that runs changed in {folder} was put back already: see swink undo --list"
+        return f"all that runs changed in {folder} was put back already, as far as it could be: see swink undo --list"
     for above in Path(os.path.realpath(folder)).parents:
         if store.runs(above):
             return f"no run has changed a file from {folder}; one did from {above}: swink undo -C {above}"

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -82,7 +83,8 @@ def _list(runs: Sequence[UndoRun]) -> None:
     for run in runs:
         files = len({change.parts for change in run.changes()})
         state = f"undo of {(run.undoes or '')[:_SHOWN_ID]}" if run.kind == "undo" else ""
-        state += (", " if state else "") + "put back" if run.is_undone else ""
+        if run.undone != "no":
+            state += f"{', ' if state else ''}put back{' in part' if run.undone == 'in part' else ''}"
         rows.append((run.id[:_SHOWN_ID], _time(run), f"{files} file{'s' * (files != 1)}", state))
     click.echo(table(rows, right=(2,)))
 
@@ -122,7 +124,7 @@ def _nothing_possible(run: UndoRun, plan: Sequence[PutBack], *, dry_run: bool) -
         return ExitCode.FAILED
     click.echo("All of it is as it was before.", err=True)
     if not dry_run:
-        run.mark(undone=True)
+        run.mark("whole")
     return ExitCode.DONE
 
 
@@ -143,16 +145,16 @@ def _put_back(workspace: Workspace, store: UndoStore, run: UndoRun, plan: Sequen
         if item.what == "failed" and before.what != "failed":
             click.echo(f"{plain_text('/'.join(item.parts))}: {plain_text(item.note)}", err=True)
     if count:
-        _mark(store, run)
+        _mark(store, run, "in part" if failed else "whole")
         click.echo(
             f"{count} file{'s' * (count != 1)} put back. To take that back: swink undo --run {undo_id[:_SHOWN_ID]}"
         )
     return ExitCode.FAILED if failed else ExitCode.DONE
 
 
-def _mark(store: UndoStore, run: UndoRun) -> None:
+def _mark(store: UndoStore, run: UndoRun, undone: Literal["in part", "whole"]) -> None:
     """The run is put back now; and if it was itself an undo, what it had put back stands again."""
-    run.mark(undone=True)
+    run.mark(undone)
     for other in store.runs(run.root):
         if other.id == run.undoes:
-            other.mark(undone=False)
+            other.mark("no")

@@ -53,7 +53,7 @@ def refuse_unread(seen: SeenFiles, now: int | None, place: Place, before: Before
         seen.read(place.parts, before.version, 1, shown.last, shown.total, now)
         how = _advice(shown)
     details = {"path": as_json("/".join(place.parts)), "refused": "unread" if known is None else "changed"}
-    return AgentToolResult.error(f"{path} was not written: {why}. {how}", details)
+    return AgentToolResult.error(f"{path} was not written: {why}.\n{how}", details)
 
 
 def _advice(shown: _Shown) -> str:

@@ -29,6 +29,7 @@ from ._bounded import show_name, show_size
 __all__ = ["Change", "UndoError", "UndoRun", "UndoStore", "hash_of"]
 
 RunKind: TypeAlias = Literal["run", "undo"]
+Undone: TypeAlias = Literal["no", "in part", "whole"]
 
 _DAY = 24 * 3600.0
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -85,15 +86,23 @@ class UndoRun:
         return f"<UndoRun {self.id} in {self.root}>"
 
     @property
-    def is_undone(self) -> bool:
-        return (self.path / "undone").exists()
+    def undone(self) -> Undone:
+        """How much of it was put back."""
+        try:
+            return "in part" if (self.path / "undone").read_bytes() == b"in part" else "whole"
+        except OSError:
+            return "no"
 
-    def mark(self, *, undone: bool) -> None:
-        """Notes that it was put back, or that this was itself undone. Raises `OSError`."""
-        if undone:
-            os.close(os.open(self.path / "undone", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        else:
+    def mark(self, undone: Undone) -> None:
+        """Notes how much of it was put back. Raises `OSError`."""
+        if undone == "no":
             (self.path / "undone").unlink(missing_ok=True)
+            return
+        fd = os.open(self.path / "undone", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, undone.encode())
+        finally:
+            os.close(fd)
 
     def changes(self) -> list[Change]:
         """In the order in which they were made. One that cannot be read is left out: it was never finished."""
