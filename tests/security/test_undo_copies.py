@@ -10,7 +10,7 @@ import pytest
 
 from swink_agent import AgentTool, ToolContext, extract_text
 from swink_agent.tools import UndoStore, standard_tools
-from swink_agent.tools.put_back import plan_undo
+from swink_agent.tools.rewind import plan_rewind
 from swink_agent.tools.workspace import Workspace
 
 WHERE = ".local/share/swink-agent/undo"
@@ -90,4 +90,4 @@ async def test_commands_neither_read_nor_change_them(home: Path, tools: dict[str
     for folder, _, _ in os.walk(home / WHERE):
         assert os.stat(folder).st_mode & 0o077 == 0
     [run] = UndoStore(home / WHERE).runs(home)
-    assert [item.what for item in plan_undo(Workspace(home), run)] == ["restore"]
+    assert [item.what for item in plan_rewind(Workspace(home), run)] == ["restore"]

@@ -16,7 +16,7 @@ from swink_agent import Agent, AgentTool, ModelSpec, ToolResultMessage, extract_
 from swink_agent.sandbox import SandboxProfile
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import EditFileTool, ReadFileTool, UndoStore, Workspace, WriteFileTool, standard_tools
-from swink_agent.tools.put_back import plan_undo, put_back
+from swink_agent.tools.rewind import plan_rewind, rewind
 from swink_agent.tools.undo import UndoRun
 
 MODEL = ModelSpec("test", "model")
@@ -58,8 +58,8 @@ def undo(store: UndoStore, folder: Path, *, force: bool = False) -> dict[str, st
     """Puts the last run back: what became of each file."""
     run = last(store, folder)
     workspace = Workspace(folder)
-    plan = plan_undo(workspace, run, force=force)
-    return {"/".join(item.parts): item.what for item in put_back(workspace, store, run, plan, "the-undo")}
+    plan = plan_rewind(workspace, run, force=force)
+    return {"/".join(item.parts): item.what for item in rewind(workspace, store, run, plan, "the-undo")}
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -80,7 +80,7 @@ async def test_what_was_replaced_edited_and_made_is_put_back(folder: Path, store
     )
     assert tree(folder) == {"a": "new\n", "b": "z\ny\n", "made/d": "d\n", "made/deep/c": "c\n"}
     (folder / "a").chmod(0o600)
-    plan = {"/".join(item.parts): item for item in plan_undo(Workspace(folder), last(store, folder))}
+    plan = {"/".join(item.parts): item for item in plan_rewind(Workspace(folder), last(store, folder))}
     assert (plan["b"].added, plan["b"].removed, plan["made/d"].added, plan["made/d"].removed) == (2, 2, 0, 1)
     assert undo(store, folder) == {"b": "restore", "a": "restore", "made/deep/c": "remove", "made/d": "remove"}
     assert tree(folder) == before
@@ -95,7 +95,7 @@ async def test_an_undo_can_be_undone(folder: Path, store: UndoStore) -> None:
     again = next(run for run in store.runs(folder) if run.kind == "undo")
     assert again.undoes == last(store, folder).id
     workspace = Workspace(folder)
-    put_back(workspace, store, again, plan_undo(workspace, again), "redo")
+    rewind(workspace, store, again, plan_rewind(workspace, again), "redo")
     assert tree(folder) == {"a": "b\n", "sub/new": "n\n"}
 
 
@@ -223,11 +223,11 @@ async def test_a_damaged_copy_is_not_put_back(folder: Path, store: UndoStore) ->
     await work(folder, store, edit("a", "a", "b"))
     [copy] = store.folder.rglob("*.copy")
     copy.write_bytes(copy.read_bytes()[:-1])
-    [item] = plan_undo(Workspace(folder), last(store, folder))
+    [item] = plan_rewind(Workspace(folder), last(store, folder))
     assert item.what == "failed"
     assert "is damaged" in item.note
     copy.write_bytes(b"{")  # half a header: as if it had never been
-    assert plan_undo(Workspace(folder), last(store, folder)) == []
+    assert plan_rewind(Workspace(folder), last(store, folder)) == []
 
 
 async def test_copies_are_for_the_user_alone(folder: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import click
 
 from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.undo import choose_run, undo_folder
-from swink_agent.tools.put_back import PutBack, plan_undo, put_back
+from swink_agent.tools.rewind import FileRewind, plan_rewind, rewind
 from swink_agent.tools.undo import UndoRun, UndoStore
 from swink_agent.tools.workspace import Workspace
 
@@ -56,7 +56,7 @@ def undo(cwd: str, wanted: str | None, list_all: bool, dry_run: bool, force: boo
         return ExitCode.DONE
     run = choose_run(store, folder, wanted)
     with_root = Workspace(run.root)
-    plan = plan_undo(with_root, run, force=force)
+    plan = plan_rewind(with_root, run, force=force)
     click.echo(f"{_title(run)} in {plain_text(run.root)}:")
     click.echo(_plan_text(plan))
     possible = [item for item in plan if item.what in ("restore", "remove")]
@@ -98,17 +98,17 @@ def _time(run: UndoRun) -> str:
     return datetime.fromtimestamp(run.started).strftime("%Y-%m-%d %H:%M")
 
 
-def _plan_text(plan: Sequence[PutBack]) -> str:
+def _plan_text(plan: Sequence[FileRewind]) -> str:
     rows = [(f"  {_VERBS[item.what]}", plain_text("/".join(item.parts)), _lines(item), _note(item)) for item in plan]
     return table(rows)
 
 
-def _lines(item: PutBack) -> str:
+def _lines(item: FileRewind) -> str:
     counts = [f"+{item.added}"] * bool(item.added) + [f"-{item.removed}"] * bool(item.removed)
     return " ".join(counts)
 
 
-def _note(item: PutBack) -> str:
+def _note(item: FileRewind) -> str:
     match item.what:
         case "same":
             return "as it was before"
@@ -118,7 +118,7 @@ def _note(item: PutBack) -> str:
             return plain_text(item.note)
 
 
-def _nothing_possible(run: UndoRun, plan: Sequence[PutBack], *, dry_run: bool) -> int:
+def _nothing_possible(run: UndoRun, plan: Sequence[FileRewind], *, dry_run: bool) -> int:
     if any(item.what != "same" for item in plan):
         click.echo("Nothing can be put back.", err=True)
         return ExitCode.FAILED
@@ -136,9 +136,9 @@ def _ask(count: int, *, yes: bool) -> None:
     click.confirm(f"Put {count} file{'s' * (count != 1)} back?", abort=True, err=True)
 
 
-def _put_back(workspace: Workspace, store: UndoStore, run: UndoRun, plan: Sequence[PutBack]) -> int:
+def _put_back(workspace: Workspace, store: UndoStore, run: UndoRun, plan: Sequence[FileRewind]) -> int:
     undo_id = secrets.token_hex(8)
-    done = put_back(workspace, store, run, plan, undo_id)
+    done = rewind(workspace, store, run, plan, undo_id)
     count = sum(item.what in ("restore", "remove") for item in done)
     failed = [item for item in done if item.what in ("changed", "failed")]
     for before, item in zip(plan, done, strict=True):

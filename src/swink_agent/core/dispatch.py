@@ -270,14 +270,14 @@ class _Batch:
         foresee = getattr(call.tool, "foresee", None)
         if foresee is None or self.run.toolbox.problems(call.name, call.arguments) is not None:
             return False
-        arguments, conversation = copy_json(call.arguments), self.run.transcript
+        arguments, context = copy_json(call.arguments), _context(self.run, call)
         try:
-            refusal = await self.supervisor.wait(self.run.threads.run(lambda: foresee(arguments, conversation)))
+            refusal = await self.supervisor.wait(self.run.threads.run(lambda: foresee(arguments, context)))
         except Exception:  # it may not happen at all: what is wrong with it will be told in its place
             log.debug("%s could not say whether it would act", call.name, exc_info=True)
             return False
         if refusal is not None:
-            self._resolve(call, refusal)
+            self._resolve(call, refusal, _FAILED)
         return refusal is not None
 
     async def _scope(self, call: _Call) -> dict[str, Any] | None:

@@ -142,7 +142,7 @@ class AgentTool(Protocol):
 
     One that needs approval may have `approval_scope(arguments)`, a JSON object that says where and how it would act:
     it is shown with the question, and `ctx.grant` holds it together with what was approved. And it may have
-    `foresee(arguments, conversation)`, an error result for a call that it would refuse: nobody is asked about that.
+    `foresee(arguments, ctx)`, an error result for a call that it would refuse: nobody is asked about that.
     """
 
     @property

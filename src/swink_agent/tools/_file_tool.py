@@ -152,7 +152,7 @@ class WritingTool(FileTool):
 
     def refusal(self, call: Call, place: Place, before: Before) -> AgentToolResult | None:
         """Why an existing file is left alone, if it is. Raises `ToolError` for a reason that takes one sentence."""
-        seen, _ = seen_by(call.ctx.conversation, self.workspace)
+        seen, _ = seen_by(call.ctx, self.workspace)
         if seen.version(place.parts) not in (None, before.version):
             raise stale(place.parts)
         return None
@@ -193,7 +193,7 @@ class WritingTool(FileTool):
             if not isinstance(error, FileExistsError):
                 raise
             raise WorkspaceError(f"{'/'.join(parts)} has appeared meanwhile: read it with read_file first") from error
-        seen, now = seen_by(call.ctx.conversation, workspace)
+        seen, now = seen_by(call.ctx, workspace)
         knew_all = before is None or self.replaces_all or seen.is_whole(parts, before.version, now)
         version = version_of(status, data if len(data) <= WHOLE_FILE_LIMIT else None)
         seen.wrote(parts, version, is_whole=knew_all)
@@ -206,7 +206,7 @@ class WritingTool(FileTool):
             raise too_large(before.file)
         return self.undo.keep(
             str(self.workspace.root),
-            getattr(call.ctx, "run_id", None),
+            call.ctx.run_id or None,
             place.parts,
             None if before is None else before.data,
             data,

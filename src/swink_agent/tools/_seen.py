@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from swink_agent.core.tool import Conversation
+    from swink_agent.core.tool import ToolContext
 
     from .workspace import Workspace
 
@@ -106,8 +106,9 @@ class _SeenFile:
         self._spans = spans[:_MOST_SPANS]
 
 
-def seen_by(conversation: Conversation | None, workspace: Workspace) -> tuple[SeenFiles, int | None]:
-    """What a conversation has seen of a workspace's files, and how long that conversation is now."""
+def seen_by(ctx: ToolContext, workspace: Workspace) -> tuple[SeenFiles, int | None]:
+    """What the conversation of a call has seen of a workspace's files, and how long that conversation is now."""
+    conversation = ctx.conversation
     if conversation is None:
         return workspace.seen, None
     key = ("seen files", str(workspace.root))

@@ -5,15 +5,20 @@ Owns the words and how much of the file comes with them. What counts as known is
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
-from swink_agent.core.tool import AgentToolResult
+from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from ._bounded import cut_bytes, show_name, show_size
 from ._file_tool import Before, as_json
 from ._place import Place
-from ._seen import SeenFiles
+from ._seen import seen_by
 from ._text import decode_text, showable
+from .workspace import Workspace
+
+if TYPE_CHECKING:
+    from swink_agent.core.redaction import Redactor
 
 __all__ = ["refuse_unread"]
 
@@ -29,11 +34,12 @@ class _Shown(NamedTuple):
     total: int
 
 
-def refuse_unread(seen: SeenFiles, now: int | None, place: Place, before: Before) -> AgentToolResult | None:
+def refuse_unread(ctx: ToolContext, workspace: Workspace, place: Place, before: Before) -> AgentToolResult | None:
     """The refusal with what the file holds, or `None` if the conversation knows the file as it is.
 
     A file that could be shown whole is known from then on, so that the same call repeated goes through.
     """
+    seen, now = seen_by(ctx, workspace)
     if before.data == b"" or seen.is_whole(place.parts, before.version, now):
         return None
     path = show_name("/".join(place.parts))
@@ -45,7 +51,9 @@ def refuse_unread(seen: SeenFiles, now: int | None, place: Place, before: Before
         if known != before.version
         else "you have not read all of it"
     )
-    shown = None if before.data is None else _shown(before.data)
+    # Masked as a whole, before a part of it is taken: a secret may end behind the part.
+    redactor: Redactor | None = getattr(ctx, "redactor", None)
+    shown = None if before.data is None else _shown(before.data, str if redactor is None else redactor.redact)
     if shown is None:
         size = show_size(before.file.stat.st_size)
         how = f"It cannot be shown as text ({size}): to replace it all the same, move it away with a command first."
@@ -67,12 +75,13 @@ def _advice(shown: _Shown) -> str:
     )
 
 
-def _shown(data: bytes) -> _Shown | None:
+def _shown(data: bytes, masked: Callable[[str], str]) -> _Shown | None:
     decoded = decode_text(data)
     if decoded is None:
         return None
     text = showable(decoded.text)
     total = text.count("\n") + (not text.endswith("\n"))
+    text = masked(text)
     encoded = text.encode()
     if len(encoded) <= _MOST_WHOLE:
         return _Shown(text, total, total)

@@ -72,7 +72,7 @@ class ReadFileTool(FileTool):
             return result
 
     def _remember(self, call: Call, file: OpenFile, version: str, result: AgentToolResult) -> None:
-        seen, now = seen_by(call.ctx.conversation, self.workspace)
+        seen, now = seen_by(call.ctx, self.workspace)
         details: dict[str, Any] = result.details
         last = details.get("last_line", 0) - details.get("is_cut", False)  # half of a line is not that line
         seen.read(file.parts, version, details.get("first_line", 1), last, details.get("total_lines", 0), now)

@@ -2,7 +2,7 @@
 
 Owns the folder of copies: one subfolder for each folder that was worked in, in it one for each run, in that one file
 for each change, which is on disk before the change happens. What a file was and became is told by hashes, so a change
-that never came about (a crash, a full disk) is seen for what it is. Putting back is in `put_back`.
+that never came about (a crash, a full disk) is seen for what it is. Putting back is in `rewind`.
 
 The copies are for the user alone (modes 0700 and 0600), and must lie where no tool reaches: `standard_tools` sees to
 it.

@@ -5,10 +5,10 @@ Owns what happens to the text on its way into a file that exists: its encoding, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from swink_agent.core.errors import ToolError
-from swink_agent.core.tool import AgentToolResult
+from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from ._bounded import show_name, show_size
 from ._file_tool import Before, Call, WritingTool, change_details
@@ -16,9 +16,6 @@ from ._place import Place
 from ._seen import seen_by
 from ._text import NEW_FILE, Decoded, decode_text, encode_text, with_newlines
 from ._unread import refuse_unread
-
-if TYPE_CHECKING:
-    from swink_agent.core.tool import Conversation
 
 __all__ = ["WriteFileTool"]
 
@@ -46,7 +43,7 @@ class WriteFileTool(WritingTool):
     def refusal(self, call: Call, place: Place, before: Before) -> AgentToolResult | None:
         return None  # asked once the new content is known: the same again is no loss
 
-    def foresee(self, arguments: dict[str, Any], conversation: Conversation) -> AgentToolResult | None:
+    def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
         """The refusal of a call that would replace what the conversation does not know; asked before a person is."""
         with self.workspace.place(arguments["path"]) as place:
             file = self.workspace.open_existing(place)
@@ -57,7 +54,7 @@ class WriteFileTool(WritingTool):
                 decoded = None if before.data is None else decode_text(before.data)
                 if _encode(arguments["content"], decoded) == before.data:
                     return None
-                return refuse_unread(*seen_by(conversation, self.workspace), place, before)
+                return refuse_unread(ctx, self.workspace, place, before)
 
     def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
         content: str = call.arguments["content"]
@@ -67,7 +64,7 @@ class WriteFileTool(WritingTool):
         if before is not None:
             if data == before.data:
                 return self._same(call, place, before, content)
-            refused = refuse_unread(*seen_by(call.ctx.conversation, self.workspace), place, before)
+            refused = refuse_unread(call.ctx, self.workspace, place, before)
             if refused is not None:
                 return refused
         self.put(call, place, before, data)
@@ -81,7 +78,7 @@ class WriteFileTool(WritingTool):
         return AgentToolResult.text(f"{verb} {show_name(path)} ({_measure(content, data)}).", details)
 
     def _same(self, call: Call, place: Place, before: Before, content: str) -> AgentToolResult:
-        seen_by(call.ctx.conversation, self.workspace)[0].wrote(place.parts, before.version, is_whole=True)
+        seen_by(call.ctx, self.workspace)[0].wrote(place.parts, before.version, is_whole=True)
         path = "/".join(place.parts)
         text = f"Nothing was changed: {show_name(path)} already holds exactly this."
         return AgentToolResult.text(text, change_details(path, content, content, is_new=False))

@@ -21,12 +21,12 @@ from ._text import decode_text
 from .undo import Change, UndoError, UndoRun, UndoStore, hash_of
 from .workspace import Workspace
 
-__all__ = ["PutBack", "plan_undo", "put_back"]
+__all__ = ["FileRewind", "plan_rewind", "rewind"]
 
 What: TypeAlias = Literal["restore", "remove", "same", "changed", "failed"]
 
 
-class PutBack(NamedTuple):
+class FileRewind(NamedTuple):
     """What becomes of one file."""
 
     parts: tuple[str, ...]
@@ -42,7 +42,7 @@ class PutBack(NamedTuple):
     """Lines that putting it back adds and removes."""
 
 
-def plan_undo(workspace: Workspace, run: UndoRun, *, force: bool = False) -> list[PutBack]:
+def plan_rewind(workspace: Workspace, run: UndoRun, *, force: bool = False) -> list[FileRewind]:
     """What putting a run back means, file by file; nothing is changed. `force` takes other people's changes along."""
     by_file: dict[tuple[str, ...], list[Change]] = {}
     for change in run.changes():
@@ -50,30 +50,30 @@ def plan_undo(workspace: Workspace, run: UndoRun, *, force: bool = False) -> lis
     return [_plan_file(workspace, parts, changes, force) for parts, changes in by_file.items()]
 
 
-def _plan_file(workspace: Workspace, parts: tuple[str, ...], changes: Sequence[Change], force: bool) -> PutBack:
+def _plan_file(workspace: Workspace, parts: tuple[str, ...], changes: Sequence[Change], force: bool) -> FileRewind:
     try:
         data = _read(workspace, parts)
     except (ToolError, OSError) as error:
-        return PutBack(parts, "failed", changes[0], note=str(error))
+        return FileRewind(parts, "failed", changes[0], note=str(error))
     now = None if data is None else hash_of(data)
     target, is_whole = _way_back(changes, now)
     if force:
         target, is_whole = 0, True
     if target is None:
         if is_whole:
-            return PutBack(parts, "same", changes[0], now)
+            return FileRewind(parts, "same", changes[0], now)
         note = "is gone" if data is None else "was changed since"
-        return PutBack(parts, "changed", changes[0], now, note)
+        return FileRewind(parts, "changed", changes[0], now, note)
     change = changes[target]
     if change.before == now:
-        return PutBack(parts, "same", change, now)
+        return FileRewind(parts, "same", change, now)
     note = "" if is_whole else "only back to where something else changed it"
     try:
         old = b"" if change.before is None else change.content()
     except UndoError as error:
-        return PutBack(parts, "failed", change, now, str(error))
+        return FileRewind(parts, "failed", change, now, str(error))
     added, removed = _count_lines(data or b"", old)
-    return PutBack(parts, "remove" if change.before is None else "restore", change, now, note, added, removed)
+    return FileRewind(parts, "remove" if change.before is None else "restore", change, now, note, added, removed)
 
 
 def _way_back(changes: Sequence[Change], now: str | None) -> tuple[int | None, bool]:
@@ -91,17 +91,17 @@ def _way_back(changes: Sequence[Change], now: str | None) -> tuple[int | None, b
     return target, True
 
 
-def put_back(
-    workspace: Workspace, store: UndoStore, run: UndoRun, plan: Sequence[PutBack], undo_id: str
-) -> list[PutBack]:
+def rewind(
+    workspace: Workspace, store: UndoStore, run: UndoRun, plan: Sequence[FileRewind], undo_id: str
+) -> list[FileRewind]:
     """Does what was planned, and keeps copies of what it replaces under `undo_id`. What became of each file."""
-    done = [_put_back_one(workspace, store, run, item, undo_id) for item in plan]
+    done = [_rewind_one(workspace, store, run, item, undo_id) for item in plan]
     removed = [item for item in done if item.what == "remove"]
     _remove_folders(workspace, removed)
     return done
 
 
-def _put_back_one(workspace: Workspace, store: UndoStore, run: UndoRun, item: PutBack, undo_id: str) -> PutBack:
+def _rewind_one(workspace: Workspace, store: UndoStore, run: UndoRun, item: FileRewind, undo_id: str) -> FileRewind:
     if item.what not in ("restore", "remove"):
         return item
     try:
@@ -161,7 +161,7 @@ def _replace(workspace: Workspace, place: Place, before: Before | None, content:
                 os.close(opened)
 
 
-def _remove_folders(workspace: Workspace, removed: Sequence[PutBack]) -> None:
+def _remove_folders(workspace: Workspace, removed: Sequence[FileRewind]) -> None:
     """Takes the folders away that were made for files that are gone, if nothing else is in them."""
     made = {item.parts[: len(item.parts) - 1 - n] for item in removed for n in range(item.change.folders)}
     for parts in sorted(made, key=len, reverse=True):
