@@ -162,8 +162,9 @@ def _tools(root: Path, settings: Settings, warnings: list[str]) -> tuple[list[Ag
         return [], None
     from swink_agent.tools import standard_tools
 
-    undo = open_undo(warnings) if settings.value("undo") and {"write_file", "edit_file"} & set(wanted) else None
     profile = sandbox_profile(root, network=settings.value("network"))
+    # Before the sandbox: a folder that is not there yet could be made by a command.
+    undo = open_undo(warnings) if settings.value("undo") and {"write_file", "edit_file"} & set(wanted) else None
     opened = _open_sandbox(profile, settings.value("sandbox"), warnings) if {"bash", "search"} & set(wanted) else None
     try:
         tools = standard_tools(root, profile if opened is None else opened, undo=undo)

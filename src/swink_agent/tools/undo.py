@@ -31,7 +31,7 @@ __all__ = ["Change", "UndoError", "UndoRun", "UndoStore", "hash_of"]
 RunKind: TypeAlias = Literal["run", "undo"]
 Undone: TypeAlias = Literal["no", "in part", "whole"]
 
-_DAY = 24 * 3600.0
+_HOUR, _DAY = 3600.0, 24 * 3600.0
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LONGEST_HEADER = 1024 * 1024
 _SAFE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -251,15 +251,16 @@ class UndoStore:
     # -- forgetting ------------------------------------------------------------------------------------------
 
     def _forget_old(self) -> None:
-        """Removes runs that are too old, and of the rest the oldest while there is too much. Ours of now stay."""
+        """Removes runs that are too old, and of the rest the oldest while there is too much."""
         runs = sorted((path for above in _folders_in(self.folder) for path in _folders_in(above)), key=lambda p: p.name)
         sizes = {path: _size_of(path) for path in runs}
         total = sum(sizes.values())
         oldest = (self._clock() - self._most_days * _DAY) * 1000
+        young = (self._clock() - _HOUR) * 1000  # may still go on, in another process
         for path in runs:
-            started = path.name.partition("-")[0]
-            is_old = not started.isdigit() or int(started) < oldest
-            if path not in self._sizes and (is_old or total > self._most_total):
+            name = path.name.partition("-")[0]
+            started = int(name) if name.isdigit() else 0
+            if started < oldest or (total > self._most_total and started < young):
                 shutil.rmtree(path, ignore_errors=True)
                 total -= sizes[path]
 
