@@ -400,21 +400,23 @@ async def test_what_tools_keep_about_a_conversation_goes_with_it() -> None:
         seen.append((memory["calls"], len(ctx.conversation)))
         return "counted"
 
+    once, twice = call("count"), [call("count"), call("count")]
+
     def agent() -> Agent:
-        return Agent(
-            MODEL, stream_fn=scripted([call("count"), call("count")], call("count"), text("ok")), tools=[count]
-        )
+        stream = scripted(twice, once, text("ok"), once, text("ok"), once, text("ok"), once, text("ok"))
+        return Agent(MODEL, stream_fn=stream, tools=[count])
 
     first = agent()
     await first.prompt("go")
     assert seen == [(1, 2), (2, 2), (3, 5)]  # the same length for all calls of a reply
     await agent().prompt("go")  # another conversation with the same tool
     assert seen[3:] == [(1, 2), (2, 2), (3, 5)]
+    await first.prompt("go on")
+    assert seen[-1][0] == 4
+    first.reset()
+    await first.prompt("anew")
+    assert seen[-1] == (1, 2)
+    first.messages = [*first.messages]
+    await first.prompt("from a copy")
+    assert seen[-1][0] == 1
     assert first.state == {}
-    for forget in (first.reset, lambda: setattr(first, "messages", ["once"])):
-        forget()
-        seen.clear()
-        first.messages.append("more")
-        again = Agent(MODEL, stream_fn=scripted(call("count"), text("ok")), tools=[count], messages=first.messages)
-        await again.prompt("go")
-        assert seen[0][0] == 1
