@@ -87,10 +87,8 @@ class _Call:
 
 
 def _context(run: Run, call: _Call, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
-    config = run.config
-    return ToolContext(
-        call.id, run.cancel, run.state, config.execution_root, on_update, run.threads, call.grant, run.id, run.transcript
-    )
+    root = run.config.execution_root
+    return ToolContext(call.id, run.cancel, run.state, root, on_update, run.threads, call.grant, run.id, run.transcript)
 
 
 class _Execution:
