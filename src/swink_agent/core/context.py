@@ -68,6 +68,9 @@ class Snapshot(Sequence[M]):
     def __iter__(self) -> Iterator[M]:
         return islice(self._messages, self._length)
 
+    def __reversed__(self) -> Iterator[M]:
+        return islice(reversed(self._messages), len(self._messages) - self._length, None)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, (Snapshot, list, tuple)):
             return NotImplemented

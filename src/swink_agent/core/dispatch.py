@@ -374,7 +374,7 @@ class _Batch:
         if self.supervisor.is_interrupted:
             return  # whoever saw the start called it off
         execution = _Execution(call, tool, self)
-        execution.task = self.supervisor.loop.create_task(self._invoke(execution, tool))
+        execution.task = self.supervisor.spawn(self._invoke(execution, tool))
         self._running[execution] = None
 
     async def _invoke(self, execution: _Execution, tool: AgentTool) -> AgentToolResult:

@@ -142,8 +142,9 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
         return False
 
     message = await ask_model(run, problem)
-    run.usage += message.usage
-    run.cost += message.cost
+    if message.usage.total or message.usage.input or message.usage.output:
+        run.usage += message.usage
+        run.cost += message.cost
     run.transcript.add((message,))
     run.emit(MessageEnd(message))
     if run.channel is not None:

@@ -139,17 +139,13 @@ async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: Me
     options = run.config.stream_options
     if run.config.get_api_key is not None:
         options = await _with_api_key(options, run.config.get_api_key, run, model)
-    if options.api_key is not None:
-        run.redactor.register(options.api_key, "API key")
-    for name, value in options.headers.items():
-        if is_secret_name(name):
-            for part in (value, value.partition(" ")[2]):  # the scheme, as in "Bearer …", is no part of it
-                run.redactor.register(part, name)
+    if options.api_key is not None or options.headers:
+        _register_secrets(run, options)
     context = AgentContext(run.instructions, run.transcript.conversation(), run.toolbox.tools)
     cause: Exception | None = None
     reading = _read(run, lambda: stream_fn(model, context, options, run.cancel), assembler)
     try:
-        await run.supervisor.wait_for(run.supervisor.loop.create_task(reading), reading, grace=_LAST_WORD)
+        await run.supervisor.wait_for(run.supervisor.spawn(reading), reading, grace=_LAST_WORD)
     except Exception as error:
         log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
         assembler.fail(StreamFailed(f"the stream function raised {_text(error)}"))
@@ -157,6 +153,15 @@ async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: Me
     if run.is_interrupted and not assembler.is_finished:
         raise Interrupted
     return cause
+
+
+def _register_secrets(run: Run, options: StreamOptions) -> None:
+    if options.api_key is not None:
+        run.redactor.register(options.api_key, "API key")
+    for name, value in options.headers.items():
+        if is_secret_name(name):
+            for part in (value, value.partition(" ")[2]):  # the scheme, as in "Bearer …", is no part of it
+                run.redactor.register(part, name)
 
 
 async def _read(

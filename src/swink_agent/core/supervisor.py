@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from .cancel import CancellationToken, call_in
@@ -56,11 +57,16 @@ class Supervisor:
         "deadline",
         "is_interrupted",
         "loop",
+        "spawn",
         "was_cancelled_from_outside",
     )
 
     def __init__(self, cancel: CancellationToken) -> None:
         self.loop = asyncio.get_running_loop()
+        # What `create_task` comes to where nobody has changed it, without the way there.
+        self.spawn: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]] = (
+            partial(asyncio.Task, loop=self.loop) if self.loop.get_task_factory() is None else self.loop.create_task
+        )
         self.cancel = cancel
         self.is_interrupted = False
         self.deadline = 0.0
@@ -135,7 +141,7 @@ class Supervisor:
         `last_words` is for what is still to be done when the run has been cancelled already: it may go on until the
         last moment.
         """
-        return await self.wait_for(self.loop.create_task(self._waking(work)), work, last_words=last_words)
+        return await self.wait_for(self.spawn(self._waking(work)), work, last_words=last_words)
 
     async def wait_for(
         self, task: asyncio.Task[T], work: Awaitable[T], *, last_words: bool = False, grace: float = 0.0

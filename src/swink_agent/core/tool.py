@@ -29,6 +29,7 @@ __all__ = ["AgentTool", "AgentToolResult", "FunctionTool", "ToolContext", "Toolb
 
 OnSteer = Literal["cancel", "finish"]
 _RESULT_BLOCKS = frozenset({Text, Image, Extension})
+_PLAIN = frozenset({int, float, bool, dict})
 
 
 class AgentToolResult(Value, frozen=True):
@@ -420,8 +421,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 def as_result(value: Any, name: str) -> AgentToolResult:
     """What a tool returned, as a result: text as it is, blocks and results as they are, anything else as JSON."""
-    kind: type = type(value)
-    if kind is int or kind is float or kind is bool or kind is dict:  # by far the most, and none of what follows
+    if type(value) in _PLAIN:  # by far the most, and none of what follows
         return _as_json(value, name)
     if isinstance(value, AgentToolResult):
         return value

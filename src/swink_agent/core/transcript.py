@@ -8,8 +8,7 @@ turn to the next unless something in it changed. The rules for pairs are in `con
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import cast
-from typing import Any
+from typing import Any, cast
 
 from .context import Snapshot, is_empty, repair_pairs
 from .types import LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolResultMessage
@@ -90,7 +89,7 @@ class Transcript:
     def convert_by_default(self) -> None:
         """Converts what is there as `default_convert_to_llm` would."""
         fresh = self._context[self._converted :]
-        self._llm.extend([cast("LlmMessage", message) for message in fresh if type(message) in LLM_MESSAGES])
+        self._llm.extend(cast("list[LlmMessage]", [message for message in fresh if type(message) in LLM_MESSAGES]))
         self._converted = len(self._context)
 
     def convert(self, messages: Iterable[LlmMessage]) -> None:

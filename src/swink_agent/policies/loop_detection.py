@@ -79,7 +79,7 @@ class LoopDetection:
 
     def post_turn(self, ctx: PolicyContext) -> Inject | Stop | None:
         """Tells the model, or stops the run, when a circle has closed often enough."""
-        if not ctx.tool_results:
+        if not ctx.tool_results or not self._may_circle(ctx.messages):
             return None
         made = self._made(ctx.messages, ctx.turn_index, ctx.tool_results)[-self.window :]
         period, rounds = self._circle(made)
@@ -94,6 +94,22 @@ class LoopDetection:
                 "Doing it again will not help: try another way, or say what you have found out and what is missing."
             )
         return None
+
+    def _may_circle(self, messages: Sequence[AgentMessage]) -> bool:
+        """Whether the newest call was made before, so near that a circle can have closed: nearly all were not."""
+        newest: ToolCall | None = None
+        left = self.window // self.repeats
+        for message in reversed(messages):
+            if type(message) is not AssistantMessage:
+                continue
+            for call in reversed(message.tool_calls):
+                if newest is None:
+                    newest = call
+                elif call.name == newest.name and call.arguments == newest.arguments:
+                    return True
+                elif (left := left - 1) <= 0:
+                    return False
+        return False
 
     def _made(
         self,
