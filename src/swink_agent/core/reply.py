@@ -140,11 +140,11 @@ async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: Me
     if run.config.get_api_key is not None:
         options = await _with_api_key(options, run.config.get_api_key, run, model)
     if options.api_key is not None:
-        run.redactor.register(options.api_key, "API key")
+        run.redactor.learn(options.api_key, "API key")
     for name, value in options.headers.items():
         if is_secret_name(name):
             for part in (value, value.partition(" ")[2]):  # the scheme, as in "Bearer …", is no part of it
-                run.redactor.register(part, name)
+                run.redactor.learn(part, name)
     context = AgentContext(run.instructions, run.transcript.conversation(), run.toolbox.tools)
     cause: Exception | None = None
     reading = _read(run, lambda: stream_fn(model, context, options, run.cancel), assembler)
