@@ -169,7 +169,7 @@ async def test_what_changed_on_disk_meanwhile_is_not_overwritten(desk: Desk) -> 
     file.write_text(f"a={SECRET}\n")
     view = await desk.read()
     file.write_text(f"a={OTHER}\n")
-    assert "changed since it was read" in refused(await desk.write(view))
+    refused(await desk.write(view))
     assert file.read_text() == f"a={OTHER}\n"
 
 
