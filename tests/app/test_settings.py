@@ -249,3 +249,16 @@ def test_the_document_names_every_setting_and_its_variable() -> None:
         assert all(choice in row for choice in item.choices)
         may = {"free": "set it", "never": "", "stricter": ("be stricter", "leave some out")}[item.in_project]
         assert row.rsplit("|", 2)[1].strip() in may
+
+
+def test_masking_is_turned_off_as_a_whole_or_by_name_and_never_by_a_project() -> None:
+    plain = load_settings(path=Path("/no/such"), environ={})
+    assert (plain.value("masking"), plain.value("unmask")) == (True, ())
+    chosen = load_settings(
+        path=Path("/no/such"), environ={"SWINK_UNMASK": "DB_PASSWORD, API_KEY"}, flags={"masking": False}
+    )
+    assert (chosen.value("masking"), chosen.value("unmask")) == (False, ("DB_PASSWORD", "API_KEY"))
+    with pytest.raises(SettingsError, match="a project may not set masking"):
+        with_project("masking = false\n")
+    with pytest.raises(SettingsError, match="a list of names"):
+        load_settings(path=Path("/no/such"), environ={}, flags={"unmask": [""]})

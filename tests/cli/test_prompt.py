@@ -302,3 +302,19 @@ async def test_streams_that_the_caller_closed_do_no_harm(swink: Any) -> None:
         stdout, _ = await process.communicate()
     assert process.returncode == 0
     assert json.loads(stdout)["text"] == "x"
+
+
+async def test_secrets_are_masked_unless_a_flag_says_otherwise(swink: Any) -> None:
+    (swink.folder / "a.txt").write_text("it is canary-4711-swordfish, and AKIAIOSFODNN7EXAMPLE\n")
+    environ = {"DB_PASSWORD": "canary-4711-swordfish"}
+    seen: dict[str, str] = {}
+    for flags in ((), ("--unmask", "DB_PASSWORD"), ("--no-masking",)):
+        async with FakeProvider("anthropic", [READ, "ok"]) as provider:
+            swink.use(provider)
+            assert (await swink("-p", "What is in a.txt?", *NO_CHILDREN, *flags, environ=environ)).code == 0
+        seen[" ".join(flags)] = json.dumps(provider.bodies[1]["messages"][-1])
+    assert [("canary" in text, "AKIA" in text) for text in seen.values()] == [
+        (False, False),
+        (True, False),
+        (True, True),
+    ]

@@ -257,6 +257,7 @@ VALUES += [
         prefix="make",
         command="make",
         details={"path": "a"},
+        shown=ToolApprovalRequest("call_1", "bash", {"command": "make"}),
     ),
     BackendReport(name="bubblewrap", works=True, reason="none", remedy="none"),
     Decision("ask", "it writes"),

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import base64
+import html
 import io
+import json
 import logging
-from urllib.parse import quote
+import re
+import shlex
+import textwrap
+from itertools import pairwise
+from urllib.parse import quote, urlencode
 
 import pytest
 from hypothesis import given
@@ -31,14 +37,23 @@ from swink_agent import (
     tool,
 )
 from swink_agent.core.errors import ErrorKind
+from swink_agent.core.value import is_secret_name
 from swink_agent.testing import call, scripted, text
 
 MODEL = "scripted:model"
 SECRET = 'k3y+/"with\\odd= chars~51'
 
 
+PLACEHOLDER = re.compile(r"\[redacted:([A-Za-z0-9_.-]+):[0-9a-f]{8}\]")
+
+
 def redactor(*secrets: str, patterns: bool = True) -> Redactor:
     return Redactor(secrets, environment={}, patterns=patterns)
+
+
+def named(text: str) -> str:
+    """The text with each placeholder cut down to its name: the rest is different in every redactor."""
+    return PLACEHOLDER.sub(r"<\1>", text)
 
 
 def forms_of(secret: str) -> list[str]:
@@ -62,7 +77,7 @@ def is_readable(secret: str, shown: str) -> bool:
     """Whether someone who reads the text can get the middle of the secret out of it."""
     middle = secret[4:-4]
     candidates = [shown]
-    for word in shown.replace("[redacted]", " ").split():
+    for word in PLACEHOLDER.sub(" ", shown).split():
         for padded in (word, word + "=", word + "==", "A" + word, "AA" + word):
             try:
                 candidates.append(base64.b64decode(padded.replace("-", "+").replace("_", "/")).decode("latin-1"))
@@ -80,14 +95,14 @@ def test_a_registered_secret_is_masked_in_every_form(form: str) -> None:
     masked = redactor(SECRET).redact(f"before {form} after")
     assert masked.startswith("before ")
     assert masked.endswith(" after")
-    assert "[redacted]" in masked
+    assert PLACEHOLDER.search(masked)
     assert not is_readable(SECRET, masked)
 
 
 def test_the_name_of_a_secret_stands_in_its_mask() -> None:
     known = redactor()
     assert known.register("swordfish-9", "DB_PASSWORD")
-    assert known.redact("it is swordfish-9!") == "it is [redacted DB_PASSWORD]!"
+    assert named(known.redact("it is swordfish-9!")) == "it is <DB_PASSWORD>!"
 
 
 def test_what_is_too_short_to_be_a_secret_is_not_taken() -> None:
@@ -133,10 +148,11 @@ def test_variables_named_like_secrets_are_registered_by_themselves() -> None:
     ],
 )
 def test_common_keys_are_masked_by_their_shape_whole_or_in_chunks(key: str) -> None:
-    whole = redactor().redact(f"key={key} and more")
-    assert whole == "key=[redacted] and more"
+    known = redactor()
+    whole = known.redact(f"key={key} and more")
+    assert named(whole) in ("key=<key> and more", "key=<private-key> and more")
     for size in (1, 2, 7):
-        stream = redactor().stream()
+        stream = known.stream()
         shown = "".join(stream.feed(f"key={key} and more"[at : at + size]) for at in range(0, len(key) + 13, size))
         assert shown + stream.finish() == whole, size
 
@@ -159,13 +175,13 @@ def test_ordinary_text_is_left_alone(ordinary: str) -> None:
 
 def test_headers_and_addresses_with_passwords_are_masked() -> None:
     known = redactor()
-    assert known.redact("Authorization: Bearer abc.def-123456") == "Authorization: Bearer [redacted]"
-    assert known.redact("postgres://ada:hunter22@db/x") == "postgres://ada:[redacted]@db/x"
+    assert named(known.redact("Authorization: Bearer abc.def-123456")) == "Authorization: Bearer <authorization>"
+    assert named(known.redact("postgres://ada:hunter22@db/x")) == "postgres://ada:<password>@db/x"
     stream = known.stream()
     shown = (
         stream.feed("Authorization: Bea") + stream.feed("rer abc.de") + stream.feed("f-123456\nnext") + stream.finish()
     )
-    assert shown == "Authorization: Bearer [redacted]\nnext"
+    assert named(shown) == "Authorization: Bearer <authorization>\nnext"
 
 
 def test_masking_twice_is_masking_once() -> None:
@@ -202,11 +218,16 @@ def test_a_stream_holds_back_no_more_than_it_must() -> None:
 def test_json_data_is_masked_in_keys_and_values_and_under_the_names_of_secrets() -> None:
     known = redactor(SECRET)
     data = {"path": "a", "list": [SECRET, 1, None], "password": "hunter2", SECRET: "x", "tokens": 5, "token": ""}
-    assert known.redact_value(data) == {
+    masked = known.redact(SECRET)
+    assert named(masked) == "<secret>"
+    shown = known.redact_value(data)
+    assert named(shown["password"]) == "<password>"  # type: ignore[arg-type]
+    assert known.redact_value(shown) == shown
+    assert shown == {
         "path": "a",
-        "list": ["[redacted]", 1, None],
-        "password": "[redacted]",
-        "[redacted]": "x",
+        "list": [masked, 1, None],
+        "password": shown["password"],
+        masked: "x",
         "tokens": 5,
         "token": "",
     }
@@ -220,11 +241,14 @@ def test_messages_are_masked_and_those_without_secrets_are_the_same_object() -> 
     message = AssistantMessage([Text(f"it is {SECRET}"), ToolCall("1", "login", {"with": [SECRET]})])
     masked = known.redact_message(message)
     assert isinstance(masked, AssistantMessage)
-    assert masked.content == (Text("it is [redacted]"), ToolCall("1", "login", {"with": ["[redacted]"]}))
+    assert masked.content == (
+        Text(f"it is {known.redact(SECRET)}"),
+        ToolCall("1", "login", {"with": [known.redact(SECRET)]}),
+    )
     result = known.redact_message(ToolResultMessage("1", SECRET, details={"out": SECRET}))
     assert SECRET not in repr(result)
     assert isinstance(result, ToolResultMessage)
-    assert result.details == {"out": "[redacted]"}
+    assert result.details == {"out": known.redact(SECRET)}
 
 
 def test_a_secret_that_is_split_between_deltas_never_leaves_the_program() -> None:
@@ -232,7 +256,7 @@ def test_a_secret_that_is_split_between_deltas_never_leaves_the_program() -> Non
     deltas = [MessageUpdate(TextDelta(0, piece)) for piece in ("I say cor", "rect-", "horse", "man")]
     shown = [event for delta in deltas for event in out.feed(delta)] + out.finish()
     written = "".join(event.delta.delta for event in shown if isinstance(event, MessageUpdate))
-    assert written == "I say [redacted]man"
+    assert named(written) == "I say <secret>man"
 
 
 def test_a_log_record_is_masked_with_its_arguments_and_its_traceback() -> None:
@@ -245,8 +269,8 @@ def test_a_log_record_is_masked_with_its_arguments_and_its_traceback() -> None:
         raise ValueError(f"bad key {SECRET}")
     except ValueError:
         logger.exception("failed with %s", SECRET)
-    assert "failed with [redacted]" in written.getvalue()
-    assert "ValueError: bad key [redacted]" in written.getvalue()
+    assert "failed with <secret>" in named(written.getvalue())
+    assert "ValueError: bad key <secret>" in named(written.getvalue())
 
 
 def test_a_redactor_says_how_much_it_knows_and_nothing_of_it() -> None:
@@ -273,11 +297,11 @@ async def test_tool_results_and_updates_are_masked_before_anyone_sees_them() -> 
     agent.subscribe(seen.append)
     result = await agent.prompt("go")
     updates = [event.update.content for event in seen if isinstance(event, ToolExecutionUpdate)]
-    assert "".join(block.text for content in updates for block in content if isinstance(block, Text)) == (
-        "now: [redacted], done"
-    )
+    shown = "".join(block.text for content in updates for block in content if isinstance(block, Text))
+    assert named(shown) == "now: <secret>, done"
     (end,) = [event for event in seen if isinstance(event, ToolExecutionEnd)]
-    assert end.result == AgentToolResult.text("it was [redacted]", {"raw": "[redacted]"})
+    masked = shown.removeprefix("now: ").removesuffix(", done")
+    assert end.result == AgentToolResult.text(f"it was {masked}", {"raw": masked})
     assert "correct-horse" not in repr(result.messages)
 
 
@@ -319,7 +343,7 @@ async def test_a_secret_that_begins_with_a_doubled_character_is_masked_when_spli
 
     agent.subscribe(note)
     await agent.prompt("go")
-    assert "".join(shown) == "[redacted]"
+    assert named("".join(shown)) == "<secret>"
 
 
 async def test_an_agent_knows_the_secrets_of_the_environment_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +356,7 @@ async def test_an_agent_knows_the_secrets_of_the_environment_by_itself(monkeypat
     agent = Agent(MODEL, stream_fn=scripted(call("environment"), text("ok")), tools=[environment])
     result = await agent.prompt("go")
     assert "canary" not in repr(result.messages)
-    assert "ACME_API_KEY=[redacted ACME_API_KEY]" in repr(result.messages)
+    assert "ACME_API_KEY=<ACME_API_KEY>" in named(repr(result.messages))
 
 
 async def test_a_provider_that_repeats_the_key_in_its_error_is_masked() -> None:
@@ -346,4 +370,198 @@ async def test_a_provider_that_repeats_the_key_in_its_error_is_masked() -> None:
     assert "canary" not in written
     assert agent.last_error is not None
     assert "canary" not in agent.last_error
-    assert "the key [redacted API key] is wrong" in agent.last_error
+    assert "the key <API-key> is wrong" in named(agent.last_error)
+
+
+# -- what is a secret, and what is not -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("postgres", "true", "root", "changeme", "password123", "hunter2", "my-secret", "dev_password", "test-key"),
+        *("Swordfish", "not-needed", "/run/secrets/db", "~/.ssh/id_ed25519", "./keys/dev.pem", "4096", "2024-05-01"),
+        *("http://localhost:8080/x", "db.example.com:5432", "127.0.0.1:6379", "en_US.UTF-8", "v1.2.3", "3.5 MB"),
+        *("${DB_PASSWORD}", "$(cat key)", "<your key here>", "abc", "xxxxxxxx", "********", "production"),
+    ],
+)
+def test_an_ordinary_value_is_masked_only_as_a_credential(value: str) -> None:
+    known = Redactor(environment={"DB_PASSWORD": value})
+    prose = f"The word {value} stands here, {value}, and there: x={value} user: {value}."
+    assert known.redact(prose) == prose
+    if len(value) >= 6 and value.isalnum():
+        assert value not in known.redact(f"PASSWORD={value}\n").removeprefix("PASSWORD=")
+        assert named(known.redact(f"postgres://u:{value}@h/{value}")) == f"postgres://u:<DB_PASSWORD>@h/{value}"
+        for said in (
+            f'password: "{value}"',
+            f'"db_password": "{value}",',
+            f"export MYSQL_PWD={value}",
+            f"--password {value} -x",
+            f"--db-password={value}",
+            f"curl -u ada:{value} http://h",
+            f"mysql -p{value} x",
+            f'{{\\"token\\": \\"{value}\\"}}',
+        ):
+            whole = known.redact(said)
+            assert value not in whole, said
+            assert known.redact(whole) == whole
+            for size in (1, 2, 5):
+                stream = known.stream()
+                pieces = [stream.feed(said[at : at + size]) for at in range(0, len(said), size)]
+                assert "".join(pieces) + stream.finish() == whole, (said, size)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("kx7Qp2vLm9", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "correct horse battery staple", "canary-one-1"),
+        *("0f3a9c2b7d1e4f60", "hjklzxcvbnmqwrtp", "P@ssw0rd!2024xyz", "a-1b-2c-3d-4e", "123456789012345678"),
+        "/K7MDENGbPxRfiCYEXAMPLEKEYwJalrXUtnFEMI1",
+    ],
+)
+def test_any_other_value_is_masked_wherever_it_stands(value: str) -> None:
+    known = Redactor(environment={"DB_PASSWORD": value})
+    assert named(known.redact(f"The word {value} stands here.")) == "The word <DB_PASSWORD> stands here."
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("DB_PASS", "MYSQL_PWD", "APP_DSN", "PGPASSWORD", "SSH_PASSPHRASE", "GH_TOKEN", "CLIENT_SECRET", "STRIPE_KEY"),
+        *("REDISCLI_AUTH", "API_KEY", "apiKey", "DB_PW", "LDAP_BINDPW", "AZURE_CONNECTION_STRING", "X-Api-Key"),
+        *("AWS_SECRET_ACCESS_KEY", "GOOGLE_CREDENTIALS", "WIFI_PSK", "SMTP_PASS", "DBPASS", "pwd", "NPM_TOKEN"),
+    ],
+)
+def test_the_names_that_people_give_to_secrets_are_known(name: str) -> None:
+    assert is_secret_name(name)
+    assert "canary" not in Redactor(environment={name: "canary-7-fish-9"}).redact("it is canary-7-fish-9")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PWD", "OLDPWD", "SSH_AUTH_SOCK", "KEYBOARD", "TOKENIZERS_PARALLELISM", "PUBLIC_KEY", "SSH_PUBLIC_KEY"),
+        *("PASSWORD_FILE", "TOKEN_URL", "COMPASS", "BYPASS", "PATH", "AUTHOR", "MONKEY", "PRIMARY_KEY", "MAX_TOKENS"),
+    ],
+)
+def test_the_names_of_other_things_are_not_taken_for_them(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "secret"),
+    [
+        ("DATABASE_URL", "postgres://ada:kx7Qp2vLm9@db/app", "kx7Qp2vLm9"),
+        ("APP_DSN", "ada:kx7Qp2vLm9@tcp(db:3306)/app", "kx7Qp2vLm9"),
+        ("SENTRY_DSN", "https://0f3a9c2b7d1e4f60aa@o1.ingest.example/2", "0f3a9c2b7d1e4f60aa"),
+        ("PG_DSN", "host=db user=ada password=kx7Qp2vLm9", "kx7Qp2vLm9"),
+        ("AZURE_CONNECTION_STRING", "AccountName=a;AccountKey=kx7Qp2vLm9==;End=x", "kx7Qp2vLm9=="),
+    ],
+)
+def test_a_password_within_an_address_is_known_by_itself(variable: str, value: str, secret: str) -> None:
+    assert secret not in Redactor(environment={variable: value}).redact(f"it is {secret}!")
+
+
+ODD = "p\"a/s<s>&w\\ör$d'`+=1 2"
+
+
+def as_it_is_written(secret: str) -> dict[str, str]:
+    raw = secret.encode()
+    long = base64.b64encode(b"user:" * 9 + raw + b"#" * 40).decode()
+    python = json.dumps(secret)[1:-1]
+    go = json.dumps(secret, ensure_ascii=False)[1:-1].replace("<", "\\u003c").replace(">", "\\u003e")
+    dump = [raw[at : at + 16] for at in range(0, len(raw), 16)]
+    return {
+        "python": python,
+        "javascript": json.dumps(secret, ensure_ascii=False)[1:-1],
+        "go": go.replace("&", "\\u0026"),
+        "php": python.replace("/", "\\/"),
+        "json in json": json.dumps(json.dumps({"a": secret})),
+        "repr": repr({"a": secret}),
+        "shell": shlex.quote(secret),
+        "html": html.escape(secret),
+        "query": urlencode({"a": secret}),
+        "path": quote(secret),
+        "component": quote(secret, safe="!~*'()"),
+        "lower": re.sub("%[0-9A-F]{2}", lambda code: code.group().lower(), quote(secret, safe="")),
+        "base64": base64.b64encode(raw).decode(),
+        "wrapped at 76": base64.encodebytes(b"user:" * 9 + raw + b"#" * 40).decode(),
+        "wrapped at 64": "\n".join(textwrap.wrap(long, 64)),
+        "wrapped with CRLF": "\r\n".join(textwrap.wrap(long, 64)),
+        "wrapped and indented": "\n    ".join(textwrap.wrap(long, 64)),
+        "wrapped in JSON": json.dumps("\n".join(textwrap.wrap(long, 60))),
+        "base64 in an address": quote(long, safe=""),
+        "URL-safe": long.replace("+", "-").replace("/", "_"),
+        "hex": raw.hex(),
+        "hex with colons": raw.hex(":"),
+        "hex with spaces": raw.hex(" ").upper(),
+        "hex with prefixes": ", ".join(f"0x{byte:02x}" for byte in raw),
+        "escaped bytes": "".join(f"\\x{byte:02x}" for byte in raw),
+        "xxd": "\n".join(f"{16 * i:08x}: {row.hex(' ', -2):<40} {row.decode('latin-1')}" for i, row in enumerate(dump)),
+        "hexdump": "\n".join(
+            f"{16 * i:08x}  {row.hex(' '):<48} |{row.decode('latin-1')}|" for i, row in enumerate(dump)
+        ),
+    }
+
+
+@pytest.mark.parametrize("secret", ["kx7Qp2vLm9-Zt4Rw8Yb3", ODD])
+@pytest.mark.parametrize("how", as_it_is_written(ODD))
+def test_a_secret_is_found_as_common_tools_write_it(secret: str, how: str) -> None:
+    known = redactor(secret, patterns=False)
+    written = as_it_is_written(secret)[how]
+    masked = known.mask(f"before\n{written}\nafter")
+    assert masked.spans, written
+    assert masked.put_back(masked.text).text == f"before\n{written}\nafter"
+    rest = PLACEHOLDER.sub("", masked.text)
+    assert len(rest) <= len(f"before\n{written}\nafter") - len(secret) * 0.8
+    for piece in (secret[:9], secret[-9:], secret.encode()[3:-3].hex()):
+        assert piece not in rest
+
+
+def test_a_name_or_all_of_it_can_be_left_unmasked() -> None:
+    environment = {"DB_PASSWORD": "kx7Qp2vLm9", "API_KEY": "sk-" + "a1B2" * 12}
+    text = "kx7Qp2vLm9 " + environment["API_KEY"] + " DB_PASSWORD=zx98kw76lq54"
+    off = Redactor(environment=environment, enabled=False)
+    assert off.redact(text) == text
+    assert off.stream().feed(text) == text
+    some = Redactor(environment=environment, unmasked=["db_password"])
+    assert named(some.redact(text)) == "kx7Qp2vLm9 <API_KEY> DB_PASSWORD=zx98kw76lq54"
+    other = Redactor(environment=environment, unmasked=["API_KEY"])
+    assert named(other.redact(text)) == f"<DB_PASSWORD> {environment['API_KEY']} DB_PASSWORD=<DB_PASSWORD>"
+
+
+async def test_a_value_keeps_its_placeholder_from_run_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACME_API_KEY", "canary-in-the-environment")
+
+    @tool
+    def look() -> str:
+        return "canary-in-the-environment"
+
+    agent = Agent(MODEL, stream_fn=scripted(call("look"), text("ok"), call("look"), text("ok")), tools=[look])
+    await agent.prompt("go")
+    await agent.prompt("again")
+    results = [message.content for message in agent.messages if isinstance(message, ToolResultMessage)]
+    assert len(results) == 2
+    assert results[0] == results[1]
+
+
+@given(st.text(alphabet="sk-eyJ.:/@=\"'pasword\n 0aA[]%\\", max_size=120), st.lists(st.integers(0, 120), max_size=6))
+def test_masking_is_settled_at_once_and_the_same_in_chunks(text: str, cuts: list[int]) -> None:
+    known = Redactor(["0aA0aA0a"], environment={"DB_PASSWORD": "password"})
+    masked = known.mask(text)
+    assert known.redact(text) == masked.text
+    assert known.redact(masked.text) == masked.text
+    pieces = [text[start:end] for start, end in pairwise([0, *sorted(cuts), len(text)])]
+    stream = known.stream()
+    assert "0aA0aA0a" not in "".join([stream.feed(piece) for piece in pieces]) + stream.finish()
+
+
+def test_a_long_text_is_masked_as_a_short_one_is() -> None:
+    known = redactor("correct-horse")
+    key = "-----BEGIN PRIVATE KEY-----\n" + "QUJD\n" * 40 + "-----END PRIVATE KEY-----"
+    for filler in ("word " * 30_000, "word\n" * 30_000, "x" * 200_000):
+        text = f"{filler}correct-horse {key}{filler}correct-horse"
+        masked = known.mask(text)
+        assert named(masked.text).count("<secret>") == 2
+        assert named(masked.text).count("<private-key>") == 1
+        assert masked.put_back(masked.text).text == text

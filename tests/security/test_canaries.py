@@ -207,6 +207,23 @@ async def test_the_real_adapters_do_not_tell_their_key(
     assert leaks(run.outputs, key) == []
 
 
+@pytest.mark.parametrize("before", [270, 290, 1960, 1990])
+async def test_the_real_adapters_do_not_tell_half_of_their_key_where_a_long_error_is_cut(
+    world: World, canaries: dict[str, str], before: int
+) -> None:
+    key = canaries["key"]
+    for body in ("x" * before + key, "x " * (before // 2) + key + " y" * 2000):
+        async with FakeProvider("openai", [FakeFailure(401, body)], key=key) as provider:
+            run = await world.run(
+                stream_fn=OpenAiStreamFn(provider.url, key),
+                model="openai:model",
+                retry_strategy=DefaultRetryStrategy(max_attempts=1),
+            )
+        said = f"{run.result.error} {run.agent.last_error} {run.result.exception!r}"
+        assert "xx" in said or "x x" in said
+        assert key[:6] not in said
+
+
 async def test_a_canary_that_the_model_streams_in_pieces_is_masked_on_its_way_out(
     world: World, canaries: dict[str, str]
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent import ToolApprovalRequest
+from swink_agent import Redactor, ToolApprovalRequest
 from swink_agent.tools import standard_tools
 from swink_agent.tools.preview import change_preview
 
@@ -66,8 +66,10 @@ def test_other_tools_have_nothing_to_preview(preview: Any) -> None:
 
 def test_secrets_are_masked_in_both_texts(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("KEY=hunter2\nA=1\n")
-    made = change_preview(standard_tools(tmp_path, "off"), lambda text: text.replace("hunter2", "[masked]"))
+    redactor = Redactor(["hunter2"], environment={})
+    made = change_preview(standard_tools(tmp_path, "off"), redactor)
     request = ToolApprovalRequest("1", "write_file", {"path": ".env", "content": "KEY=hunter2\nA=2\n"})
     details = made(request)
     assert details is not None
-    assert (details["old"], details["new"]) == ("KEY=[masked]\nA=1\n", "KEY=[masked]\nA=2\n")
+    masked = redactor.redact("hunter2")
+    assert (details["old"], details["new"]) == (f"KEY={masked}\nA=1\n", f"KEY={masked}\nA=2\n")

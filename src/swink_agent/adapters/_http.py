@@ -32,6 +32,7 @@ __all__ = ["HttpStreamFn", "Parser", "RequestError", "with_advice"]
 
 log = logging.getLogger("swink_agent")
 _MOST_ERROR_BYTES = 64 * 1024
+_LEAST_HALF = 4
 
 
 Failure: TypeAlias = tuple[str, ErrorKind]
@@ -233,7 +234,11 @@ def _without_secrets(failed: StreamFailed, request: HttpRequest) -> StreamFailed
         if is_secret_name(name):
             for part in (value, value.partition(" ")[2]):  # the scheme, as in "Bearer …", is no part of it
                 known.register(part, "API key")
-    return msgspec.structs.replace(failed, message=known.redact(failed.message))
+    message = known.redact(failed.message)
+    half = len(message) - known.safe_length(message)
+    if half >= _LEAST_HALF:  # the message was cut, and the cut went through the key
+        message = message[:-half] + "…"
+    return msgspec.structs.replace(failed, message=message)
 
 
 def _is_about_the_model(refused: StreamFailed, status: int) -> bool:

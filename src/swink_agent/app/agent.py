@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from swink_agent.policies.approvals import AskFn
     from swink_agent.sandbox import Sandbox, SandboxProfile
 
-__all__ = ["AgentOptions", "StandardAgent", "standard_agent"]
+__all__ = ["AgentOptions", "StandardAgent", "redactor_for", "standard_agent"]
 
 _LOCAL_NOTES = 1000
 """Characters of a project's notes for a model on this machine, which reads slowly."""
@@ -100,11 +100,11 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     settings, credentials = options.settings, options.credentials
     model, source = (options.model, "given") if options.model is not None else choose_model(settings, credentials)
     stream_fn = options.stream_fn or stream_fn_of(model, settings, credentials, on_local_state=options.on_local_state)
-    redactor = credentials.redactor() if options.redactor is None else options.redactor
+    redactor = redactor_for(settings, credentials) if options.redactor is None else options.redactor
     warnings = list(settings.notes)
     root = _folder(options.folder)
     tools, sandbox = _tools(root, settings, warnings)
-    approvals = _approvals(settings, options.ask, tools)
+    approvals = _approvals(settings, options.ask, tools, redactor)
     agent = Agent(
         model,
         system_prompt=_system_prompt(root, model, options),
@@ -129,6 +129,11 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     )
 
 
+def redactor_for(settings: Settings, credentials: Credentials) -> Redactor:
+    """The redactor that the settings ask for: it knows the keys and the environment's secrets, less the unmasked."""
+    return credentials.redactor(enabled=settings.value("masking"), unmasked=settings.value("unmask"))
+
+
 def _folder(folder: Path) -> Path:
     try:
         return folder.resolve(strict=True)
@@ -147,7 +152,7 @@ def _key_finder(credentials: Credentials, redactor: Redactor) -> Callable[[str],
         key = credentials.find(provider)
         if key is None:
             return None
-        redactor.register(key.value, f"{provider} key")
+        redactor.learn(key.value, f"{provider} key")
         return key.value
 
     return find
@@ -199,11 +204,12 @@ def _open_sandbox(profile: SandboxProfile, backend: str, warnings: list[str]) ->
         return None
 
 
-def _approvals(settings: Settings, ask: AskFn | None, tools: list[AgentTool]) -> Approvals:
+def _approvals(settings: Settings, ask: AskFn | None, tools: list[AgentTool], redactor: Redactor) -> Approvals:
     from swink_agent.policies import Approvals
-    from swink_agent.tools.preview import change_preview
+    from swink_agent.tools import change_preview
 
-    return Approvals(ask, mode=settings.value("approve"), preview=change_preview(tools))
+    preview = change_preview(tools, redactor)
+    return Approvals(ask, mode=settings.value("approve"), preview=preview, redactor=redactor)
 
 
 # -- limits --------------------------------------------------------------------------------------------------

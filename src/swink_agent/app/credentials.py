@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
@@ -125,11 +125,11 @@ class Credentials:
         }
         return found | {name: entry.key for name, entry in self._entries().items() if entry.key}
 
-    def redactor(self) -> Redactor:
+    def redactor(self, *, enabled: bool = True, unmasked: Iterable[str] = ()) -> Redactor:
         """A redactor that knows these keys, and what the environment holds of other secrets."""
-        redactor = Redactor(environment=self._environ)
+        redactor = Redactor(environment=self._environ, enabled=enabled, unmasked=unmasked)
         for name, secret in self.secrets().items():
-            redactor.register(secret, name)
+            redactor.learn(secret, name)
         return redactor
 
     # -- changing them -----------------------------------------------------------------------------------------

@@ -96,6 +96,8 @@ DEFINITIONS = (
     _setting("max_cost", "amount", "US dollars for one run", in_project="stricter"),
     _setting("timeout", "amount", "seconds for one run", in_project="stricter"),
     _setting("output", "choice", "what stdout gets", default="text", choices=("text", "json", "stream-json")),
+    _setting("masking", "switch", "whether secrets are masked in what the model and the outputs see", default=True),
+    _setting("unmask", "names", "names of secrets, such as DB_PASSWORD, that are not masked", default=()),
     _setting("models_dir", "folder", "where models of this machine are kept, in place of the cache folder"),
     *[
         Definition(
@@ -359,9 +361,10 @@ def _fit(definition: Definition, value: object) -> tuple[bool, str]:
             return isinstance(value, bool), "true or false"
         case "names":
             known = isinstance(value, (list, tuple)) and all(
-                isinstance(name, str) and name in definition.choices for name in cast("list[object]", value)
+                isinstance(name, str) and (name in definition.choices or (not definition.choices and name.strip()))
+                for name in cast("list[object]", value)
             )
-            return known, f"a list of {', '.join(definition.choices)}, or none"
+            return known, f"a list of {', '.join(definition.choices) or 'names'}, or none"
         case "address":
             return isinstance(value, str) and _is_address(definition, value), "an http:// or https:// address"
         case "folder":

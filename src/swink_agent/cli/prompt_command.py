@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from swink_agent.app.agent import AgentOptions, StandardAgent, standard_agent
+from swink_agent.app.agent import AgentOptions, StandardAgent, redactor_for, standard_agent
 from swink_agent.app.credentials import Credentials
 from swink_agent.app.errors import ApplicationError, ExitCode, UsageProblem
 from swink_agent.app.headless import HeadlessRun, Outcome
@@ -36,7 +36,7 @@ __all__ = ["run_prompt"]
 
 _SETTINGS = (
     *("model", "thinking", "system", "tools", "approve", "sandbox", "network"),
-    *("max_turns", "max_cost", "timeout", "output"),
+    *("max_turns", "max_cost", "timeout", "output", "masking", "unmask"),
 )
 _UNATTENDED = "there is nobody here to ask; --approve all allows such calls, confined to the folder"
 
@@ -53,7 +53,7 @@ def run_prompt(options: dict[str, Any]) -> int:
     )
     schema = _schema(options["schema"])
     credentials = Credentials()
-    redactor = credentials.redactor()
+    redactor = redactor_for(settings, credentials)
     asks = settings.value("approve") in ("ask", "smart")
     asking = TerminalAsk.open(screen, redactor.redact) if asks else None
     try:

@@ -37,6 +37,11 @@ Exit codes: 0 done, 1 the run failed, 2 wrong usage, 3 no model or key,
 4 a limit was hit, 130 interrupted."""
 
 
+def _names(ctx: click.Context, option: click.Parameter, names: tuple[str, ...]) -> list[str] | None:
+    """What was given, or `None`, as for any option that was not."""
+    return list(names) or None
+
+
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
         from swink_agent import __version__
@@ -73,6 +78,14 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     help="How commands are confined. off takes the walls away.",
 )
 @click.option("--network/--no-network", default=None, help="Whether commands may use the network. Default: not.")
+@click.option("--masking/--no-masking", default=None, help="Whether secrets are masked. Default: they are.")
+@click.option(
+    "--unmask",
+    multiple=True,
+    metavar="NAME",
+    callback=_names,
+    help="Do not mask the secret of this name, such as DB_PASSWORD. Can be given again.",
+)
 @click.option("--max-turns", type=int, metavar="N", help="At most so many replies. Default: 50.")
 @click.option("--max-cost", type=float, metavar="USD", help="At most so many dollars; never overshot.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="At most so long.")

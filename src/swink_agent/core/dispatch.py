@@ -22,7 +22,7 @@ from .approval import ApprovalMode, Approve, ApproveWith, Grant, Reject, ToolApp
 from .errors import ToolError
 from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEnd, ToolExecutionStart
 from .policy import PolicyContext, PreDispatchContext, Skip, consult_before_dispatch
-from .relay import Relay, masked_result
+from .relay import Relay, is_long, masked_result
 from .run import Run
 from .supervisor import LAST_MOMENTS, Interrupted
 from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
@@ -67,7 +67,7 @@ async def dispatch(
 class _Call:
     """One call on its way to a result."""
 
-    __slots__ = ("arguments", "grant", "id", "name", "outcome", "result", "tool")
+    __slots__ = ("arguments", "grant", "id", "masked", "name", "outcome", "result", "tool")
 
     def __init__(self, call: ToolCall, tool: AgentTool | None) -> None:
         self.id = call.id
@@ -76,6 +76,8 @@ class _Call:
         """What will run: frozen, and nothing but copies of it is handed out."""
         self.tool = tool
         self.grant: Grant | None = None
+        self.masked: AgentToolResult | None = None
+        """A long result in which no secret is left any more."""
         self.result: AgentToolResult | None = None
         self.outcome = ToolOutcome.NEVER_RAN
 
@@ -88,7 +90,9 @@ class _Call:
 
 def _context(run: Run, call: _Call, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
     root = run.config.execution_root
-    return ToolContext(call.id, run.cancel, run.state, root, on_update, run.threads, call.grant, run.id, run.transcript)
+    return ToolContext(
+        call.id, run.cancel, run.state, root, on_update, run.threads, call.grant, run.id, run.transcript, run.redactor
+    )
 
 
 class _Execution:
@@ -161,7 +165,8 @@ class _Batch:
 
     def _resolve(self, call: _Call, result: AgentToolResult, outcome: ToolOutcome) -> None:
         """Gives the call its one result, in which no secret is left."""
-        result = masked_result(self.run.redactor, result)
+        if result is not call.masked:
+            result = masked_result(self.run.redactor, result)
         call.result = result
         call.outcome = outcome
         del self._unresolved[call]
@@ -380,8 +385,12 @@ class _Batch:
     async def _invoke(self, execution: _Execution, tool: AgentTool) -> AgentToolResult:
         """The tool's result; whatever it raises is an error result, an attempt to end the program included."""
         try:
-            result = await tool.execute(copy_json(execution.call.arguments), execution.context)
-            return result if type(result) is AgentToolResult else as_result(result, tool.name)
+            given = await tool.execute(copy_json(execution.call.arguments), execution.context)
+            result = given if type(given) is AgentToolResult else as_result(given, tool.name)
+            if is_long(result):  # looking through it for secrets here would keep everything else waiting
+                result = await self.run.threads.run(lambda: masked_result(self.run.redactor, result))
+                execution.call.masked = result
+            return result
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:

@@ -1,8 +1,9 @@
 """Keeping secrets out of what is shown, stored and sent on.
 
-Owns the `Redactor`: the secrets it knows, in every form in which they are likely to turn up, the shapes of common
-keys, and the masking of text, JSON data, messages and events, whole or in chunks. It does not own where it is
-applied: tool results and errors in `dispatch` and `reply`, output and sessions in the rooms that write them.
+Owns the `Redactor`: the secrets it knows, and the masking of text, JSON data, messages and events, whole or in chunks.
+How a known secret may be written is in `secret_forms`, what is one by its looks in `secret_shapes`, which values are
+too ordinary to be one in `ordinary`, and what stands in a masked value's place in `placeholders`. It does not own where
+it is applied: tool results and errors in `dispatch` and `reply`, output and sessions in the rooms that write them.
 """
 
 from __future__ import annotations
@@ -12,82 +13,46 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import structs
 
 from .events import AgentEvent, MessageUpdate
+from .ordinary import is_ordinary
+from .placeholders import MASK, MaskedText, PlaceholderError, PutBack, covers, placeholder
+from .secret_forms import Found, SecretForms
+from .secret_shapes import LONGEST_HELD, LONGEST_KEY, find_assigned, find_shapes, first_whole_line, unfinished_shape
 from .stream import AssistantMessageDelta
 from .types import AgentMessage
 from .value import is_secret_name
 
 __all__ = ["MASK", "EventRedactor", "Redactor", "RedactorStream"]
 
-MASK = "[redacted]"
-
 _SHORTEST = 6
 """Characters below which a value is no secret worth masking: it would be found in ordinary words."""
-_LONGEST = 192
-"""Characters after which a secret is known by its pieces, so that a chunk never has to wait for a whole file."""
-_LONGEST_KEY = 4096
-_LONGEST_HELD = 20_000
-
-_KEY_STARTS = (
-    *("sk-", "sk_live_", "rk_live_", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"),
-    *("xoxa-", "xoxb-", "xoxp-", "xoxo-", "xoxs-", "xoxr-", "AIza", "hf_", "npm_", "pypi-", "xai-", "SG.", "eyJ"),
-)
-_PRIVATE_KEY_START = "-----BEGIN "
-
-
-class _Shapes:
-    """The shapes of keys. Compiled on first use: it takes as long as all the rest of the import."""
-
-    def __init__(self) -> None:
-        keys = (
-            r"sk-(?:ant-|proj-|svcacct-|or-v1-)?[A-Za-z0-9_-]{16,}",  # OpenAI, Anthropic, and those that follow them
-            r"(?:AKIA|ASIA)[A-Z0-9]{16}",
-            r"gh[pousr]_[A-Za-z0-9]{30,}",
-            r"github_pat_[A-Za-z0-9_]{30,}",
-            r"glpat-[A-Za-z0-9_-]{16,}",
-            r"xox[abposr]-[A-Za-z0-9-]{10,}",
-            r"AIza[A-Za-z0-9_-]{30,}",
-            r"hf_[A-Za-z0-9]{30,}",
-            r"npm_[A-Za-z0-9]{30,}",
-            r"pypi-[A-Za-z0-9_-]{50,}",
-            r"xai-[A-Za-z0-9]{40,}",
-            r"(?:sk|rk)_live_[A-Za-z0-9]{16,}",
-            r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
-            r"eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",  # a JSON web token
-        )
-        block_end = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----"
-        self.key = re.compile(rf"(?<![A-Za-z0-9_])(?:{'|'.join(keys)})")
-        self.header = re.compile(r"(?i)(?<![A-Za-z0-9_])(authorization\s*:\s*(?:bearer|basic|token)\s+)[^\s\"',;]{8,}")
-        self.unfinished_header = re.compile(r"(?i)authorization\s*(?::\s*(?:[a-z]*(?:\s+[^\s\"',;]*)?)?)?\Z")
-        self.block = re.compile(
-            rf"-----BEGIN [A-Z0-9 ]{{0,40}}PRIVATE KEY-----.{{0,20000}}?(?:{block_end}|\Z)", re.DOTALL
-        )
-        self.block_end = re.compile(block_end)
-        self.password = re.compile(r"(?<=://)([^\s:/@\"']{1,100}):([^\s:/@\"']{3,200})(?=@)")
-        self.last_word = re.compile(r"[^\s\"'`<>()\[\]{},;|]*\Z")
-        self.last_run = re.compile(r"[A-Za-z0-9_]+[-.]?\Z")
-
-
-_shapes = lru_cache(maxsize=1)(_Shapes)
+_SHORTEST_TEXT = 6
+_AT_ONCE = 128 * 1024
+"""Characters of a longer text that are looked through in one go: no other thread can run meanwhile."""
+_CONTEXT = 96
+"""Characters before a chunk that may say what the chunk begins with: the name of a secret, say."""
+_MOST_ROUNDS = 3
 
 M = TypeVar("M")
 
 
 class Redactor:
-    """Masks the secrets that were registered, and what has the shape of a common key.
+    """Masks the secrets that were registered, what has the shape of a common key, and what stands as a credential.
 
-    A registered secret is also found in base64 (at any offset of what was encoded), in hexadecimal, URL-encoded and
-    escaped as in JSON. The values of the environment's variables that are named like secrets are registered from
-    the start; `environment={}` leaves them out, and `patterns=False` the shapes. Safe from any thread.
+    Each masked value gets a placeholder of its own, such as `[redacted:DB_PASSWORD:4f2a91c0]`: the same for the same
+    value, as long as `key` is the same (a new one for each redactor unless it is given), so that a tool can put the
+    original back into the file that holds it. A registered secret is also found as the usual tools encode it. The
+    environment's variables that are named like secrets are known from the start; `environment={}` leaves them out, and
+    `patterns=False` leaves out what nobody registered. What belongs to one of the `unmasked` names is never masked, and
+    with `enabled=False` nothing is. Safe from any thread.
     """
 
-    __slots__ = ("_forms", "_lock", "_names", "_patterns", "_prefixes", "_secrets")
+    __slots__ = ("_forms", "_key", "_lock", "_patterns", "_secrets", "_spared", "_unmasked", "_words", "enabled")
 
     def __init__(
         self,
@@ -95,65 +60,197 @@ class Redactor:
         *,
         environment: Mapping[str, str] | None = None,
         patterns: bool = True,
+        key: bytes | None = None,
+        unmasked: Iterable[str] = (),
+        enabled: bool = True,
     ) -> None:
+        self.enabled = enabled
         self._lock = threading.Lock()
         self._patterns = patterns
-        self._secrets: set[str] = set()
-        self._names: dict[str, str] = {}
-        self._forms: tuple[str, ...] = ()
-        self._prefixes: frozenset[str] | None = None
-        for name, value in (os.environ if environment is None else environment).items():
-            if is_secret_name(name) and not _is_harmless(value):
-                self.register(value, name)
+        self._key = os.urandom(32) if key is None else _digested(key)
+        self._unmasked = frozenset(name.lower() for name in unmasked)
+        self._secrets: dict[str, str] = {}
+        self._words: dict[str, str] = {}
+        """Ordinary words that are secrets only where they stand as a credential."""
+        self._spared: set[str] = set()
+        """Values of unmasked names."""
+        self._forms: SecretForms | None = None
+        self.learn_environment(os.environ if environment is None else environment)
         for secret in secrets:
             self.register(secret)
 
     def __repr__(self) -> str:
-        return f"<Redactor of {len(self._secrets)} secrets>"
+        return f"<Redactor of {len(self)} secrets{'' if self.enabled else ', switched off'}>"
 
     def __len__(self) -> int:
-        return len(self._secrets)
+        return len(self._secrets) + len(self._words)
+
+    # -- what it knows -------------------------------------------------------------------------------------------
 
     def register(self, secret: str, name: str = "") -> bool:
-        """Adds a secret; `name` stands in its mask. One of fewer than six characters is not taken: returns `False`."""
+        """Adds a secret, which is masked wherever it stands; `name` is in its placeholder.
+
+        One of fewer than six characters is not taken, and none of a name that is to stay unmasked: returns `False`.
+        """
         secret = secret.strip()
         if len(secret) < _SHORTEST:
             return False
-        if secret in self._secrets:
-            return True
-        with self._lock:
-            if secret not in self._secrets:
-                self._secrets.add(secret)
-                for piece in _pieces(secret):
-                    for form in _forms(piece):
-                        self._names.setdefault(form, name)
-                # The longest first: a form that is part of another would leave the other's rest.
-                self._forms = tuple(sorted(self._names, key=len, reverse=True))
-                self._prefixes = None
+        if name.lower() in self._unmasked:
+            self._spared.add(secret)
+            return False
+        if secret not in self._secrets:
+            with self._lock:
+                self._secrets = {**self._secrets, secret: name}
+                self._forms = None
         return True
+
+    def learn(self, value: str, name: str) -> bool:
+        """Adds what is found under the name of a secret: an ordinary word is masked only as a credential."""
+        value = value.strip()
+        if not value:
+            return False
+        if name.lower() in self._unmasked:
+            self._spared.add(value)
+            return False
+        if not is_ordinary(value):
+            return self.register(value, name)
+        if len(value) >= 3 and value not in self._words:
+            with self._lock:
+                self._words = {**self._words, value: name}
+        return True
+
+    def learn_environment(self, environment: Mapping[str, str]) -> None:
+        """Adds the values of variables that are named like secrets, and passwords in the addresses of any."""
+        for name, value in environment.items():
+            if len(value) < 3:
+                continue
+            credentials = _credentials_in(value) if "@" in value or "=" in value else []
+            for credential in credentials:
+                self.learn(credential, name)
+            if not credentials and is_secret_name(name):
+                self.learn(value, name)
+            elif name.lower() in self._unmasked:
+                self._spared.add(value)
 
     # -- text --------------------------------------------------------------------------------------------------
 
     def redact(self, text: str, before: str = "") -> str:
         """The text with every secret masked. Masking what is masked changes nothing.
 
-        `before` is the character in front of the text, where that is a part of a longer one.
+        `before` is what stands in front of the text, where that is a part of a longer one.
         """
-        for form in self._forms:
-            if form in text:
-                text = text.replace(form, self._mask(form))
-        if not self._patterns:
+        if not self.enabled or (len(text) < _SHORTEST_TEXT and not before):
             return text
-        if _PRIVATE_KEY_START in text:
-            text = _shapes().block.sub(MASK, text)
-        text = _shapes().key.sub(MASK, before + text)[len(before) :]
-        if "://" in text:
-            text = _shapes().password.sub(rf"\1:{MASK}", text)
-        return _shapes().header.sub(rf"\1{MASK}", text) if "uthorization" in text or "UTHORIZATION" in text else text
+        if len(text) > _AT_ONCE and not before:
+            return self.mask(text).text
+        found = self._find(text, before)
+        return self._masked(text, found, before).text if found else text
 
-    def _mask(self, form: str) -> str:
-        name = self._names[form]
-        return f"[redacted {name}]" if name else MASK
+    def mask(self, text: str) -> MaskedText:
+        """The text with every secret masked, and what is behind each placeholder."""
+        if len(text) < _SHORTEST_TEXT or not self.enabled:
+            return MaskedText(text)
+        if len(text) <= _AT_ONCE:
+            found = self._find(text, "")
+            return self._masked(text, found, "") if found else MaskedText(text)
+        parts: list[MaskedText] = []
+        at = 0
+        while at < len(text):
+            cut = self._end_of_part(text, at)
+            before = text[max(0, at - _CONTEXT) : at]
+            parts.append(self._masked(text[at:cut], self._find(text[at:cut], before), before))
+            at = cut
+        return MaskedText.joined(parts)
+
+    def _end_of_part(self, text: str, start: int) -> int:
+        """Where a long text can be divided next, so that no secret is."""
+        size = _AT_ONCE
+        while start + size < len(text):
+            part = text[start : text.rfind("\n", start, start + size) + 1 or start + size]
+            safe = self.safe_length(part, text[max(0, start - _CONTEXT) : start])
+            if safe > 0:
+                return start + safe
+            size *= 2
+        return len(text)
+
+    def put_back(self, masked: MaskedText, view: str, what: str = "the text") -> PutBack:
+        """What a changed view of a masked text stands for. Raises `PlaceholderError` for what cannot be put back.
+
+        A value that would no longer be masked where the view has it is not put there.
+        """
+        if not self.enabled:
+            return PutBack(view, 0, 0, ())
+        whole = masked.put_back(view, what)
+        if not covers(whole.places, lambda: self._places(whole.text)):
+            raise PlaceholderError(
+                "a masked value would stand where it is no longer recognised as one, and would be shown from then on: "
+                f"leave its placeholder in {what} where it was, with the name or address around it"
+            )
+        return whole
+
+    def _places(self, text: str) -> list[tuple[int, int]]:
+        """What is masked in the text, by its own places."""
+        places: list[tuple[int, int]] = []
+        shift = 0
+        for span in self.mask(text).spans:
+            start = span.start + shift
+            places.append((start, start + len(span.original)))
+            shift += len(span.original) - (span.end - span.start)
+        return places
+
+    def _masked(self, text: str, found: list[Found], before: str) -> MaskedText:
+        masked = MaskedText.of(text, found, self._key)
+        for _ in range(_MOST_ROUNDS if found else 0):
+            # What was masked may have hidden where another begins: the end of one can pass for the letter before it.
+            more = self._find(masked.text, before)
+            if not more:
+                break
+            masked = masked.covering(more, self._key)
+        return masked
+
+    def _find(self, text: str, before: str) -> list[Found]:
+        """What is to be masked in a text that is not too long, in order and apart."""
+        found = (self._forms or self._forms_now()).find(text)
+        if self._patterns:
+            whole = before + text if before else text
+            seen = find_shapes(whole) + find_assigned(whole, self._words, self._unmasked)
+            found += [(start - len(before), end - len(before), name) for start, end, name in seen] if before else seen
+        if not found:
+            return found
+        return self._apart(text, found)
+
+    def _forms_now(self) -> SecretForms:
+        with self._lock:
+            if self._forms is None:
+                self._forms = SecretForms(self._secrets)
+            return self._forms
+
+    def _apart(self, text: str, found: list[Found]) -> list[Found]:
+        """What was found in order, with what lies over another joined, and without what is to stay as it is."""
+        if self._unmasked:
+            spared = [(start, end) for start, end, name in found if not name]
+            found = [
+                one
+                for one in found
+                if one[2]
+                and text[max(0, one[0]) : one[1]] not in self._spared
+                and not any(start <= one[0] and one[1] <= end for start, end in spared)
+            ]
+        apart: list[Found] = []
+        for start, end, name in sorted(found, key=lambda one: (one[0], -one[1])):
+            start = max(start, 0)
+            if end <= start:
+                continue
+            if apart and start < apart[-1][1]:
+                first, last, known = apart[-1]
+                apart[-1] = (first, max(last, end), known or name)
+            else:
+                apart.append((start, end, name))
+        # One value has one name, however it was found.
+        return [(start, end, self._name_of(text[start:end]) or name) for start, end, name in apart]
+
+    def _name_of(self, value: str) -> str:
+        return self._secrets.get(value) or self._words.get(value) or ""
 
     def stream(self) -> RedactorStream:
         """A filter for text that comes in chunks."""
@@ -161,37 +258,35 @@ class Redactor:
 
     def safe_length(self, text: str, before: str = "") -> int:
         """How much of the text can be masked and shown now: what follows may be a secret that goes on."""
-        held = min(_unfinished_key(before + text), len(text)) if self._patterns else 0
-        if prefixes := self._prefixes_of_forms():
-            for length in range(min(len(text), len(self._forms[0])), held, -1):
-                if text[-length:] in prefixes:
-                    held = length
-                    break
-        cut = len(text) - held
-        if held > _LONGEST_HELD:
+        if not self.enabled or not text:
             return len(text)
-        return self._before_what_it_cuts(text, cut) if held else cut
+        held = min(unfinished_shape(before + text), len(text)) if self._patterns else 0
+        held = max(held, (self._forms or self._forms_now()).unfinished(text))
+        if held > LONGEST_HELD:
+            return len(text)
+        return self._before_what_it_cuts(text, len(text) - held, before) if held else len(text)
 
-    def _before_what_it_cuts(self, text: str, cut: int) -> int:
+    def after_a_cut(self, text: str) -> str:
+        """The rest of a text whose beginning was cut off, without what may be the end of a secret that the cut went
+        through."""
+        if not self.enabled:
+            return text
+        at = first_whole_line(text)
+        if at is not None:
+            return text[at:]
+        at = LONGEST_KEY  # no key reaches so far; but another may begin before, and must not be cut again
+        for start, end in self._places(text):
+            if start < at < end:
+                at = end
+        return text[at:]
+
+    def _before_what_it_cuts(self, text: str, cut: int, before: str) -> int:
         """The cut, moved to the beginning of a complete secret that it would go through."""
-        is_settled = False
-        while not is_settled:
-            is_settled = True
-            for form in self._forms:
-                at = text.find(form)
-                while 0 <= at < cut:
-                    if at + len(form) > cut:
-                        cut, is_settled = at, False
-                    at = text.find(form, at + len(form))
+        near = max(0, cut - LONGEST_HELD - _CONTEXT)
+        for start, end, _ in reversed(self._find(text[near:], before if not near else text[near - _CONTEXT : near])):
+            if near + start < cut < near + end:
+                return near + start
         return cut
-
-    def _prefixes_of_forms(self) -> frozenset[str]:
-        prefixes = self._prefixes
-        if prefixes is None:
-            with self._lock:
-                prefixes = frozenset(form[:length] for form in self._forms for length in range(1, len(form)))
-                self._prefixes = prefixes
-        return prefixes
 
     # -- values ------------------------------------------------------------------------------------------------
 
@@ -205,7 +300,9 @@ class Redactor:
         if isinstance(value, Mapping):
             return {
                 self.redact(key) if isinstance(key, str) else key: (
-                    MASK if isinstance(item, str) and item and is_secret_name(str(key)) else self._redact_any(item)
+                    self._redact_named(item, str(key))
+                    if isinstance(item, str) and item and is_secret_name(str(key))
+                    else self._redact_any(item)
                 )
                 for key, item in cast("Mapping[Any, Any]", value).items()
             }
@@ -215,6 +312,13 @@ class Redactor:
         if isinstance(value, msgspec.Struct):
             return self._redact_struct(value)
         return value
+
+    def _redact_named(self, value: str, name: str) -> str:
+        """What is under the name of a secret, masked whole, unless it is already."""
+        if not self.enabled or name.lower() in self._unmasked:
+            return self.redact(value)
+        is_masked = value.startswith(MASK) and value.endswith("]") and value.count("[") == 1
+        return value if is_masked else placeholder(value, name, self._key)
 
     def _redact_struct(self, value: msgspec.Struct) -> msgspec.Struct:
         changed = {
@@ -249,7 +353,7 @@ class RedactorStream:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._before = ""
-        """Stands for the character shown last, if a key cannot begin behind it. No key begins with it either."""
+        """What was shown last: a key cannot begin behind a letter, and a name says what the value after it is."""
         self._held = ""
 
     def feed(self, chunk: str) -> str:
@@ -264,9 +368,10 @@ class RedactorStream:
         return self._show(held)
 
     def _show(self, text: str) -> str:
+        if not text:
+            return text
         shown = self._redactor.redact(text, self._before)
-        if text:
-            self._before = "0" if text[-1].isalnum() or text[-1] == "_" else ""
+        self._before = (self._before + text)[-_CONTEXT:]
         return shown
 
 
@@ -321,77 +426,21 @@ class _LogFilter(logging.Filter):
         return True
 
 
-# -- the forms of a secret -----------------------------------------------------------------------------------
+def _digested(key: bytes) -> bytes:
+    import hashlib  # on use: few applications give a key
+
+    return hashlib.blake2b(key, digest_size=32, person=b"swink-redactor").digest()
 
 
-def _pieces(secret: str) -> list[str]:
-    """The secret, or the lines and stretches by which a long one is known."""
-    if len(secret) <= _LONGEST and "\n" not in secret:
-        return [secret]
-    lines = [line.strip() for line in secret.splitlines()]
-    stretches = [line[at : at + _LONGEST] for line in lines for at in range(0, len(line), _LONGEST)]
-    # The lines around a key are the same in every key; only what is long enough to be unlike other text is kept.
-    return [piece for piece in stretches if len(piece) >= 16 and not piece.startswith("-----")] or [secret[:_LONGEST]]
-
-
-def _forms(secret: str) -> set[str]:
-    """The ways in which a secret is likely to be written."""
-    import base64  # on use: a program without secrets needs neither
-    from urllib.parse import quote, quote_plus
-
-    raw = secret.encode("utf-8", "surrogateescape")
-    forms = {secret, quote(secret, safe="", errors="replace"), quote(secret, errors="replace")}
-    forms |= {quote_plus(secret, errors="replace"), raw.hex(), raw.hex().upper()}
-    forms |= {re.sub("%[0-9A-F]{2}", lambda code: code.group().lower(), form) for form in forms if "%" in form}
-    try:
-        forms.add(msgspec.json.encode(secret).decode()[1:-1])
-    except UnicodeEncodeError:
-        pass  # a lone surrogate, from an environment that is not UTF-8
-    for offset in range(3):
-        # What stands before and after the secret changes the characters that straddle its ends: those are left out.
-        encoded = base64.b64encode(b"\0" * offset + raw)
-        start = (0, 2, 3)[offset]
-        end = len(encoded) if (offset + len(raw)) % 3 == 0 else len(encoded.rstrip(b"=")) - 1
-        for form in (encoded[start:end], encoded[start:end].translate(bytes.maketrans(b"+/", b"-_"))):
-            forms.add(form.decode())
-    return {form for form in forms if len(form) >= _SHORTEST}
-
-
-def _is_harmless(value: str) -> bool:
-    """Whether a variable named like a secret holds none: a switch, a number, a path or a socket."""
-    return value.lower() in ("true", "false", "none", "disabled", "enabled") or value.isdigit() or value.startswith("/")
-
-
-def _unfinished_key(text: str) -> int:
-    """How many characters at the end may be a key, or a block of a private key, that goes on."""
-    begin = text.rfind(_PRIVATE_KEY_START)
-    if begin >= 0 and len(text) - begin < 20_000 and not _shapes().block_end.search(text, begin):
-        line_end = text.find("\n", begin)
-        if line_end < 0 or "PRIVATE KEY" in text[begin:line_end]:
-            return len(text) - begin
-    ends_a_block = begin >= 0 and text.endswith("PRIVATE KEY-----")
-    return max(_unfinished_word(text), 0 if ends_a_block else _begun(text, _PRIVATE_KEY_START))
-
-
-def _begun(text: str, start: str) -> int:
-    """How much of `start` the text ends with."""
-    for length in range(min(len(text), len(start)), 0, -1):
-        if text.endswith(start[:length]):
-            return length
-    return 0
-
-
-def _unfinished_word(text: str) -> int:
-    header = _shapes().unfinished_header.search(text, max(0, len(text) - _LONGEST_KEY))
-    if header is not None:
-        return len(text) - header.start()
-    found = _shapes().last_word.search(text, max(0, len(text) - _LONGEST_KEY))
-    word = found.group() if found is not None else ""
-    if "://" in word and "@" not in word:
-        return len(word)
-    if any(start in word for start in _KEY_STARTS):
-        return len(word)
-    # A key stands at the beginning of a word, so only a word that is all beginning may become one.
-    begun = _shapes().last_run.search(word)
-    run = begun.group() if begun is not None else ""
-    return len(run) if run and any(start.startswith(run) for start in _KEY_STARTS) else 0
+def _credentials_in(value: str) -> list[str]:
+    """The passwords in an address or a list of parameters, such as a data source is named by."""
+    found = re.search(r"(?s)^(?:[A-Za-z][\w+.-]*://)?([^\s:/@]*):(?!//)(.+)@[^@]*$", value)
+    if found is not None:
+        return [found.group(2)]
+    found = re.search(r"^https?://([0-9a-zA-Z]{16,})@", value)  # the key of a reporting service stands for the user
+    if found is not None:
+        return [found.group(1)]
+    named = re.findall(
+        r"(?i)(?:^|[\s;?&])(?:password|pwd|accountkey|sharedaccesskey|secret|token)\s*=\s*([^\s;&]+)", value
+    )
+    return [part.strip("'\"") for part in named]

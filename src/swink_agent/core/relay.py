@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from .cancel import call_in, running_loop
 from .events import ToolExecutionUpdate
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from .redaction import Redactor, RedactorStream
     from .run import Run
 
-__all__ = ["Relay"]
+__all__ = ["GAP", "Relay"]
 
+GAP = "[…]"
+"""Stands in an update for what was left out before it."""
 _MOST_UPDATES = 32
 _MOST_CHARACTERS = 64 * 1024
+_LONG = 64 * 1024
 _SURELY_REPEATED = 8
 """Characters of the last update with which the next must begin to be taken for the same text, grown."""
 
@@ -114,12 +117,36 @@ class Relay:
         text = extract_text(update.content)
         if self._text is None or (len(self._last_text) >= _SURELY_REPEATED and text.startswith(self._last_text)):
             self._text = self._run.redactor.stream()  # a tool that says all from the start each time holds nothing back
-        shown, self._last_text = self._text.feed(text), text
+        shown = self._text.feed(text) if GAP not in text else self._fed_around_gaps(text)
+        self._last_text = text
         if shown == text and update.details is None:
             return update
         others: list[UserBlock] = [block for block in update.content if not isinstance(block, Text)]
         details = None if update.details is None else self._run.redactor.redact_value(update.details)
         return AgentToolResult([*([Text(shown)] if shown else []), *others], details, update.is_error)
+
+    def _fed_around_gaps(self, text: str) -> str:
+        """The text without secrets, and without the halves of those that something left out was a part of."""
+        stream = self._text or self._run.redactor.stream()
+        before, *others = text.split(GAP)
+        shown = [stream.feed(before)]
+        for after in others:
+            stream = self._text = self._run.redactor.stream()  # what was held back is not shown any more
+            shown += (GAP, stream.feed(self._run.redactor.after_a_cut(after)))
+        return "".join(shown)
+
+
+def is_long(result: AgentToolResult) -> bool:
+    """Whether it takes more than a moment to look through the result for secrets."""
+    size = 0
+    for block in result.content:
+        if type(block) is Text:
+            size += len(block.text)
+    if type(result.details) is dict:
+        for value in cast("dict[str, Any]", result.details).values():
+            if type(value) is str:
+                size += len(value)
+    return size > _LONG
 
 
 def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
@@ -141,7 +168,7 @@ def joined(first: AgentToolResult, second: AgentToolResult) -> AgentToolResult:
     """One update that says what both said; of very much text, the end."""
     text = extract_text(first.content) + extract_text(second.content)
     if len(text) > _MOST_CHARACTERS:
-        text = "[…]" + text[-_MOST_CHARACTERS:]
+        text = GAP + text[-_MOST_CHARACTERS:]
     others: list[UserBlock] = [block for block in (*first.content, *second.content) if not isinstance(block, Text)]
     content = [*([Text(text)] if text else []), *others[-_MOST_UPDATES:]]
     return AgentToolResult(content, second.details if second.details is not None else first.details, second.is_error)

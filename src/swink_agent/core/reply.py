@@ -157,11 +157,11 @@ async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: Me
 
 def _register_secrets(run: Run, options: StreamOptions) -> None:
     if options.api_key is not None:
-        run.redactor.register(options.api_key, "API key")
+        run.redactor.learn(options.api_key, "API key")
     for name, value in options.headers.items():
         if is_secret_name(name):
             for part in (value, value.partition(" ")[2]):  # the scheme, as in "Bearer …", is no part of it
-                run.redactor.register(part, name)
+                run.redactor.learn(part, name)
 
 
 async def _read(

@@ -248,7 +248,12 @@ class Run:
         if self._redactor is None:
             from .redaction import Redactor  # on use: many a run has no tools and no errors
 
-            self._redactor = Redactor()
+            known = self.transcript.redactor
+            if known is None:
+                known = self.transcript.redactor = Redactor()
+            else:
+                known.learn_environment(os.environ)
+            self._redactor = known
         return self._redactor
 
     async def let_reader_catch_up(self) -> None:

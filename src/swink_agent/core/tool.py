@@ -85,6 +85,7 @@ class ToolContext:
         "conversation",
         "execution_root",
         "grant",
+        "redactor",
         "run_id",
         "state",
         "threads",
@@ -101,6 +102,7 @@ class ToolContext:
         grant: Grant | None = None,
         run_id: str = "",
         conversation: Conversation | None = None,
+        redactor: hints.Redactor | None = None,
     ) -> None:
         self.call_id = call_id
         self.run_id = run_id
@@ -115,6 +117,8 @@ class ToolContext:
         """What a person or a rule approved for this call; `None` if nobody was asked."""
         self.conversation = conversation
         """The conversation that the call belongs to; `None` outside of one."""
+        self.redactor = redactor
+        """What masks secrets in the result: for a tool that cuts a text, and so must mask it before."""
         self._on_update = on_update
 
     def __repr__(self) -> str:

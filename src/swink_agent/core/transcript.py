@@ -8,10 +8,13 @@ turn to the next unless something in it changed. The rules for pairs are in `con
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from .context import Snapshot, is_empty, repair_pairs
 from .types import LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolResultMessage
+
+if TYPE_CHECKING:
+    from .redaction import Redactor
 
 __all__ = ["Transcript"]
 
@@ -19,11 +22,13 @@ __all__ = ["Transcript"]
 class Transcript:
     """One history, its context, and its conversation."""
 
-    __slots__ = ("_checked", "_context", "_converted", "_history", "_llm", "_sent", "memory")
+    __slots__ = ("_checked", "_context", "_converted", "_history", "_llm", "_sent", "memory", "redactor")
 
     def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:
         self.memory: dict[Any, Any] = {}
         """What tools keep about this conversation. It goes with it: another history knows nothing of it."""
+        self.redactor: Redactor | None = None
+        """What masks secrets in this conversation where none was given: placeholders last from run to run."""
         self._history = list(messages)
         self._context = self._history  # the same list, until a transform makes it another
         self._restart()

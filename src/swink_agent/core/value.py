@@ -23,12 +23,22 @@ _SECRET_NAME = re.compile(
 )
 
 _NAME_OF_A_SECRET = (
-    r"(?i)(?:(?:api|access|private|secret|master|signing|encryption)[-_ .]?key(?:[-_ ]id)?|[-_]key|[-_]pat|[-_]auth"
-    r"|token|secret|passw(?:or)?d|passphrase|credentials?|bearer|authorization|cookie)$"
+    r"(?i)(?:(?:api|access|private|secret|master|signing|encryption|license|account)[-_ .]?key(?:[-_ ]id)?|[-_]key"
+    r"|[-_]pat|[-_]auth|token|secret|passw(?:or)?d|passphrase|credentials?|[-_]creds?|bearer|authorization|cookie|[-_]dsn"
+    r"|[-_]psk|[-_]pwd?|bindpw|connection[-_ ]?str(?:ing)?)$"
+    r"|(?:^|[-_ .])(?:db|my|pg|sql|user|root|admin|ftp|smtp|mail|ssh)?(?:pass|pwd)$|^dsn$"
     r"|(?:^|[-_ .])(?:secret|token|password|passwd|api[-_]?key|credential)(?:[-_ .]|$)"
 )
+_NAME_OF_NO_SECRET = (
+    r"(?i)(?:public|pub|publishable|foreign|primary|partition|sort|shard|cache|hot|map|index|row|group"
+    r"|routing|lookup|object|parent|child)[-_ .]?key$|(?:file|path|dir|sock|host|port|url|uri|name|type|ttl|count|limit"
+    r"|length|size|expiry|expires(?:[-_]in)?|lifetime|timeout|algorithm|issuer|audience)$"
+)
 
-_PARTS_OF_SECRET_NAMES = ("key", "token", "secret", "pass", "credential", "bearer", "auth", "cookie", "pat")
+_PARTS_OF_SECRET_NAMES = (
+    *("key", "token", "secret", "pass", "credential", "cred", "bearer", "auth", "cookie", "pat", "pw", "dsn", "psk"),
+    "connection",
+)
 
 T = TypeVar("T")
 
@@ -61,7 +71,12 @@ def is_secret_name(name: str) -> bool:
     """Whether a variable, header or field of this name holds a secret, and not merely something about one."""
     # Most names have none of these in them, and the pattern takes ten times as long to say so.
     lower = name.lower()
-    return any(part in lower for part in _PARTS_OF_SECRET_NAMES) and re.search(_NAME_OF_A_SECRET, name) is not None
+    return (
+        any(part in lower for part in _PARTS_OF_SECRET_NAMES)
+        and re.search(_NAME_OF_A_SECRET, name) is not None
+        and re.search(_NAME_OF_NO_SECRET, name) is None
+        and name not in ("PWD", "OLDPWD")  # where a shell is, and was
+    )
 
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})

@@ -7,6 +7,7 @@ the question that is put to them. Which commands need no question is in `command
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 import unicodedata
@@ -18,6 +19,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import msgspec
 
 from swink_agent.core.approval import Approval, Approve, ApproveWith, Reject, ToolApprovalRequest
+from swink_agent.core.redaction import Redactor
 from swink_agent.core.value import Value, copy_json
 
 from ._shell_words import NotPlain, names, plain_words
@@ -83,13 +85,15 @@ class ApprovalQuestion(Value, frozen=True, kw_only=True):
     choices: tuple[ApprovalChoice, ...] = tuple(ApprovalChoice)
     command: str | None = None
     details: dict[str, Any] | None = None
+    shown: ToolApprovalRequest | None = None
+    """The request as it is shown, where something in it is masked."""
 
     def __repr__(self) -> str:
         return f"ApprovalQuestion(request={self.request!r})"  # a secret may be in anything that is shown
 
     def render(self, limit: int | None = None) -> str:
         """The call, with up to `limit` characters of it; `None` for all."""
-        return render_request(self.request, command=self.command, details=self.details, limit=limit)
+        return render_request(self.shown or self.request, command=self.command, details=self.details, limit=limit)
 
 
 AskFn: TypeAlias = Callable[
@@ -195,7 +199,8 @@ class Approvals:
     rejected. `mode`: "smart" lets pass what the rules allow or the session trusts, and asks about the rest; "ask" asks
     about every call; "all" approves every call; "none" rejects every call. What a deny rule recognises is rejected in
     each of them. `tools` says which tools take a shell command, and in which argument. `preview` may give the details
-    of a write before it happens (path, old, new, is_new), so that it is shown as a diff.
+    of a write before it happens (path, old, new, is_new), so that it is shown as a diff; it is called in a thread, and
+    `tools.change_preview` makes one. A `redactor` masks secrets in what is shown.
 
     May be shared by several agents, who then may ask at the same time.
     """
@@ -209,12 +214,14 @@ class Approvals:
         mode: ApprovalsMode = "smart",
         tools: Mapping[str, str] = COMMAND_TOOLS,
         preview: PreviewFn | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         self.rules = CommandRules.standard() if rules is None else rules
         self.trust = SessionTrust(tools=tools) if trust is None else trust
         self._ask = ask
         self._tools = dict(tools)
         self._preview = preview
+        self._redactor = redactor
         self.mode = mode
 
     def __repr__(self) -> str:
@@ -244,7 +251,9 @@ class Approvals:
             return Approve()
         if self._ask is None:
             return Reject(f"{decision.reason}, and there is nobody to ask; {self._way_out(request)}")
-        question = self._question(request, decision.reason, mode)
+        details = await self._details(request)
+        shown = request if self._redactor is None else await asyncio.to_thread(self._shown, request, self._redactor)
+        question = self._question(request, shown, decision.reason, mode, details)
         return self._settle(request, question, await self._answer(self._ask, question))
 
     def _decide(self, request: ToolApprovalRequest) -> Decision:
@@ -268,7 +277,14 @@ class Approvals:
             return "use a command that the rules allow, alone and with plain words, or another tool"
         return "work without it, and say in the answer what is left to do"
 
-    def _question(self, request: ToolApprovalRequest, why: str, mode: ApprovalsMode) -> ApprovalQuestion:
+    def _question(
+        self,
+        request: ToolApprovalRequest,
+        shown: ToolApprovalRequest,
+        why: str,
+        mode: ApprovalsMode,
+        details: dict[str, Any] | None,
+    ) -> ApprovalQuestion:
         argument = self._tools.get(request.name)
         command = _command(request, argument)
         prefix = None if command is None else _suggested_prefix(command)
@@ -277,27 +293,38 @@ class Approvals:
             choices.append(ApprovalChoice.SESSION_TOOL)
             if prefix is not None:
                 choices.append(ApprovalChoice.SESSION_PREFIX)
-        details = self._details(request)
         return ApprovalQuestion(
             # A copy: whatever is done with the question changes nothing of what is approved and trusted.
             request=msgspec.structs.replace(
                 request, arguments=copy_json(request.arguments), scope=copy_json(request.scope)
             ),
-            display=render_request(request, command=argument, details=details),
+            display=render_request(shown, command=argument, details=details),
             why=why,
             warnings=_warnings(request),
             prefix=prefix,
             choices=(*choices, ApprovalChoice.NO),
             command=argument,
             details=details,
+            shown=None if shown is request else shown,
         )
 
-    def _details(self, request: ToolApprovalRequest) -> dict[str, Any] | None:
+    async def _details(self, request: ToolApprovalRequest) -> dict[str, Any] | None:
+        """What the preview says, from a thread, as it may read a file and compare all of it."""
+        preview = self._preview
+        if preview is None:
+            return None
         try:
-            details = self._preview(request) if self._preview is not None else None
+            asked = msgspec.structs.replace(request, arguments=copy_json(request.arguments))
+            details = await asyncio.to_thread(preview, asked)
             return None if details is None else dict(details)
         except Exception:  # without a preview the arguments are shown
             return None
+
+    @staticmethod
+    def _shown(request: ToolApprovalRequest, redactor: Redactor) -> ToolApprovalRequest:
+        """The request without secrets: masked before anything is cut, so that no half of one shows."""
+        arguments = redactor.redact_value(request.arguments)
+        return request if arguments == request.arguments else msgspec.structs.replace(request, arguments=arguments)
 
     @staticmethod
     async def _answer(ask: AskFn, question: ApprovalQuestion) -> ApprovalAnswer:

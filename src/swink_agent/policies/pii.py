@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
 from swink_agent.core.policy import Inject, PolicyContext
-from swink_agent.core.redaction import MASK, Redactor
+from swink_agent.core.redaction import Redactor
 
 from ._texts import rewrite_turn
 
@@ -66,8 +66,7 @@ class PiiRedactor:
 
     def _redact_once(self, text: str) -> str:
         if self._keys is not None:
-            masked = self._keys.redact(text)
-            text = text if masked == text else masked.replace(MASK, self._replacements["api_key"])
+            text = self._keys.mask(text).replaced(self._replacements["api_key"])
         # Cards before telephone numbers: the longer number is the rarer find.
         for kind, hint, pattern, replace in _FINDERS:
             if kind in self._replacements and hint.search(text):

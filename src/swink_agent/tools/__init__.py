@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .edit_file import EditFileTool
     from .list_dir import ListDirTool
+    from .preview import change_preview
     from .read_file import ReadFileTool
     from .search import SearchTool
     from .shell import BashTool
@@ -30,6 +31,7 @@ _HOMES = {
     "Workspace": "workspace",
     "WorkspaceError": "workspace",
     "WriteFileTool": "write_file",
+    "change_preview": "preview",
     "standard_tools": "standard",
 }
 
@@ -44,6 +46,7 @@ __all__ = [
     "Workspace",
     "WorkspaceError",
     "WriteFileTool",
+    "change_preview",
     "standard_tools",
 ]
 

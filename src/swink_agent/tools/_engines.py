@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from ._glob import NameGlob, last_segment
-from ._scan import BOOT, excerpt
+from ._scan import BOOT, window
 
 __all__ = ["Binary", "Engine", "Hit", "Query", "Record", "RipgrepEngine", "ScannerEngine"]
 
@@ -36,11 +36,12 @@ class Query(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A line that matches, or a file: then `line` is 0."""
+    """A line that matches, at `column` of the `text` that is known of it; or a file: then `line` is 0."""
 
     path: bytes
     line: int = 0
     text: str = ""
+    column: int = 0
 
 
 class Binary(NamedTuple):
@@ -176,8 +177,8 @@ class RipgrepEngine(Engine):
         line = _bytes(content["lines"]).removesuffix(b"\n").removesuffix(b"\r")
         column = content["submatches"][0]["start"] if content["submatches"] else 0
         before = len(line[:column].decode("utf-8", "replace"))
-        text = excerpt(line.decode("utf-8", "replace"), before)
-        return Hit(self._path(_bytes(content["path"])), content["line_number"], text)
+        text, column = window(line.decode("utf-8", "replace"), before)
+        return Hit(self._path(_bytes(content["path"])), content["line_number"], text, column)
 
     def _path(self, path: bytes) -> bytes:
         return self._prefix + path.removeprefix(b"./")
@@ -217,8 +218,8 @@ class ScannerEngine(Engine):
     def record(self, data: bytes) -> Record | None:
         try:
             match json.loads(data):
-                case {"path": str(path), "line": int(line), "text": str(text)}:
-                    return Hit(os.fsencode(path), line, text)
+                case {"path": str(path), "line": int(line), "text": str(text), **rest}:
+                    return Hit(os.fsencode(path), line, text, int(rest.get("column", 0)))
                 case {"path": str(path)}:
                     return Hit(os.fsencode(path))
                 case {"binary": str(path)}:

@@ -11,7 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from swink_agent.core.errors import ToolError
 from swink_agent.core.threads import WorkerThreads
@@ -23,6 +23,9 @@ from ._seen import seen_by
 from ._text import showable
 from .undo import Change, UndoStore
 from .workspace import WHOLE_FILE_LIMIT, OpenFile, Workspace, WorkspaceError, read_whole, stale, too_large, version_of
+
+if TYPE_CHECKING:
+    from swink_agent.core.redaction import Redactor
 
 __all__ = ["Before", "Call", "FileTool", "WritingTool"]
 
@@ -38,6 +41,11 @@ class Call:
         self.ctx = ctx
         self._is_over = False
         self._lock = threading.Lock()
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """What masks secrets in what the model sees of a file."""
+        return self.ctx.redactor
 
     def give_up(self) -> None:
         """Says that nobody waits for the call any more: from here on it changes nothing."""

@@ -19,7 +19,7 @@ from typing import Any
 from ._glob import NameGlob
 from ._tree import open_file_in, walk
 
-__all__ = ["BOOT", "LONGEST_EXCERPT", "excerpt", "main"]
+__all__ = ["BOOT", "LONGEST_EXCERPT", "excerpt", "main", "window"]
 
 BOOT = (
     "import sys, types; package = types.ModuleType('scanning'); package.__path__ = [sys.argv[1]]; "
@@ -29,6 +29,7 @@ BOOT = (
 
 LONGEST_EXCERPT = 300
 _BEFORE_MATCH = 80
+_AROUND_MATCH = 5000
 _LONGEST_LINE = 1024 * 1024
 _NAMES_AT_ONCE = 32 * 1024
 
@@ -53,6 +54,13 @@ def excerpt(text: str, column: int) -> str:
     start = max(0, min(column - _BEFORE_MATCH, len(text) - LONGEST_EXCERPT))
     end = start + LONGEST_EXCERPT
     return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")
+
+
+def window(text: str, column: int) -> tuple[str, int]:
+    """As much of a line around the match as it takes to tell whether there is a secret in its excerpt, and where in it
+    the match is."""
+    start = max(0, column - _AROUND_MATCH)
+    return text[start : column + _AROUND_MATCH], column - start
 
 
 def _search(wanted: dict[str, Any]) -> None:
@@ -93,8 +101,8 @@ def _search_file(path: bytes, fd: int | None, find: Callable[[str], re.Match[str
                     return
                 match = find(line)
                 if match is not None:
-                    text = excerpt(line, match.start())
-                    _report({"path": shown, "line": number, "text": text})
+                    text, column = window(line, match.start())
+                    _report({"path": shown, "line": number, "text": text, "column": column})
         except OSError:
             return
 

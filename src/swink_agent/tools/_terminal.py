@@ -8,8 +8,14 @@ from __future__ import annotations
 
 import codecs
 import re
+from typing import TYPE_CHECKING
+
+from swink_agent.core.relay import GAP
 
 from ._bounded import OUTPUT_LIMIT, Bounded, bound_text
+
+if TYPE_CHECKING:
+    from swink_agent.core.redaction import Redactor
 
 __all__ = ["LiveText", "Output", "clean"]
 
@@ -63,19 +69,28 @@ class Output:
             if len(self._tail) > 2 * _KEPT:
                 del self._tail[:-_KEPT]
 
-    def text(self, limit: int = OUTPUT_LIMIT) -> Bounded:
-        """All of it, cleaned, in at most `limit` bytes with a note on what is missing in the middle."""
+    def text(self, limit: int = OUTPUT_LIMIT, redactor: Redactor | None = None) -> Bounded:
+        """All of it, cleaned and masked, in at most `limit` bytes with a note on what is missing in the middle."""
         missing = self.total - len(self._head) - len(self._tail)
         if not missing:
-            return bound_text(clean((self._head + self._tail).decode("utf-8", "replace")), limit, hint=_HINT)
+            text = _masked(clean((self._head + self._tail).decode("utf-8", "replace")), redactor)
+            return bound_text(text, limit, hint=_HINT)
         note = f"\n[… {missing:,} bytes and more left out; {_HINT} …]\n"
         half = (limit - len(note.encode())) // 2
-        head = clean(self._head[: _last_line(self._head)].decode("utf-8", "replace")).encode()
-        tail = clean(self._tail[_first_line(self._tail) :].decode("utf-8", "replace")).encode()
+        start = clean(self._head[: _last_line(self._head)].decode("utf-8", "replace"))
+        end = clean(self._tail[_first_line(self._tail) :].decode("utf-8", "replace"))
+        if redactor is not None and redactor.enabled:
+            # Of a secret that what is missing began or ended in, the half that is here is not shown either.
+            start, end = start[: redactor.safe_length(start)], redactor.after_a_cut(end)
+        head, tail = _masked(start, redactor).encode(), _masked(end, redactor).encode()
         head = head[: _last_line(head[:half])] if len(head) > half else head
         tail = tail[-half:][_first_line(tail[-half:]) :] if len(tail) > half else tail
         text = head.decode("utf-8", "ignore").removesuffix("\n") + note + tail.decode("utf-8", "ignore")
         return Bounded(text, self.total - len(head) - len(tail))
+
+
+def _masked(text: str, redactor: Redactor | None) -> str:
+    return text if redactor is None else redactor.redact(text)
 
 
 def _last_line(data: bytes | bytearray) -> int:
@@ -117,7 +132,7 @@ class LiveText:
         """What is new; empty if there is nothing to show yet."""
         mark = ""
         if self._is_cut:
-            mark, self._is_cut, self._held = "[…]", False, ""
+            mark, self._is_cut, self._held = GAP, False, ""
             self._decoder.reset()
             del self._waiting[: _first_line(self._waiting)]
         text = self._held + self._decoder.decode(bytes(self._waiting), is_last)

@@ -13,11 +13,12 @@ from swink_agent.core.tool import AgentToolResult
 from ._bounded import show_name
 from ._edits import Edit, apply_edits
 from ._file_tool import Before, Call, WritingTool, change_details
+from ._masked import mask_text, put_back
 from ._place import Place
 from ._text import NEW_FILE, Decoded, decode_text, encode_text
 from .workspace import too_large
 
-__all__ = ["EditFileTool"]
+__all__ = ["EditFileTool", "edits_in", "text_of"]
 
 
 class EditFileTool(WritingTool):
@@ -57,17 +58,16 @@ class EditFileTool(WritingTool):
 
     def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
         path = "/".join(place.parts)
-        edits = [
-            Edit(item["old"], item["new"], item.get("replace_all", False), item.get("line"))
-            for item in call.arguments["edits"]
-        ]
+        edits = edits_in(call.arguments)
         if before is None and edits[0].old:
             near = self.workspace.nearest(path)
             raise ToolError(
                 f"{show_name(path)} does not exist{near}: nothing was changed. To make a new file, use write_file"
             )
-        existing = _text_of(before)
-        text, where = apply_edits(existing.text, existing.format.newline, edits, show_name(path))
+        existing = text_of(before)
+        masked = mask_text(existing.text, call.redactor)
+        view, where = apply_edits(masked.text, existing.format.newline, edits, show_name(path))
+        text = put_back(masked, view, call.redactor, show_name(path)).text
         try:
             data = encode_text(text, existing.format)
         except UnicodeEncodeError as error:
@@ -79,11 +79,19 @@ class EditFileTool(WritingTool):
         self.put(call, place, before, data)
         return AgentToolResult.text(
             f"{'Created' if before is None else 'Edited'} {show_name(path)}: {where}.",
-            change_details(path, existing.text, text, is_new=before is None),
+            change_details(path, masked.text, view, is_new=before is None),
         )
 
 
-def _text_of(before: Before | None) -> Decoded:
+def edits_in(arguments: dict[str, Any]) -> list[Edit]:
+    """The edits that a call asks for."""
+    return [
+        Edit(item["old"], item["new"], item.get("replace_all", False), item.get("line")) for item in arguments["edits"]
+    ]
+
+
+def text_of(before: Before | None) -> Decoded:
+    """The text that there is to edit. Raises `ToolError` for a file that has none."""
     if before is None:
         return Decoded("", NEW_FILE)
     if before.data is None:

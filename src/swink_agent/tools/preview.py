@@ -1,32 +1,38 @@
 """What a write or an edit would make of a file, before anybody has said yes to it.
 
-Owns the look at the file and the text that would come of the call, for a person to see as a diff; nothing is changed,
-and nothing is promised: the call itself looks again, and refuses if the file is another by then.
+Owns the look at the file and the masked text that would come of the call, for a person to see as a diff; nothing is
+changed, and nothing is promised: the call itself looks again, and refuses if the file is another by then. A placeholder
+is bound to its value, so what was approved with one in it is written with that very value or not at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any
 
 from swink_agent.core.approval import ToolApprovalRequest
 from swink_agent.core.errors import ToolError
+from swink_agent.core.redaction import Redactor
 
-from ._edits import Edit, apply_edits
-from ._file_tool import WritingTool, change_details
-from ._text import Decoded, decode_text, with_newlines
-from .workspace import read_whole
+from ._edits import apply_edits
+from ._file_tool import Before, WritingTool, change_details
+from ._masked import mask_text, masked_note, put_back
+from ._place import Place
+from ._text import NEW_FILE, Decoded, decode_text
+from .edit_file import edits_in
+from .write_file import as_in
 
 __all__ = ["change_preview"]
 
 
 def change_preview(
-    tools: Iterable[object], mask: Callable[[str], str] = str
+    tools: Iterable[object], redactor: Redactor | None = None
 ) -> Callable[[ToolApprovalRequest], dict[str, Any] | None]:
     """A `preview` for `Approvals`: the details (path, old, new, is_new, notes) of calls of these tools.
 
-    `mask` is what a person is not to see of either text. There is nothing for a call of another tool, and only a note
-    for one that would fail, or for a file that is no text or too large to compare.
+    With the redactor of the agent both texts are masked as the model sees them, and a note says what becomes of masked
+    values. There is nothing for a call of another tool, and only a note for one that would fail, or for a file that is
+    no text or too large to compare.
     """
     writers = {tool.name: tool for tool in tools if isinstance(tool, WritingTool)}
 
@@ -35,43 +41,48 @@ def change_preview(
         if tool is None:
             return None
         try:
-            return _details(tool, request.arguments, mask)
+            return _details(tool, request.arguments, redactor)
         except ToolError as error:
-            return {"notes": [f"it would fail: {mask(str(error))}"]}
+            said = str(error)
+            return {"notes": [f"it would fail: {said if redactor is None else redactor.redact(said)}"]}
         except OSError as error:
             return {"notes": [f"it would fail: {error.strerror or error}"]}
 
     return preview
 
 
-def _details(tool: WritingTool, arguments: dict[str, Any], mask: Callable[[str], str]) -> dict[str, Any] | None:
-    workspace = tool.workspace
-    with workspace.place(arguments["path"]) as place:
-        path = "/".join(place.parts)
-        file = workspace.open_existing(place)
-        data = b""
-        if file is not None:
-            with file:
-                whole = read_whole(file)
-            if whole is None:
+def _details(tool: WritingTool, arguments: dict[str, Any], redactor: Redactor | None) -> dict[str, Any] | None:
+    with tool.workspace.place(arguments["path"]) as place:
+        file = tool.workspace.open_existing(place)
+        if file is None:
+            return _change(place, arguments, None, redactor)
+        with file:
+            before = Before(file)
+            if before.data is None:
                 return {"notes": ["the file that is there is too large to compare"]}
-            data = whole
-    existing = decode_text(data)
-    if existing is None:
-        return {"notes": ["the file that is there is no text"]}
-    new = _new_text(arguments, existing, path)
-    return None if new is None else change_details(path, mask(existing.text), mask(new), is_new=file is None)
+            existing = decode_text(before.data)
+            if existing is None:
+                return {"notes": ["the file that is there is no text"]}
+            return _change(place, arguments, existing, redactor)
 
 
-def _new_text(arguments: dict[str, Any], existing: Decoded, path: str) -> str | None:
-    newline = existing.format.newline
+def _change(
+    place: Place, arguments: dict[str, Any], existing: Decoded | None, redactor: Redactor | None
+) -> dict[str, Any] | None:
+    path = "/".join(place.parts)
+    held = existing or Decoded("", NEW_FILE)
+    masked = mask_text(held.text, redactor)
     if isinstance(arguments.get("content"), str):
-        return with_newlines(arguments["content"], newline)
-    edits = arguments.get("edits")
-    if not isinstance(edits, list):
+        view = as_in(existing, arguments["content"])
+    elif isinstance(arguments.get("edits"), list):
+        view, _ = apply_edits(masked.text, held.format.newline, edits_in(arguments), path)
+    else:
         return None
-    wanted = [
-        Edit(**{key: value for key, value in edit.items() if key in Edit._fields})
-        for edit in cast("list[dict[str, Any]]", edits)
-    ]
-    return apply_edits(existing.text, newline, wanted, path)[0]
+    shown = view if redactor is None else redactor.redact(view)
+    details = change_details(path, masked.text, shown, is_new=existing is None)
+    try:
+        back = put_back(masked, view, redactor, path)
+    except ToolError as error:
+        return details | {"notes": [f"it would fail: {error}"]}
+    note = masked_note(back.kept, back.removed)
+    return details | {"notes": [note]} if note else details

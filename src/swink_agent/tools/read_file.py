@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from swink_agent.core.errors import ToolError
 from swink_agent.core.tool import AgentToolResult
@@ -17,9 +17,13 @@ from swink_agent.core.types import Base64Image, Image, Text
 
 from ._bounded import OUTPUT_LIMIT, cut_bytes, show_name, show_size
 from ._file_tool import Call, FileTool, as_json
+from ._masked import LineView, line_view, mask_text, whole_until
 from ._seen import seen_by
 from ._text import decode_text, showable
 from .workspace import OpenFile, read_whole, version_of
+
+if TYPE_CHECKING:
+    from swink_agent.core.redaction import Redactor
 
 __all__ = ["ReadFileTool"]
 
@@ -31,6 +35,8 @@ _ROOM = OUTPUT_LIMIT - 512  # the rest is for notes
 _LONGEST_SEEK = 10.0
 """Seconds that the way to a line far down in a large file may take."""
 _CHUNK = 1 << 20
+_AROUND = 32 * 1024
+"""Bytes before and behind the lines of a large file that are looked through for secrets with them."""
 
 
 class ReadFileTool(FileTool):
@@ -67,7 +73,7 @@ class ReadFileTool(FileTool):
             elif (media_type := _image_type(data[:16])) is not None:
                 result = _show_image(file, media_type, data)
             else:
-                result = _show_lines(file, data, first, most)
+                result = _show_lines(file, data, first, most, call.redactor)
             self._remember(call, file, version_of(file.stat, data), result)
             return result
 
@@ -82,36 +88,51 @@ class ReadFileTool(FileTool):
 
 
 class _Lines(NamedTuple):
-    """Consecutive lines of a file; `total` is `None` where the rest was not counted."""
+    """Consecutive lines of a view, the first at `at` in it; `total` is `None` where the rest was not counted."""
 
     lines: Sequence[str]
-    first: int
+    at: int
     total: int | None
-    encoding: str = ""
+    encoding: str
+    view: LineView
+    before: int = 0
+    """How many lines the file has before those of the view."""
+
+    @property
+    def first(self) -> int:
+        return self.before + self.view.number_of(self.at)
+
+    def last(self, count: int) -> int:
+        """The last line of the file that the first `count` lines show."""
+        return self.before + self.view.number_of(self.at + count) - 1
 
 
-def _show_lines(file: OpenFile, data: bytes, first: int, most: int) -> AgentToolResult:
+def _show_lines(file: OpenFile, data: bytes, first: int, most: int, redactor: Redactor | None) -> AgentToolResult:
     decoded = decode_text(data)
     if decoded is None:
         raise _binary(file)
-    text = showable(decoded.text)
-    if not text:
+    if not decoded.text:
         return AgentToolResult.text("[the file is empty]", _details(file, 0, 0, 0))
-    lines = text.split("\n")
+    # Masked as a whole, before a part of it is taken: a secret may begin before the part, or end behind it.
+    masked = mask_text(decoded.text, redactor)
+    view = line_view(showable(masked.text), masked)
+    lines, total = view.lines, view.total
     ends_with_newline = not lines[-1]
     if ends_with_newline:
         lines.pop()
-    if first > len(lines):
-        raise _beyond(file, first, len(lines))
-    shown = lines[first - 1 : first - 1 + most]
-    if ends_with_newline and first - 1 + len(shown) == len(lines):
+        total -= 1
+    if first > total:
+        raise _beyond(file, first, total)
+    at = view.index_of(first)
+    shown = lines[at : at + most]
+    if ends_with_newline and at + len(shown) == len(lines):
         shown[-1] += "\n"
-    return _result(file, _Lines(shown, first, len(lines), decoded.format.name))
+    return _result(file, _Lines(shown, at, total, decoded.format.name, view))
 
 
 def _result(file: OpenFile, part: _Lines) -> AgentToolResult:
     text, count, cut = _fitting(part.lines)
-    last = part.first + count - 1
+    last = part.last(count) if part.total is None else min(part.last(count), part.total)
     notes: list[str] = []
     if part.encoding:
         notes.append(f"the file is {part.encoding}; shown as text")
@@ -137,7 +158,8 @@ def _fitting(lines: Sequence[str]) -> tuple[str, int, int]:
         if size + len(data) > _ROOM and count > 0:
             return "\n".join(lines[:count]), count, 0
         if len(data) > _ROOM:
-            return data[: cut_bytes(data, _ROOM)].decode(), 1, len(data)
+            beginning = data[: cut_bytes(data, _ROOM)].decode()
+            return line[: whole_until(line, len(beginning))], 1, len(data)
         size += len(data) + 1
     return "\n".join(lines), len(lines), 0
 
@@ -147,10 +169,10 @@ def _show_part_of_large(file: OpenFile, call: Call, first: int, most: int) -> Ag
     head = file.read(16)
     if _image_type(head) is not None:
         raise _too_large_image(file)
-    pending, before, is_end = _seek_line(file, call, head, first)
+    pending, context, before, is_end = _seek_line(file, call, head, first)
     if not pending and is_end:
         raise _beyond(file, first, before)
-    while pending.count(b"\n") < most and len(pending) <= _ROOM and not is_end:
+    while (pending.count(b"\n") < most or len(pending) <= _AROUND) and len(pending) <= _ROOM + _AROUND and not is_end:
         chunk = file.read(_CHUNK)
         pending += chunk
         is_end = not chunk
@@ -161,17 +183,26 @@ def _show_part_of_large(file: OpenFile, call: Call, first: int, most: int) -> Ag
         raise _beyond(file, first, first - 1)
     is_all = is_end and len(lines) <= most
     wanted = b"\n".join(lines[:most])
-    decoded = decode_text(wanted[: cut_bytes(wanted, _ROOM + 1)])
+    wanted = wanted[: cut_bytes(wanted, _ROOM + 1)]
+    decoded = decode_text(wanted)
     if decoded is None:
         raise _binary(file)
+    # With what stands around the lines, for a secret that begins before them or ends behind them.
+    after = pending[len(wanted) : len(wanted) + _AROUND].decode(decoded.format.encoding, "replace")
+    masked = mask_text(context.decode(decoded.format.encoding, "replace") + decoded.text + after, call.redactor)
+    view = line_view(showable(masked.text + "\n")[:-1], masked)  # the last line may have lost half of its end
+    above = context.count(b"\n")
+    at = view.index_of(above + 1)
+    end = view.index_of(above + min(len(lines), most, wanted.count(b"\n") + 1))
     total = first - 1 + len(lines) if is_all else None
-    text = showable(decoded.text + "\n")[:-1]  # the last line may have lost the second half of its end
-    return _result(file, _Lines(text.split("\n"), first, total, decoded.format.name))
+    return _result(file, _Lines(view.lines[at : end + 1], at, total, decoded.format.name, view, first - 1 - above))
 
 
-def _seek_line(file: OpenFile, call: Call, data: bytes, first: int) -> tuple[bytes, int, bool]:
-    """What has been read from the start of line `first` on, the number of lines before it, whether the file ended."""
+def _seek_line(file: OpenFile, call: Call, data: bytes, first: int) -> tuple[bytes, bytes, int, bool]:
+    """What has been read from the start of line `first` on, some whole lines and the number of all lines before it,
+    and whether the file ended."""
     before = 0
+    context = b""
     deadline = time.monotonic() + _LONGEST_SEEK
     while True:
         newlines = data.count(b"\n")
@@ -179,8 +210,12 @@ def _seek_line(file: OpenFile, call: Call, data: bytes, first: int) -> tuple[byt
             at = 0
             for _ in range(first - 1 - before):
                 at = data.index(b"\n", at) + 1
-            return data[at:], first - 1, False
+            context = (context + data[:at])[-_AROUND:]
+            if len(context) == _AROUND:
+                context = context[context.find(b"\n") + 1 :]
+            return data[at:], context, first - 1, False
         before += newlines
+        context = (context + data)[-_AROUND:]
         if not call.is_wanted:
             raise ToolError("read_file was cancelled")
         if time.monotonic() > deadline:
@@ -191,7 +226,7 @@ def _seek_line(file: OpenFile, call: Call, data: bytes, first: int) -> tuple[byt
         is_inside_line = not data.endswith(b"\n")
         data = file.read(_CHUNK)
         if not data:
-            return b"", before + is_inside_line, True
+            return b"", b"", before + is_inside_line, True
 
 
 # -- what is no text -----------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from ._bounded import OUTPUT_LIMIT, show_name
 from ._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice, default_opener, in_thread
 from ._engines import Binary, Engine, Hit, Query, Record, RipgrepEngine, ScannerEngine, read_folders
 from ._glob import NameGlob
+from ._masked_lines import MaskedLines
 from ._programs import find_program
 from ._tree import IgnoredPaths
 from ._wider import MOST_FOUND, looked_at, wider_queries
@@ -134,7 +135,9 @@ class SearchTool:
             query = await in_thread(ctx, lambda: self._query(arguments))
             found = await self._search(query, limit, ctx, self._time_limit)
             is_nothing = not (found.hits or found.stopped or found.skipped)
-            return _Answer(query, limit).result(found, await self._hint(query, ctx) if is_nothing else "")
+            hint = await self._hint(query, ctx) if is_nothing else ""
+            answer = _Answer(query, limit, MaskedLines(self.workspace, ctx.redactor))
+            return await in_thread(ctx, lambda: answer.result(found, hint))
         except (ToolError, SandboxError) as error:
             return AgentToolResult.error(str(error))
         except OSError as error:
@@ -341,16 +344,17 @@ class _Finds:
 class _Answer:
     """The finds as text."""
 
-    def __init__(self, query: Query, limit: int) -> None:
+    def __init__(self, query: Query, limit: int, lines: MaskedLines) -> None:
         self._query = query
         self._limit = limit
+        self._lines = lines
 
     def result(self, found: _Found, hint: str = "") -> AgentToolResult:
         shown = found.hits[: self._limit]
         lines: list[str] = []
         size = 0
         for hit in shown:
-            line = _line(hit)
+            line = self._line(hit)
             size += len(line.encode("utf-8", "replace")) + 1
             if size > OUTPUT_LIMIT - _NOTES:
                 break
@@ -364,6 +368,10 @@ class _Answer:
         }
         return AgentToolResult("\n".join([*lines, *notes]), details, bool(found.stopped and not lines))
 
+    def _line(self, hit: Hit) -> str:
+        name = show_name(os.fsdecode(hit.path))
+        return f"{name}:{hit.line}: {_UNSEEN.sub(_escaped, self._lines.excerpt(hit))}" if hit.line else name
+
     def _notes(self, found: _Found, shown: int) -> list[str]:
         kind = "files" if self._query.pattern is None else "matches"
         if found.stopped:
@@ -375,11 +383,6 @@ class _Answer:
         if found.skipped:
             return [f"[{found.skipped} more in lines of megabytes, which are not shown]"]
         return [] if shown else [f"[no {kind}]"]
-
-
-def _line(hit: Hit) -> str:
-    name = show_name(os.fsdecode(hit.path))
-    return f"{name}:{hit.line}: {_UNSEEN.sub(_escaped, hit.text)}" if hit.line else name
 
 
 def _escaped(match: re.Match[str]) -> str:

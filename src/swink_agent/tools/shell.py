@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from swink_agent.core.errors import ToolError
+from swink_agent.core.placeholders import holds_placeholder
 from swink_agent.core.tool import AgentToolResult, ToolContext
+from swink_agent.core.types import Text
 from swink_agent.sandbox import Sandbox, SandboxedProcess, SandboxError, SandboxProfile
 
 from ._bounded import OUTPUT_LIMIT
@@ -31,6 +33,8 @@ _LONGEST_COMMAND = 100_000
 _MOST_OUTPUT = 64 * 1024 * 1024
 _CHUNK = 64 * 1024
 _UPDATE_EVERY = 0.05
+_QUICKLY_MASKED = 32 * 1024
+_NOTE = 256
 _DRAIN = 0.5
 """Seconds for what a command left in the pipe, once everything that could write to it has been ended."""
 _DRAIN_CANCELLED = 0.02
@@ -135,7 +139,8 @@ class BashTool:
         except OSError as error:
             return AgentToolResult.error(f"the command could not be started: {error.strerror or error}")
         timeout = float(arguments.get("timeout", self._timeout))
-        return await _Command(process, ctx, timeout, self._most_output, sandbox.backend).run()
+        result = await _Command(process, ctx, timeout, self._most_output, sandbox.backend).run()
+        return _with_note(result, holds_placeholder(arguments["command"]))
 
     def _problem(self, arguments: dict[str, Any]) -> str | None:
         command, timeout = arguments.get("command"), arguments.get("timeout", self._timeout)
@@ -208,9 +213,9 @@ class _Command:
             try:
                 code = exiting.result() if has_exited else None
             except SandboxError as error:  # the walls fell before the command began
-                said = self._output.text().text
+                said = self._output.text(redactor=self._ctx.redactor).text
                 return AgentToolResult.error(_not_run(error) + (f"\n{said}" if said else ""))
-            return self._result(code, is_cancelled, duration)
+            return await self._result(code, is_cancelled, duration)
         finally:
             self._process.kill()
             if self._timer is not None:
@@ -239,7 +244,7 @@ class _Command:
         if text:
             self._ctx.update(text)
 
-    def _result(self, code: int | None, is_cancelled: bool, duration: float) -> AgentToolResult:
+    async def _result(self, code: int | None, is_cancelled: bool, duration: float) -> AgentToolResult:
         timed_out = code is None and not is_cancelled and not self._flooded.done()
         name = _signal_name(code)
         code = 128 - code if code is not None and code < 0 else code  # as a shell would say it, whichever the sandbox
@@ -257,7 +262,11 @@ class _Command:
             ending = f"[exit code {code}: killed by {name}]"
         else:
             ending = f"[exit code {code}]" if code else ""
-        bounded = self._output.text(OUTPUT_LIMIT - len(ending.encode()) - 1)
+        room = OUTPUT_LIMIT - _NOTE - len(ending.encode()) - 1
+        if self._output.total <= _QUICKLY_MASKED or is_cancelled:
+            bounded = self._output.text(room, self._ctx.redactor)
+        else:  # looking through a long output for secrets takes a while
+            bounded = await in_thread(self._ctx, lambda: self._output.text(room, self._ctx.redactor))
         text = bounded.text
         if ending:
             text += ("\n" if text and not text.endswith("\n") else "") + ending
@@ -272,6 +281,14 @@ class _Command:
         }
         result = AgentToolResult.text if code == 0 else AgentToolResult.error
         return result(text or "[no output]\n[exit code 0]", details)
+
+
+def _with_note(result: AgentToolResult, placeholder: str | None) -> AgentToolResult:
+    """The result, with a word on what a placeholder in a command is: a model may take it for the value behind it."""
+    if placeholder is None:
+        return result
+    note = f"[{placeholder} was passed on as these very letters: commands are not given masked values]"
+    return AgentToolResult((*result.content, Text(note)), result.details, result.is_error)
 
 
 def _not_run(error: SandboxError) -> str:

@@ -12,12 +12,13 @@ from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from ._bounded import show_name, show_size
 from ._file_tool import Before, Call, WritingTool, change_details
+from ._masked import mask_text, put_back
 from ._place import Place
 from ._seen import seen_by
 from ._text import NEW_FILE, Decoded, decode_text, encode_text, with_newlines
 from ._unread import refuse_unread
 
-__all__ = ["WriteFileTool"]
+__all__ = ["WriteFileTool", "as_in"]
 
 
 class WriteFileTool(WritingTool):
@@ -59,8 +60,10 @@ class WriteFileTool(WritingTool):
     def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
         content: str = call.arguments["content"]
         decoded = None if before is None or before.data is None else decode_text(before.data)
-        data = _encode(content, decoded)
         path = "/".join(place.parts)
+        masked = mask_text(decoded.text if decoded else "", call.redactor)
+        view = as_in(decoded, content)
+        data = _encode(put_back(masked, view, call.redactor, show_name(path)).text, decoded, view)
         if before is not None:
             if data == before.data:
                 return self._same(call, place, before, content)
@@ -68,10 +71,7 @@ class WriteFileTool(WritingTool):
             if refused is not None:
                 return refused
         self.put(call, place, before, data)
-        new = decode_text(data)
-        details = change_details(
-            path, decoded.text if decoded else "", new.text if new else content, is_new=before is None
-        )
+        details = change_details(path, masked.text, view, is_new=before is None)
         if before is not None and decoded is None:
             details["old_is_text"] = False
         verb = "Created" if before is None else "Replaced"
@@ -84,15 +84,23 @@ class WriteFileTool(WritingTool):
         return AgentToolResult.text(text, change_details(path, content, content, is_new=False))
 
 
-def _encode(content: str, existing: Decoded | None) -> bytes:
-    """The content as the file has its text, or as UTF-8 where it cannot, or is no text."""
+def as_in(existing: Decoded | None, content: str) -> str:
+    """The content with the line ends of the file that it replaces; the mark at its beginning is kept anyway."""
+    if existing is None:
+        return content
+    text = with_newlines(content, existing.format.newline)
+    return text.removeprefix("\ufeff") if existing.format.mark else text
+
+
+def _encode(text: str, existing: Decoded | None, written: str) -> bytes:
+    """The text as the file has its text, or as UTF-8 where it cannot, or is no text. `written` is the model's part."""
     try:
-        if existing is None or existing.format.errors != "strict":
-            newline = existing.format.newline if existing else ""
-            return encode_text(with_newlines(content, newline), NEW_FILE)
-        text = with_newlines(content, existing.format.newline)
-        if existing.format.mark:
-            text = text.removeprefix("\ufeff")  # the mark is kept anyway
+        written.encode()
+        if existing is None:
+            return encode_text(text, NEW_FILE)
+        if existing.format.errors != "strict":
+            # The model's part is UTF-8; stray bytes can only be in a masked value, which stays what it is.
+            return encode_text(text, existing.format)
         try:
             return encode_text(text, existing.format)
         except UnicodeEncodeError:

@@ -1,0 +1,332 @@
+"""The ways in which a known secret is written by the tools that print it, and where they are in a text.
+
+Owns the forms: as it is, escaped as the usual languages escape it in JSON, HTML and a shell, URL-encoded, in base64 at
+any offset and wrapped anywhere, in hexadecimal with any separator, and in the dumps of xxd, hexdump and od. All but
+the last are found by plain search; a text is only taken apart where a search says that there is something in it.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import TypeAlias
+
+__all__ = ["Found", "SecretForms"]
+
+Found: TypeAlias = tuple[int, int, str]
+"""Where a secret starts, where it ends, and what it is called."""
+
+_SHORTEST = 6
+_LONGEST = 192
+"""Characters after which a secret is known by its pieces, so that a chunk never has to wait for a whole file."""
+_LEAST_PIECE = 16
+_WRAPPED_TAIL = 1200
+
+_URL_SAFE, _URL_UNSAFE = bytes.maketrans(b"-_", b"+/"), bytes.maketrans(b"+/", b"-_")
+_BLANKS = b" \t\r\n\f\v"
+_HEX_SEPARATORS = _BLANKS + b":,-.;_'\"\\{}[]()|%x"
+_HEX_BETWEEN = _HEX_SEPARATORS.decode()
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+_LOWER = bytes(range(256)).lower()
+_SHORT_TEXT = 4096
+
+
+class _Patterns:
+    """Compiled on first use."""
+
+    def __init__(self) -> None:
+        self.base64_odd = re.compile(r"[ \t]*(?:\r?\n|\\r|\\n)(?:[\s]|\\r|\\n)*|\\(?=/)|(?i:%2[bf])")
+        self.base64_tail = re.compile(
+            r"(?<![A-Za-z0-9+/=_%\\-])[A-Za-z0-9+/=_%\\-]++(?:[ \t]*+(?:\r?\n|\\n)\s*+[A-Za-z0-9+/=_%\\-]++)*+\s*\Z"
+        )
+        self.hex_odd = re.compile(r"(?:0[xX]|\\x|\\u00|\\[rn]|[\s:,\-.;_'\"\\{}\[\]()|%])+")
+        self.hex_tail = re.compile(
+            r"(?<![0-9A-Za-z])[0-9A-Fa-f]++(?:(?:0[xX]|\\[xu]|[\s:,\-.;_'\"\\{}\[\]()|%])++[0-9A-Fa-f]++)*+\W*\Z"
+        )
+        self.dump = re.compile(
+            r"(?m)^[ \t]*[0-9a-fA-F]{4,16}(?:: ((?:[0-9a-fA-F]{2,8} ){1,32})[^\n]*"
+            r"| {1,4}((?:[0-9a-fA-F]{2,4} {1,2}){0,31}[0-9a-fA-F]{2,4})[ \t]*(?:\|[^\n]*)?)$"
+        )
+
+
+_patterns = lru_cache(maxsize=1)(_Patterns)
+
+
+class SecretForms:
+    """All forms of some secrets. Made once and not changed: whoever learns another secret makes another."""
+
+    __slots__ = ("_base64", "_beginnings", "_flat_base64", "_flat_hex", "_hex", "_literal", "_may_hold", "_raw")
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        literal: dict[str, str] = {}
+        self._raw: dict[bytes, str] = {}
+        self._base64: dict[bytes, str] = {}
+        self._hex: dict[bytes, str] = {}
+        for secret, name in secrets.items():
+            for piece in _pieces(secret):
+                raw = piece.encode("utf-8", "surrogateescape")
+                self._raw.setdefault(raw, name)
+                self._hex.setdefault(raw.hex().encode(), name)
+                for form in _literal_forms(piece):
+                    literal.setdefault(form, name)
+                for encoded in _base64_forms(raw):
+                    self._base64.setdefault(encoded, name)
+        self._literal = tuple(literal.items())
+        self._flat_base64 = _Beginnings(form.decode() for form in self._base64)
+        self._flat_hex = _Beginnings(form.decode() for form in self._hex)
+        url_safe = [form.translate(_URL_UNSAFE).decode() for form in self._base64]
+        upper = [form.decode().upper() for form in self._hex]
+        self._beginnings = _Beginnings([*literal, *self._flat_base64.forms, *self._flat_hex.forms, *url_safe, *upper])
+        least = min([16, *map(len, self._base64)])
+        self._may_hold = re.compile(rf"[A-Za-z0-9+/=_-]{{{least}}}|(?:[0-9a-fA-F]{{2,8}}\W{{1,3}}(?:0?x|u00)?){{3}}")
+
+    def __repr__(self) -> str:
+        return f"<SecretForms of {len(self._raw)} pieces>"
+
+    def find(self, text: str) -> list[Found]:
+        """Where any form of any of the secrets is, in no order; one may lie over another."""
+        found: list[Found] = []
+        for form, name in self._literal:
+            if form in text:
+                at = text.find(form)
+                while at >= 0:
+                    found.append((at, at + len(form), name))
+                    at = text.find(form, at + len(form))
+        # Encoded, a secret is a long word, or a long row of short ones; a glance at a short text tells.
+        if not self._literal or (len(text) < _SHORT_TEXT and self._may_hold.search(text) is None):
+            return found
+        data = text.encode("utf-8", "surrogatepass")
+        flat = _flat_base64(data)
+        if any(form in flat for form in self._base64):
+            found += _Flattened(text, is_hex=False).find(self._base64)
+        flat = _flat_hex(data)
+        if any(form in flat for form in self._hex):
+            found += _Flattened(text, is_hex=True).find(self._hex)
+        if "0000" in text:
+            found += self._in_dumps(text)
+        return found
+
+    def _in_dumps(self, text: str) -> Iterator[Found]:
+        """The lines of a dump that hold a secret, whole: they show it twice, in hexadecimal and as it is."""
+        lines = list(_patterns().dump.finditer(text))
+        if not lines:
+            return
+        for is_swapped in (False, True):
+            ends: list[int] = []
+            content = bytearray()
+            for line in lines:
+                content += _dumped(line.group(1) or line.group(2), is_swapped=is_swapped)
+                ends.append(len(content))
+            for raw, name in self._raw.items():
+                at = content.find(raw)
+                while at >= 0:
+                    first, last = bisect_right(ends, at), bisect_right(ends, at + len(raw) - 1)
+                    for line in lines[first : last + 1]:
+                        yield line.start(), line.end(), name
+                    at = content.find(raw, at + len(raw))
+
+    # -- text that goes on ---------------------------------------------------------------------------------------
+
+    def unfinished(self, text: str) -> int:
+        """How many characters at the end may be the beginning of a form that goes on."""
+        if not self._literal:
+            return 0
+        held = self._beginnings.longest_at_end(text)
+        end = text[-_WRAPPED_TAIL:]
+        if "\n" in end or "\\" in end or "%" in end:
+            held = max(held, self._unfinished_flat(end, is_hex=False))
+        if end.rstrip(_HEX_BETWEEN)[-1:] in _HEX_DIGITS:
+            held = max(held, self._unfinished_flat(end, is_hex=True))
+        return max(held, self._unfinished_dump(end)) if "0000" in end else held
+
+    def _unfinished_flat(self, end: str, *, is_hex: bool) -> int:
+        tail = (_patterns().hex_tail if is_hex else _patterns().base64_tail).search(end)
+        if tail is None:
+            return 0
+        return _Flattened(tail.group(), is_hex=is_hex).unfinished(self._flat_hex if is_hex else self._flat_base64)
+
+    def _unfinished_dump(self, end: str) -> int:
+        """A dump is held until it is over: a line of it may hold half of a secret."""
+        held, before = 0, len(end)
+        for line in reversed(list(_patterns().dump.finditer(end))):
+            if before - line.end() > 1 + (before == len(end)):
+                break
+            before = line.start()
+            held = len(end) - before
+        return held
+
+
+class _Beginnings:
+    """What texts may begin with, by their first letters."""
+
+    __slots__ = ("_by_first", "_first", "_longest", "forms")
+
+    def __init__(self, forms: Iterable[str]) -> None:
+        self.forms = tuple(dict.fromkeys(forms))
+        self._longest = max(map(len, self.forms), default=0)
+        self._by_first: dict[str, list[str]] = {}
+        for form in self.forms:
+            self._by_first.setdefault(form[0], []).append(form)
+        self._first = re.compile(f"[{re.escape(''.join(self._by_first))}]") if self.forms else None
+
+    def longest_at_end(self, text: str) -> int:
+        """How many characters at the end of the text are the beginning of a form, and not all of it."""
+        if self._first is None:
+            return 0
+        tail = text[1 - self._longest :]
+        for start in self._first.finditer(tail):
+            rest = tail[start.start() :]
+            for form in self._by_first[rest[0]]:
+                if form.startswith(rest) and len(form) > len(rest):
+                    return len(rest)
+        return 0
+
+
+class _Flattened:
+    """A text without what stands between the characters of an encoding, and the way back to where they were."""
+
+    def __init__(self, text: str, *, is_hex: bool) -> None:
+        odd = _patterns().hex_odd if is_hex else _patterns().base64_odd
+        pieces: list[str] = []
+        self._starts: list[int] = []
+        self._places: list[tuple[int, int]] = []
+        self._size = end = 0
+        for gap in odd.finditer(text):
+            self._add(pieces, text[end : gap.start()], end)
+            if gap.group()[0] == "%" and not is_hex:
+                self._add(pieces, "+" if gap.group()[-1] in "bB" else "/", gap.start(), 3)
+            end = gap.end()
+        self._add(pieces, text[end:], end)
+        self._length = len(text)
+        flat = "".join(pieces)
+        self._flat = flat.lower() if is_hex else flat.replace("-", "+").replace("_", "/")
+        if len(self._flat) != self._size:  # a character that is two in lower case
+            self._flat = flat
+
+    def _add(self, pieces: list[str], piece: str, start: int, width: int = 0) -> None:
+        if piece:
+            pieces.append(piece)
+            self._starts.append(self._size)
+            self._places.append((start, width))
+            self._size += len(piece)
+
+    def _start(self, at: int) -> int:
+        index = bisect_right(self._starts, at) - 1
+        return self._places[index][0] + at - self._starts[index]
+
+    def _end(self, at: int) -> int:
+        index = bisect_right(self._starts, at - 1) - 1
+        start, width = self._places[index]
+        return start + (width or at - self._starts[index])
+
+    def find(self, forms: Mapping[bytes, str]) -> Iterator[Found]:
+        for encoded, name in forms.items():
+            form = encoded.decode()
+            at = self._flat.find(form)
+            while at >= 0:
+                yield self._start(at), self._end(at + len(form)), name
+                at = self._flat.find(form, at + len(form))
+
+    def unfinished(self, beginnings: _Beginnings) -> int:
+        longest = beginnings.longest_at_end(self._flat)
+        return self._length - self._start(self._size - longest) if longest else 0
+
+
+# -- making forms --------------------------------------------------------------------------------------------
+
+
+def _pieces(secret: str) -> list[str]:
+    """The secret, or the lines and stretches by which a long one is known."""
+    if len(secret) <= _LONGEST and "\n" not in secret:
+        return [secret]
+    stretches: list[str] = []
+    for line in map(str.strip, secret.splitlines()):
+        stretches += [line[at : at + _LONGEST] for at in range(0, len(line) - _LONGEST, _LONGEST)]
+        stretches.append(line[-_LONGEST:])  # the last one lies over the one before, so that no short rest is left
+    # The lines around a key are the same in every key; only what is long enough to be unlike other text is kept.
+    kept = [piece for piece in stretches if len(piece) >= _LEAST_PIECE and not piece.startswith("-----")]
+    return list(dict.fromkeys(kept)) or [secret[:_LONGEST]]
+
+
+def _literal_forms(secret: str) -> set[str]:
+    """The secret as it is, and as it is escaped in JSON, HTML, addresses and shells."""
+    if secret.isascii() and secret.replace("_", "").replace("-", "").isalnum():
+        return {secret}  # nothing in it is ever escaped
+    import json
+    from html import escape
+    from shlex import quote as shell_quoted
+    from urllib.parse import quote
+
+    forms = {secret, repr(secret)[1:-1], escape(secret), escape(secret, quote=False)}
+    forms |= {
+        escape(secret).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+        escape(secret).replace("&#x27;", "'"),
+    }
+    forms |= {
+        secret.replace("'", "'\\''"),
+        shell_quoted(secret).strip("'"),
+        re.sub(r"([^\w@%+=:,./-])", r"\\\1", secret),
+    }
+    forms.add(re.sub(r'([\\"$`])', r"\\\1", secret))
+    for safe in ("", "/", "!~*'()", ";/?:@&=+$,#!~*'()", "/:", "$&+,/:;=@", "*"):
+        quoted = quote(secret, safe=safe, errors="surrogateescape")
+        forms |= {quoted, quoted.replace("%20", "+"), quoted.replace("~", "%7E")}
+    forms |= {re.sub("%[0-9A-F]{2}", lambda code: code.group().lower(), form) for form in forms if "%" in form}
+    for kept in (True, False):
+        plain = json.dumps(secret, ensure_ascii=kept)[1:-1]
+        go = re.sub("[<>&\u2028\u2029]", _unicode_escape, plain)
+        gson = re.sub("[<>&='\u2028\u2029]", _unicode_escape, plain)
+        dotnet = re.sub(r"\\\"|[<>&'+`]", lambda found: _unicode_escape(found, is_upper=True), plain)
+        for form in (plain, go, gson, dotnet, plain.replace("/", "\\/"), go.replace("/", "\\/")):
+            forms |= {form, json.dumps(form, ensure_ascii=False)[1:-1], re.sub(r"\\u[0-9a-f]{4}", _upper_escape, form)}
+    return {form for form in forms if len(form) >= _SHORTEST}
+
+
+def _unicode_escape(found: re.Match[str], *, is_upper: bool = False) -> str:
+    code = ord(found.group()[-1])
+    return f"\\u{code:04X}" if is_upper else f"\\u{code:04x}"
+
+
+def _upper_escape(found: re.Match[str]) -> str:
+    return f"\\u{found.group()[2:].upper()}"
+
+
+def _base64_forms(raw: bytes) -> Iterator[bytes]:
+    import base64  # on use: a program without secrets does not need it
+
+    for offset in range(3):
+        # What stands before and after the secret changes the characters that straddle its ends: those are left out.
+        encoded = base64.b64encode(b"\0" * offset + raw)
+        start = (0, 2, 3)[offset]
+        end = len(encoded) if (offset + len(raw)) % 3 == 0 else len(encoded.rstrip(b"=")) - 1
+        if end - start >= _SHORTEST:
+            yield encoded[start:end]
+
+
+def _flat_base64(data: bytes) -> bytes:
+    """The text with nothing between the characters of base64, in the usual alphabet. Finds more than there is."""
+    if b"\\" in data:
+        data = data.replace(b"\\r", b"").replace(b"\\n", b"").replace(b"\\", b"")
+    if b"%2" in data:
+        data = data.replace(b"%2B", b"+").replace(b"%2b", b"+").replace(b"%2F", b"/").replace(b"%2f", b"/")
+    return data.translate(_URL_SAFE, _BLANKS)
+
+
+def _flat_hex(data: bytes) -> bytes:
+    for prefix in (b"0x", b"0X", b"\\u00", b"\\r", b"\\n"):
+        if prefix in data:
+            data = data.replace(prefix, b"")
+    return data.translate(_LOWER, _HEX_SEPARATORS)
+
+
+def _dumped(groups: str, *, is_swapped: bool) -> bytes:
+    """The bytes of one line of a dump; `is_swapped` for words of two bytes, the lower one first."""
+    content = bytearray()
+    for group in groups.split():
+        if len(group) % 2:
+            return b""
+        raw = bytes.fromhex(group)
+        content += raw[::-1] if is_swapped and len(raw) == 2 else raw
+    return bytes(content)
