@@ -173,6 +173,61 @@ async def test_a_projects_settings_and_notes_count_after_trust(swink: Any) -> No
     assert "Always say please." in provider.bodies[1]["system"][0]["text"]
 
 
+# -- long runs -----------------------------------------------------------------------------------------------
+
+
+def sizes(provider: FakeProvider) -> list[int]:
+    return [len(request.body) for request in provider.requests]
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-4-6", "a-model-that-nobody-knows"])
+async def test_fifteen_long_outputs_do_not_make_requests_of_megabytes(swink: Any, model: str) -> None:
+    for number in range(15):
+        (swink.folder / f"{number}.txt").write_text(f"start of {number}\n" + "some words of text\n" * 6_000)
+    reads = [FakeReply(calls=[("read_file", {"path": f"{number}.txt"})]) for number in range(15)]
+    at_once = FakeReply(calls=[("read_file", {"path": f"{number}.txt"}) for number in range(15)])
+    async with FakeProvider("anthropic", [*reads, "One by one.", at_once, "At once."]) as provider:
+        swink.use(provider)
+        chosen = ("-m", f"anthropic:{model}", *NO_CHILDREN)
+        one_by_one = await swink("-p", "Read them all.", *chosen)
+        assert (one_by_one.code, one_by_one.stdout) == (0, "One by one.\n")
+        assert len(provider.requests) == 16
+        longest, in_all = max(sizes(provider)), sum(sizes(provider))
+        together = await swink("-p", "Read them all.", *chosen)
+    assert (together.code, together.stdout) == (0, "At once.\n")
+    assert provider.rejections == []
+    known = model.startswith("claude")
+    assert longest < (400_000 if known else 120_000)
+    assert in_all < 16 * 300_000
+    assert sizes(provider)[-1] < (400_000 if known else 120_000)
+    for body in provider.bodies[:16]:
+        assert body["messages"][0]["content"][0]["text"] == "Read them all."
+    assert "start of 14" in json.dumps(provider.bodies[15]["messages"][-1]), "the newest result is there"
+    assert json.dumps(provider.bodies[17]["messages"][-1]).count("start of ") == 15, "a part of each"
+
+
+async def test_a_window_of_the_settings_holds_for_any_model(swink: Any) -> None:
+    (swink.folder / "a.txt").write_text("some words of text\n" * 6_000)
+    async with FakeProvider("anthropic", [READ, "Done."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", *NO_CHILDREN, environ={"SWINK_CONTEXT_WINDOW": "8000"})
+    assert (done.code, done.stdout) == (0, "Done.\n")
+    assert sizes(provider)[-1] < 8000 * 3
+
+
+async def test_a_provider_that_says_the_context_is_too_long_gets_a_shorter_one(swink: Any) -> None:
+    (swink.folder / "a.txt").write_text("some words of text\n" * 3_000)
+    too_long = FakeFailure(400, "prompt is too long: 210000 tokens > 200000 maximum")
+    async with FakeProvider("anthropic", [READ, too_long, "Done."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "--output", "json", *NO_CHILDREN)
+    assert done.code == 0, done
+    assert json.loads(done.stdout)["text"] == "Done."
+    first, before, after = sizes(provider)
+    assert after < before
+    assert after > first
+
+
 # -- streams -------------------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import ModelSpec
 from swink_agent.core.value import Value
 
+from .context import compaction, provider_options
 from .credentials import Credentials
 from .errors import UsageProblem
 from .headless import PrepareFn
@@ -104,12 +105,15 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     root = _folder(options.folder)
     tools, sandbox = _tools(root, settings, warnings)
     approvals = _approvals(settings, options.ask)
+    system = _system_prompt(root, model, options)
+    reply = _most_output(model, settings.value("max_cost"))
     agent = Agent(
         model,
-        system_prompt=_system_prompt(root, model, options),
+        system_prompt=system,
         tools=tools,
         stream_fn=stream_fn,
-        stream_options=StreamOptions(max_tokens=_most_output(model, settings.value("max_cost"))),
+        stream_options=StreamOptions(max_tokens=reply, extra=provider_options(model, settings)),
+        transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
         policies=_policies(root, model, settings),
         approve=approvals,
         approval_mode=ApprovalMode.SMART,

@@ -71,6 +71,11 @@ DEFINITIONS = (
         choices=("off", "minimal", "low", "medium", "high", "extra_high"),
         in_project="free",
     ),
+    _setting(
+        "context_window",
+        "count",
+        "tokens of the model's window; without it, what is known of the model, of which 100,000 are used at most",
+    ),
     _setting("system", "text", "instructions in place of the standard ones", in_project="free"),
     _setting(
         "tools", "names", "which built-in tools", default=STANDARD_TOOLS, choices=STANDARD_TOOLS, in_project="stricter"
