@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -76,6 +77,7 @@ async def test_no_key_is_exit_3_with_what_to_do_also_in_json(swink: Any) -> None
     assert done.code == 3
     assert "set XAI_API_KEY" in done.stderr
     assert json.loads(done.stdout)["exit_code"] == 3
+    assert json.loads(done.stdout)["error"] in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -104,8 +106,15 @@ async def test_the_formats_of_stdout(swink: Any, tmp_path: Path) -> None:
     assert (fields["text"], fields["model"], fields["turns"]) == ("One.", "anthropic:claude-sonnet-4-6", 1)
     assert fields["usage"]["input"] == 12
     assert fields["cost"]["total"] > 0
-    events = [decode_event(line) for line in as_stream.stdout.splitlines()]
+    *lines, last = as_stream.stdout.splitlines()
+    events = [decode_event(line) for line in lines]
     check_events(events)
+    result = json.loads(last)
+    assert {name: result[name] for name in ("type", "text", "exit_code", "turns", "tool_calls", "value")} == {
+        **{"type": "result", "text": "Two.", "exit_code": 0, "turns": 2, "tool_calls": 1, "value": None},
+    }
+    assert result["usage"]["input"] == 24
+    assert result["cost"]["total"] > 0
     assert len([event for event in events if type(event).__name__ == "TurnEnd"]) == 2
     assert json.loads(as_value.stdout) == {"n": 3}
     assert [as_json.code, as_stream.code, as_value.code] == [0, 0, 0]
@@ -164,13 +173,201 @@ async def test_a_projects_settings_and_notes_count_after_trust(swink: Any) -> No
         before = await swink("-p", "x", *NO_CHILDREN)
         trust = await swink("config", "trust")
         after = await swink("-p", "x")
-    assert "its settings are not used" in before.stderr
+    assert "is not trusted, so its .swink/config.toml and AGENTS.md are not used" in before.stderr
     assert trust.code == 0
     assert (after.code, after.stderr) == (0, "")
     assert len(provider.bodies[0]["tools"]) == 3
     assert "say please" not in json.dumps(provider.bodies[0])
     assert [tool["name"] for tool in provider.bodies[1]["tools"]] == ["list_dir"]
     assert "Always say please." in provider.bodies[1]["system"][0]["text"]
+
+
+# -- every end has its object --------------------------------------------------------------------------------
+
+FIELDS = {
+    *("text", "exit_code", "error", "error_kind", "stop_reason", "stopped_by", "model", "usage", "cost", "turns"),
+    *("tool_calls", "rejected", "seconds", "value"),
+}
+
+
+@pytest.mark.parametrize("format_name", ["json", "stream-json"])
+async def test_every_way_to_end_prints_every_field(swink: Any, tmp_path: Path, format_name: str) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    (swink.home / "config").mkdir()
+    failed = FakeFailure(400, "no such thing")
+    ways: list[tuple[int, list[Any], tuple[str, ...]]] = [
+        (0, ["Fine."], ()),
+        (0, [WRITE, "I could not."], ()),
+        (1, [failed], ()),
+        (1, [FakeReply(text="half", ends="vanishes")] * 4, ()),
+        (2, [], ("--frobnicate",)),
+        (2, [], ("--max-turns", "many")),
+        (2, [], ("--approve", "sure")),
+        (2, [], ("--model", "antropic:x")),
+        (2, [], ("--schema", str(tmp_path / "bad.json"))),
+        (2, [], ("--schema", '{"type": "nonsense"}')),
+        (2, [], ("--allow", "hammer: nails")),
+        (2, [], ("--add-dir", "not-there")),
+        (2, [], ("--image", str(tmp_path / "bad.json"))),
+        (2, [], ("--tools", "hammer")),
+        (3, [], ("--model", "xai:grok-4.3")),
+        (4, [READ], ("--max-turns", "1")),
+        (4, [FakeReply(text="half", ends="hangs")], ("--timeout", "0.3")),
+        (4, ["x"], ("--max-cost", "0.000001")),
+    ]
+    for code, replies, flags in ways:
+        async with FakeProvider("anthropic", replies) as provider:
+            swink.use(provider)
+            done = await swink("-p", "x", "--output", format_name, "--tools", "read_file,write_file", *flags)
+        assert done.code == code, (flags, done)
+        last = done.stdout if format_name == "json" else done.stdout.splitlines()[-1]
+        fields = json.loads(last)
+        assert set(fields) - {"type"} == FIELDS, flags
+        assert fields["exit_code"] == code
+        assert (fields["error"] is None) == (code == 0)
+        assert "Traceback" not in done.stderr
+        if fields["error"] is not None:
+            assert not re.search(r"Error\b|Exception|<class|object at 0x|\{'", fields["error"]), fields["error"]
+        if replies and code != 1 and "--timeout" not in flags:  # which may come before the request does
+            assert fields["turns"] == len(provider.requests)
+
+
+async def test_calls_that_were_not_approved_are_listed(swink: Any) -> None:
+    push = FakeReply(calls=[("bash", {"command": "git push"})])
+    async with FakeProvider("anthropic", [WRITE, push, "I could not."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "--output", "json", "--deny", "bash: git push")
+    rejected = json.loads(done.stdout)["rejected"]
+    assert [(call["tool"], call["arguments"]) for call in rejected] == [
+        ("write_file", {"path": "new.txt", "content": "hi"}),
+        ("bash", {"command": "git push"}),
+    ]
+    assert "nobody to ask" in rejected[0]["reason"]
+    assert "denies it" in rejected[1]["reason"]
+
+
+async def test_settings_that_cannot_be_read_and_a_prompt_that_never_comes_have_their_object_too(swink: Any) -> None:
+    (swink.home / "config").mkdir()
+    (swink.home / "config" / "config.toml").write_text("model = \n")
+    for flags in (("-p", "x", "--output", "json"), ("--output=json",), ("-p", "x", "--output", "json", "-x")):
+        done = await swink(*flags)
+        assert done.code == 2
+        assert set(json.loads(done.stdout)) == FIELDS
+    done = await swink("-p", "x", "-x", environ={"SWINK_OUTPUT": "json"})
+    assert json.loads(done.stdout)["exit_code"] == 2
+    done = await swink("config", "--output", "json")
+    assert (done.code, done.stdout) == (2, "") or json.loads(done.stdout)["exit_code"] == 2
+
+
+async def test_the_time_counts_from_the_start_and_waiting_for_stdin_too(swink: Any) -> None:
+    async with FakeProvider("anthropic", []) as provider:
+        swink.use(provider)
+        process = await swink.start(
+            "-p", "x", "--timeout", "0.5", "--output", "json", *NO_CHILDREN, stdin=asyncio.subprocess.PIPE
+        )
+        stdout = await asyncio.wait_for(process.stdout.read(), 20)
+        assert await process.wait() == 4
+        process.stdin.close()
+    fields = json.loads(stdout)
+    assert (fields["exit_code"], fields["error"]) == (4, "stopped after 0.5 seconds (--timeout)")
+    assert 0.5 <= fields["seconds"] < 5
+    assert provider.requests == []
+
+
+async def test_an_interrupt_while_stdin_is_waited_for_ends_it(swink: Any) -> None:
+    async with FakeProvider("anthropic", []) as provider:
+        swink.use(provider)
+        process = await swink.start("-p", "x", "--output", "json", *NO_CHILDREN, stdin=asyncio.subprocess.PIPE)
+        assert b"waiting for the end of stdin" in await process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        stdout = await asyncio.wait_for(process.stdout.read(), 20)
+        assert await process.wait() == 130
+        process.stdin.close()
+    assert json.loads(stdout)["error"] == "interrupted"
+
+
+# -- what may run --------------------------------------------------------------------------------------------
+
+
+async def test_rules_of_flags_and_settings_let_calls_run_where_nobody_can_be_asked(swink: Any) -> None:
+    (swink.home / "config").mkdir()
+    (swink.home / "config" / "config.toml").write_text('allow = ["bash: touch *"]\ndeny = ["bash: touch b"]\n')
+    calls = [
+        ("bash", {"command": "touch a && touch c"}),
+        ("bash", {"command": "touch b"}),
+        ("bash", {"command": "touch d; mkdir e"}),
+        ("write_file", {"path": "src/x.txt", "content": "x"}),
+        ("write_file", {"path": "y.txt", "content": "x"}),
+    ]
+    async with FakeProvider("anthropic", [FakeReply(calls=calls), "Done."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "--allow", "write_file: src/**", "--output", "json")
+    assert done.code == 0, done
+    there = sorted(path.name for path in swink.folder.iterdir())
+    assert there == ["a", "c", "src"]
+    assert len(json.loads(done.stdout)["rejected"]) == 3
+
+
+async def test_a_tool_that_is_denied_is_not_offered(swink: Any) -> None:
+    async with FakeProvider("anthropic", ["Done."]) as provider:
+        swink.use(provider)
+        await swink("-p", "x", "--deny", "bash", "--deny", "search")
+    names = [tool["name"] for tool in provider.bodies[0]["tools"]]
+    assert names == ["read_file", "write_file", "edit_file", "list_dir"]
+
+
+async def test_folders_can_be_added_for_files_and_commands(swink: Any, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.txt").write_text("in the other folder\n")
+    calls = [
+        ("read_file", {"path": f"{other}/a.txt"}),
+        ("write_file", {"path": f"{other}/b.txt", "content": "x"}),
+        ("bash", {"command": f"cp {other}/a.txt {other}/c.txt"}),
+        ("bash", {"command": f"touch {tmp_path}/outside"}),
+    ]
+    async with FakeProvider("anthropic", [FakeReply(calls=calls), "Done."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "--approve", "all", "--add-dir", "../other")
+    assert done.code == 0, done
+    assert "in the other folder" in json.dumps(provider.bodies[1]["messages"][-1])
+    assert str(other) in provider.bodies[0]["system"][0]["text"]
+    assert sorted(path.name for path in other.iterdir()) == ["a.txt", "b.txt", "c.txt"]
+    assert not (tmp_path / "outside").exists()
+
+
+async def test_instructions_can_be_added_and_the_schema_written_out(swink: Any) -> None:
+    schema = '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}'
+    async with FakeProvider("anthropic", [FakeReply(calls=[("final_answer", {"n": 3})])]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "--append-system", "Always say please.", "--schema", schema, *NO_CHILDREN)
+    assert json.loads(done.stdout) == {"n": 3}
+    system = provider.bodies[0]["system"][0]["text"]
+    assert system.startswith("You are Swink")
+    assert "\nAlways say please.\nDate: " in system
+
+
+async def test_pictures_go_with_the_prompt(swink: Any) -> None:
+    png = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+    (swink.folder / "a.png").write_bytes(png)
+    (swink.folder / "b.png").write_text("no picture")
+    async with FakeProvider("anthropic", ["A picture."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "What is this?", "--image", "a.png", "--image", "a.png", *NO_CHILDREN)
+        assert (done.code, done.stdout) == (0, "A picture.\n")
+        wrong = await asyncio.gather(
+            swink("-p", "x", "--image", "b.png"),
+            swink("-p", "x", "--image", "none.png"),
+            swink("-p", "x", "--image", "."),
+            swink("-p", "x", "--image", "a.png", "-m", "local"),
+        )
+    content = provider.bodies[0]["messages"][0]["content"]
+    assert [block["type"] for block in content] == ["text", "image", "image"]
+    assert content[1]["source"]["media_type"] == "image/png"
+    assert [done.code for done in wrong[:3]] == [2, 2, 2]
+    for done, message in zip(wrong, ("is no picture", "cannot be read", "is a folder"), strict=False):
+        assert message in done.stderr
+    assert wrong[3].code in (2, 3)  # without the extra there is no local model at all
 
 
 # -- long runs -----------------------------------------------------------------------------------------------
@@ -280,7 +477,9 @@ async def test_one_signal_stops_it_cleanly(swink: Any, number: signal.Signals) -
             lines.append(await process.stdout.readline())
         process.send_signal(number)
         rest, stderr = await process.communicate()
-    events = [decode_event(line) for line in [*lines, *rest.splitlines()]]
+    *lines, last = [*lines, *rest.splitlines()]
+    events = [decode_event(line) for line in lines]
+    assert json.loads(last)["exit_code"] == 130
     check_events(events)
     assert process.returncode == 130
     assert stderr == b"stopping; once more to stop at once\nerror: interrupted\n"

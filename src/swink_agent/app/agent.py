@@ -26,11 +26,11 @@ from .headless import PrepareFn
 from .models import choose_model, local_fetch, stream_fn_of
 from .paths import config_folder
 from .prompt import project_notes, standard_prompt
-from .settings import Settings
+from .settings import STANDARD_TOOLS, Settings
 from .trust import Project
 
 if TYPE_CHECKING:
-    from swink_agent.policies import Approvals
+    from swink_agent.policies import Approvals, CallRules
     from swink_agent.policies.approvals import AskFn
     from swink_agent.sandbox import Sandbox, SandboxProfile
 
@@ -47,6 +47,8 @@ class AgentOptions(Value, frozen=True, kw_only=True):
     settings: Settings
     credentials: Credentials
     folder: Path
+    added: tuple[Path, ...] = ()
+    """Folders besides it that tools may read and write."""
     project: Project | None = None
     ask: AskFn | None = None
     on_local_state: Callable[[Any], None] | None = None
@@ -103,8 +105,10 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     redactor = credentials.redactor() if options.redactor is None else options.redactor
     warnings = list(settings.notes)
     root = _folder(options.folder)
-    tools, sandbox = _tools(root, settings, warnings)
-    approvals = _approvals(settings, options.ask)
+    added = tuple([_folder(folder) for folder in options.added])
+    rules = _rules(root, settings)
+    tools, sandbox = _tools(root, added, settings, rules, warnings)
+    approvals = _approvals(settings, rules, options.ask)
     system = _system_prompt(root, model, options)
     reply = _most_output(model, settings.value("max_cost"))
     agent = Agent(
@@ -114,7 +118,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         stream_fn=stream_fn,
         stream_options=StreamOptions(max_tokens=reply, extra=provider_options(model, settings)),
         transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
-        policies=_policies(root, model, settings),
+        policies=_policies(root, added, settings, rules),
         approve=approvals,
         approval_mode=ApprovalMode.SMART,
         get_api_key=_key_finder(credentials, redactor),
@@ -142,7 +146,14 @@ def _folder(folder: Path) -> Path:
 def _system_prompt(root: Path, model: ModelSpec, options: AgentOptions) -> str:
     notes_path = None if options.project is None else options.project.notes_path
     notes = project_notes(notes_path, _LOCAL_NOTES) if model.provider == "local" else project_notes(notes_path)
-    return standard_prompt(root, instructions=options.settings.value("system"), notes=notes)
+    settings = options.settings
+    return standard_prompt(
+        root,
+        instructions=settings.value("system"),
+        also=settings.value("append_system") or "",
+        added=options.added,
+        notes=notes,
+    )
 
 
 def _key_finder(credentials: Credentials, redactor: Redactor) -> Callable[[str], str | None]:
@@ -159,29 +170,31 @@ def _key_finder(credentials: Credentials, redactor: Redactor) -> Callable[[str],
 # -- hands ---------------------------------------------------------------------------------------------------
 
 
-def _tools(root: Path, settings: Settings, warnings: list[str]) -> tuple[list[AgentTool], Sandbox | None]:
-    wanted = settings.value("tools")
+def _tools(
+    root: Path, added: tuple[Path, ...], settings: Settings, rules: CallRules, warnings: list[str]
+) -> tuple[list[AgentTool], Sandbox | None]:
+    wanted = [name for name in settings.value("tools") if name not in rules.denied_tools]
     if not wanted:
         return [], None
     from swink_agent.tools import standard_tools
 
-    profile = sandbox_profile(root, network=settings.value("network"))
+    profile = sandbox_profile(root, added=added, network=settings.value("network"))
     opened = _open_sandbox(profile, settings.value("sandbox"), warnings) if {"bash", "search"} & set(wanted) else None
     try:
-        tools = standard_tools(root, profile if opened is None else opened)
+        tools = standard_tools(root, profile if opened is None else opened, also=added)
     except OSError as error:
-        raise UsageProblem(f"{root} cannot be opened: {error.strerror or error}") from error
+        raise UsageProblem(f"{error.filename or root} cannot be opened: {error.strerror or error}") from error
     return [tool for tool in tools if tool.name in wanted], opened
 
 
-def sandbox_profile(root: Path, *, network: bool = False) -> SandboxProfile:
-    """The walls for a folder: our own settings and keys are hidden wherever they are."""
+def sandbox_profile(root: Path, *, added: tuple[Path, ...] = (), network: bool = False) -> SandboxProfile:
+    """The walls for a folder, and those added to it: our own settings and keys are hidden wherever they are."""
     from msgspec import structs
 
     from swink_agent.sandbox import SandboxProfile
 
     try:
-        profile = SandboxProfile(write=(str(root),), network=network)
+        profile = SandboxProfile(write=(str(root), *map(str, added)), network=network)
         return structs.replace(profile, hidden=(*profile.hidden, str(config_folder())))
     except ValueError as error:
         raise UsageProblem(f"{root} is no folder to work in: {error}") from error
@@ -200,19 +213,26 @@ def _open_sandbox(profile: SandboxProfile, backend: str, warnings: list[str]) ->
         return None
 
 
-def _approvals(settings: Settings, ask: AskFn | None) -> Approvals:
+def _rules(root: Path, settings: Settings) -> CallRules:
+    from swink_agent.policies import CallRules
+
+    return CallRules(root, allow=settings.value("allow"), deny=settings.value("deny"), tools=STANDARD_TOOLS)
+
+
+def _approvals(settings: Settings, rules: CallRules, ask: AskFn | None) -> Approvals:
     from swink_agent.policies import Approvals
 
-    return Approvals(ask, mode=settings.value("approve"))
+    return Approvals(ask, mode=settings.value("approve"), calls=rules)
 
 
 # -- limits --------------------------------------------------------------------------------------------------
 
 
-def _policies(root: Path, model: ModelSpec, settings: Settings) -> list[object]:
+def _policies(root: Path, added: tuple[Path, ...], settings: Settings, rules: CallRules) -> list[object]:
     from swink_agent.policies import recommended
 
-    return list(recommended(root, max_turns=settings.value("max_turns"), max_cost=settings.value("max_cost")))
+    limits = {"max_turns": settings.value("max_turns"), "max_cost": settings.value("max_cost")}
+    return [rules, *recommended(root, also=added, **limits)]
 
 
 def _most_output(model: ModelSpec, max_cost: float | None) -> int | None:

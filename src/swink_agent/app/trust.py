@@ -38,6 +38,18 @@ class Project(Value, frozen=True):
     was_changed: bool = False
     """It was trusted once, and its settings have changed since."""
 
+    has_notes: bool = False
+
+    @property
+    def what_is_unused(self) -> str:
+        """In words, what lies here and is not used for want of trust; nothing if all of it is."""
+        if self.is_trusted or not (self.has_settings or self.has_notes):
+            return ""
+        files = [str(PROJECT_FILE)] * self.has_settings + [NOTES_FILE] * self.has_notes
+        verb = "is" if len(files) == 1 else "are"
+        changed = f"; {PROJECT_FILE} has changed since you trusted it" if self.was_changed else ""
+        return f"{self.folder} is not trusted, so its {' and '.join(files)} {verb} not used{changed}"
+
     @property
     def notes_path(self) -> Path | None:
         """Where the project's notes for agents are, if they may be read and are there."""
@@ -94,14 +106,23 @@ def find_project(folder: Path, store: TrustStore) -> Project | None:
         try:
             data = _settings_of(place)
         except SettingsError:  # what cannot be read cannot have been trusted
-            return Project(str(place), False, has_settings=True)
-        if data is None and not (place / NOTES_FILE).is_file():
+            return Project(str(place), False, has_settings=True, has_notes=_has_notes(place))
+        has_notes = _has_notes(place)
+        if data is None and not has_notes:
             continue
         recorded = store.folders().get(str(place))
         is_trusted = recorded == _digest(data)
         settings = parse_file(str(place / PROJECT_FILE), data) if data is not None and is_trusted else None
-        return Project(str(place), is_trusted, settings, data is not None, recorded is not None and not is_trusted)
+        was_changed = recorded is not None and not is_trusted
+        return Project(str(place), is_trusted, settings, data is not None, was_changed, has_notes)
     return None
+
+
+def _has_notes(folder: Path) -> bool:
+    try:
+        return (folder / NOTES_FILE).is_file()
+    except OSError:
+        return False
 
 
 def _upwards(folder: Path) -> list[Path]:

@@ -14,10 +14,9 @@ from typing import Any, cast
 
 import click
 
-__all__ = ["run"]
+from .errors_text import DEBUG_VARIABLE, FAILED, INTERRUPTED, text_of
 
-DEBUG_VARIABLE = "SWINK_DEBUG"
-FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as in app.errors, which is not loaded for this
+__all__ = ["run"]
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -43,6 +42,7 @@ def _run(command: click.Command, arguments: Sequence[str] | None) -> int:
         return INTERRUPTED
     except click.ClickException as error:
         error.show()
+        _answer_wrong_usage(error, sys.argv[1:] if arguments is None else arguments)
         return error.exit_code
     except Exception as error:
         if _is_lost_output(error):
@@ -51,20 +51,22 @@ def _run(command: click.Command, arguments: Sequence[str] | None) -> int:
     return outcome if isinstance(outcome, int) else 0
 
 
+def _answer_wrong_usage(error: click.ClickException, arguments: Sequence[str]) -> None:
+    """A script that asked for an object gets one, also for a command line that nobody understands."""
+    from .unanswered import format_in, write_unanswered
+
+    write_unanswered(format_in(arguments), error.format_message(), error.exit_code)
+
+
 def _report(error: Exception) -> int:
     """One line for an error that says what to do; a bug in the program is one line too, and a way to see more."""
-    from swink_agent.app.errors import ApplicationError
-
     if os.environ.get(DEBUG_VARIABLE):
         import traceback
 
         click.echo(_safe("".join(traceback.format_exception(error))), err=True)
-    if isinstance(error, ApplicationError):
-        complain(_safe(str(error)))
-        return int(error.exit_code)
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    complain(f"{_safe(text)}\n(this should not happen; {DEBUG_VARIABLE}=1 shows where)")
-    return FAILED
+    text, code = text_of(error)
+    complain(_safe(text))
+    return code
 
 
 def complain(message: str) -> None:

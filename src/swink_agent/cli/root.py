@@ -27,7 +27,7 @@ EPILOG = """\b
 Examples:
   swink -p "What does this project do?"
   git diff | swink -p "Review this change."
-  swink -p "Fix the failing test" --approve all --max-cost 0.50
+  swink -p "Fix the failing test" --allow "bash: pytest *" --allow edit_file
   swink -p "List the TODOs" --output json | jq -r .text
   swink -p "Name and version of this package" --schema schema.json
 
@@ -59,6 +59,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     help="How much reasoning to ask for.",
 )
 @click.option("--system", metavar="TEXT", help="Instructions in place of the standard ones.")
+@click.option("--append-system", metavar="TEXT", help="Instructions besides the standard ones.")
 @click.option("--tools", metavar="NAMES", help="Built-in tools, with commas between them, or none. Default: all.")
 @click.option(
     "--approve",
@@ -66,6 +67,13 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     help="Which calls may run: none that need approval, each after asking, asking for all but harmless ones "
     "(default), or all. With nobody there to ask, asking means no.",
 )
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="RULE",
+    help="Calls that need no question: 'bash: pytest *', 'write_file: src/**', a tool alone. Repeatable.",
+)
+@click.option("--deny", multiple=True, metavar="RULE", help="Calls that never run, by the same rules. Repeatable.")
 @click.option(
     "--sandbox",
     type=click.Choice(["auto", "bubblewrap", "landlock", "sandbox-exec", "off"]),
@@ -80,8 +88,12 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     type=click.Choice(["text", "json", "stream-json"]),
     help="stdout gets the answer (default), one object, or every event as a line.",
 )
-@click.option("--schema", metavar="FILE", help="A JSON Schema: the answer is a JSON value of that shape.")
+@click.option(
+    "--schema", metavar="FILE|JSON", help="A JSON Schema, or a file with one: the answer is a value of that shape."
+)
+@click.option("--image", multiple=True, metavar="FILE", help="A picture to go with the prompt. Repeatable.")
 @click.option("-C", "--cwd", metavar="FOLDER", help="Work in this folder.")
+@click.option("--add-dir", multiple=True, metavar="FOLDER", help="Read and write in this folder too. Repeatable.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Thinking, tool results and usage on stderr.")
 @click.option(
@@ -105,7 +117,7 @@ def swink(ctx: click.Context, /, **options: Any) -> int | None:
 
 
 def _given(options: dict[str, Any]) -> list[str]:
-    return [name for name, value in options.items() if value not in (None, False)]
+    return [name for name, value in options.items() if value not in (None, False, ())]
 
 
 def _refuse_options_of_prompt(ctx: click.Context, options: dict[str, Any]) -> None:

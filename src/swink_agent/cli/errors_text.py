@@ -1,0 +1,33 @@
+"""An exception as a user is told of it, and the exit code that goes with it.
+
+Owns the words for what is no error of ours to have foreseen: nothing of Python shows in them.
+"""
+
+from __future__ import annotations
+
+__all__ = ["text_of"]
+
+DEBUG_VARIABLE = "SWINK_DEBUG"
+FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as in app.errors, which is not loaded for this
+
+
+def text_of(error: BaseException) -> tuple[str, int]:
+    """What to say, and the exit code."""
+    import click
+
+    from swink_agent.app.errors import ApplicationError
+
+    match error:
+        case ApplicationError():
+            return str(error), int(error.exit_code)
+        case click.exceptions.Abort() | KeyboardInterrupt():
+            return "interrupted", INTERRUPTED
+        case click.ClickException():
+            return error.format_message(), error.exit_code
+        case MemoryError():
+            return "there is not enough memory", FAILED
+        case OSError(strerror=str(reason)):
+            return f"{error.filename}: {reason}" if isinstance(error.filename, str) else reason, FAILED
+        case _:
+            said = str(error).strip() or "no reason is known"
+            return f"this should not happen: {said} ({DEBUG_VARIABLE}=1 shows where)", FAILED
