@@ -111,7 +111,12 @@ async def test_the_formats_of_stdout(swink: Any, tmp_path: Path) -> None:
     check_events(events)
     result = json.loads(last)
     assert {name: result[name] for name in ("type", "text", "exit_code", "turns", "tool_calls", "value")} == {
-        **{"type": "result", "text": "Two.", "exit_code": 0, "turns": 2, "tool_calls": 1, "value": None},
+        "type": "result",
+        "text": "Two.",
+        "exit_code": 0,
+        "turns": 2,
+        "tool_calls": 1,
+        "value": None,
     }
     assert result["usage"]["input"] == 24
     assert result["cost"]["total"] > 0

@@ -137,10 +137,11 @@ async def test_further_folders_are_reached_by_absolute_paths_and_nothing_else_is
 
 
 async def test_a_folder_of_git_can_be_added_and_is_written_by_git_alone(tmp_path: Path) -> None:
-    root = tmp_path / "work"
+    root, git = tmp_path / "work", tmp_path / "repo" / ".git"
     root.mkdir()
-    subprocess.run(["git", "init", "-q", str(tmp_path / "repo")], check=True)
-    git = tmp_path / "repo" / ".git"
+    (git / "hooks").mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "config").write_text("[core]\n\tbare = false\n")
     tools = {tool.name: tool for tool in standard_tools(root, "off", also=[git])}
     head = await tools["read_file"].execute({"path": f"{git}/HEAD"}, ToolContext())
     assert "ref:" in extract_text(head.content)

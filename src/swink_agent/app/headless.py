@@ -122,7 +122,8 @@ class HeadlessRun:
         A prompt that has to be waited for is waited for while the model is made ready; the time that is limited and
         told begins when it is.
         """
-        reading = self._in_thread(prompt) if callable(prompt) else None
+        given = self._in_thread(prompt) if callable(prompt) else prompt
+        reading = given if isinstance(given, asyncio.Future) else None
         try:
             problem = await self._get_ready(reading)
             if problem is not None:
@@ -133,7 +134,7 @@ class HeadlessRun:
                 timer = asyncio.get_running_loop().call_later(self._timeout, self.interrupt, "timeout")
             try:
                 with self.agent.subscribe(self._tally.add):
-                    outcome = await self._read_and_ask(prompt if reading is None else reading)
+                    outcome = await self._read_and_ask(given)
             finally:
                 if timer is not None:
                     timer.cancel()

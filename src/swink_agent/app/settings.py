@@ -292,7 +292,10 @@ def _add_project(values: dict[str, Sourced], project: SettingsFile, notes: list[
     for name, value in {**project.problems, **project.values}.items():
         definition, place = _BY_NAME[name], project.source(name)
         if definition.in_project == "never":
-            raise SettingsError(f"{place}: a project may not set {name}: it belongs into your own settings")
+            notes.append(
+                f"{place}: a project may not set {name}, so that is not used; it belongs into your own settings"
+            )
+            continue
         if definition.in_project == "stricter":
             stricter = _stricter(name, values[name].value, value)
             if stricter != value and definition.kind != "rules":
@@ -358,7 +361,8 @@ def check(definition: Definition, value: object, place: str) -> Any:
     """The value, if it is one that the setting can have. Raises `SettingsError` that says what it can be."""
     fits, wanted = _fit(definition, value)
     if not fits:
-        raise SettingsError(f"{place}: {definition.name} cannot be {_shown(value)}: it is {wanted}")
+        where = "" if place == definition.name else f"{place}: "
+        raise SettingsError(f"{where}{definition.name} cannot be {_shown(value)}: it is {wanted}")
     if definition.kind == "rules":
         _check_rules(definition, cast("list[str]", value), place)
     if definition.kind in ("names", "rules"):
@@ -402,7 +406,8 @@ def _check_rules(definition: Definition, rules: list[str], place: str) -> None:
     from swink_agent.policies import CallRules
 
     try:
-        CallRules(os.sep, tools=STANDARD_TOOLS, **{definition.name: rules})
+        is_allowing = definition.name == "allow"
+        CallRules(os.sep, tools=STANDARD_TOOLS, allow=rules if is_allowing else (), deny=() if is_allowing else rules)
     except ValueError as error:
         raise SettingsError(f"{place}: {error}") from error
 

@@ -20,7 +20,7 @@ from .errors import SettingsError
 from .paths import config_folder, write_whole
 from .settings import SettingsFile, parse_file
 
-__all__ = ["Project", "TrustStore", "find_project"]
+__all__ = ["Offer", "Project", "TrustStore", "find_project"]
 
 PROJECT_FILE = Path(".swink", "config.toml")
 NOTES_FILE = "AGENTS.md"
@@ -57,6 +57,16 @@ class Project(Value, frozen=True):
         return path if self.is_trusted and path.is_file() else None
 
 
+class Offer(Value, frozen=True):
+    """What is in a folder that is to be trusted: the very bytes of its settings and notes, `None` for what is missing."""
+
+    hidden_fields = frozenset({"settings", "notes"})
+
+    folder: str
+    settings: bytes | None = None
+    notes: bytes | None = None
+
+
 class TrustStore:
     """The user's record of trusted folders: real paths, each with the digest of its settings file."""
 
@@ -74,12 +84,20 @@ class TrustStore:
 
     def trust(self, folder: Path) -> Project:
         """Trusts the folder with its settings as they are now. Raises `SettingsError` if they have a mistake."""
+        return self.accept(self.offer(folder))
+
+    def offer(self, folder: Path) -> Offer:
+        """What trusting the folder would mean, to be shown first. Raises `SettingsError` as `trust` does."""
         real = _real(folder)
         data = _settings_of(real)
         if data is not None:
             parse_file(str(real / PROJECT_FILE), data)
-        self._write({**self.folders(), str(real): _digest(data)})
-        return find_project(real, self) or Project(str(real), True)
+        return Offer(str(real), data, _notes_of(real))
+
+    def accept(self, offer: Offer) -> Project:
+        """Trusts what was offered: settings that have changed since are not trusted."""
+        self._write({**self.folders(), offer.folder: _digest(offer.settings)})
+        return find_project(Path(offer.folder), self) or Project(offer.folder, True)
 
     def distrust(self, folder: Path) -> bool:
         """Takes trust away; says whether there was any."""
@@ -116,6 +134,16 @@ def find_project(folder: Path, store: TrustStore) -> Project | None:
         was_changed = recorded is not None and not is_trusted
         return Project(str(place), is_trusted, settings, data is not None, was_changed, has_notes)
     return None
+
+
+def _notes_of(folder: Path) -> bytes | None:
+    try:
+        if not _has_notes(folder):
+            return None
+        with (folder / NOTES_FILE).open("rb") as file:
+            return file.read(_LARGEST_FILE)
+    except OSError:
+        return None  # nor will they be read later
 
 
 def _has_notes(folder: Path) -> bool:

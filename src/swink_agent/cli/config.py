@@ -18,7 +18,7 @@ from swink_agent.app.settings import (
     settings_file,
     unset_value,
 )
-from swink_agent.app.trust import PROJECT_FILE, Project, TrustStore, find_project
+from swink_agent.app.trust import Project, TrustStore, find_project
 from swink_agent.policies.display import safe_display
 
 from .screen import plain_text
@@ -83,9 +83,8 @@ def show(as_json: bool = False) -> None:
     click.echo(table(rows))
     for note in settings.notes:
         click.echo(f"note: {plain_text(note)}", err=True)
-    if project is not None and project.has_settings and not project.is_trusted:
-        folder = plain_text(project.folder)
-        click.echo(f"note: {folder} has settings of its own that are not used: swink config trust", err=True)
+    if project is not None and (text := project.what_is_unused):
+        click.echo(f"note: {plain_text(text)}: swink config trust", err=True)
 
 
 @config.command("get")
@@ -134,11 +133,12 @@ def path_() -> None:
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".")
 @click.option("--remove", is_flag=True, help="Take trust away again.")
 @click.option("--list", "list_all", is_flag=True, help="List the trusted folders.")
-def trust(folder: Path, remove: bool, list_all: bool) -> None:
+@click.option("-y", "--yes", is_flag=True, help="Show, and do not ask.")
+def trust(folder: Path, remove: bool, list_all: bool, yes: bool) -> None:
     """Trust a folder: its .swink/config.toml and its AGENTS.md are used from now on.
 
-    Look at both first. When the settings file changes, it has to be trusted again. A folder's settings can be
-    stricter than your own, never looser.
+    Both are shown first, with the lines that would not count, and you are asked. When the settings file changes, it has
+    to be trusted again. A folder's settings can be stricter than your own, never looser.
     """
     store = TrustStore()
     if list_all:
@@ -149,8 +149,7 @@ def trust(folder: Path, remove: bool, list_all: bool) -> None:
             raise UsageProblem(f"{folder.resolve()} is not trusted")
         click.echo(f"{plain_text(str(folder.resolve()))} is no longer trusted.", err=True)
     else:
-        project = store.trust(folder)
-        click.echo(f"{plain_text(project.folder)} is trusted.", err=True)
-        if project.settings is not None:
-            text = Path(project.folder, PROJECT_FILE).read_text(encoding="utf-8", errors="replace")
-            click.echo(f"Its settings:\n{plain_text(text).rstrip()}", err=True)
+        from .trusting import trust_folder
+
+        if not trust_folder(folder, is_sure=yes):
+            click.get_current_context().exit(1)

@@ -23,6 +23,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """The program, with every way out of it."""
     _fill_missing_streams()
     _write_anything()
+    if arguments is None:  # it is the process's own command line, so the process is ours
+        _hush_python()
     from .root import swink
 
     try:
@@ -88,6 +90,21 @@ def _safe(text: str) -> str:
     from .screen import plain_text
 
     return plain_text(Redactor().redact(text))
+
+
+def _hush_python() -> None:
+    """Keeps what the interpreter says of our own mistakes to those who look for them.
+
+    Who runs Python with options for warnings looks for them too.
+    """
+    if os.environ.get(DEBUG_VARIABLE) or sys.warnoptions:
+        return
+    import threading
+    import warnings
+
+    warnings.simplefilter("ignore")
+    sys.unraisablehook = lambda unraisable, /: None
+    threading.excepthook = lambda arguments, /: None
 
 
 # -- streams -------------------------------------------------------------------------------------------------

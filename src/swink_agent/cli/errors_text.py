@@ -26,8 +26,19 @@ def text_of(error: BaseException) -> tuple[str, int]:
             return error.format_message(), error.exit_code
         case MemoryError():
             return "there is not enough memory", FAILED
+        case FileNotFoundError(filename=None) if not _has_folder():
+            return "the current folder is gone: change into one that is there", USAGE
         case OSError(strerror=str(reason)):
             return f"{error.filename}: {reason}" if isinstance(error.filename, str) else reason, FAILED
         case _:
             said = str(error).strip() or "no reason is known"
-            return f"this should not happen: {said} ({DEBUG_VARIABLE}=1 shows where)", FAILED
+            return f"{said}\n(this should not happen; {DEBUG_VARIABLE}=1 shows where)", FAILED
+
+
+def _has_folder() -> bool:
+    import os
+
+    try:
+        return bool(os.getcwd())
+    except OSError:
+        return False

@@ -38,8 +38,8 @@ _SETTINGS = (
     *("max_turns", "max_cost", "timeout", "output"),
 )
 _UNATTENDED = (
-    "there is nobody here to ask; --approve all allows such calls, confined to the folder, and --allow, with a rule such "
-    "as 'bash: pytest *', some of them"
+    "there is nobody here to ask; --approve all allows such calls, confined to the folder, and --allow, with a rule "
+    "such as 'bash: pytest *', some of them"
 )
 
 
@@ -180,14 +180,18 @@ def _check_stdout() -> None:
 
 
 class _logging_to:  # noqa: N801 - it is used as a function
-    """The library's warnings as warnings of ours, while it lasts."""
+    """The library's warnings as warnings of ours, while it lasts; what asyncio says of tasks is for nobody."""
 
     def __init__(self, reporter: Reporter) -> None:
-        self._handler = reporter.log_handler()
-        self._log = logging.getLogger("swink_agent")
+        self._handlers = (
+            (logging.getLogger("swink_agent"), reporter.log_handler()),
+            (logging.getLogger("asyncio"), logging.NullHandler()),
+        )
 
     def __enter__(self) -> None:
-        self._log.addHandler(self._handler)
+        for log, handler in self._handlers:
+            log.addHandler(handler)
 
     def __exit__(self, *_: object) -> None:
-        self._log.removeHandler(self._handler)
+        for log, handler in self._handlers:
+            log.removeHandler(handler)

@@ -69,7 +69,9 @@ class PromptInputs:
         try:
             StructuredOutput(schema, 0)
         except (ValueError, TypeError, RecursionError) as error:
-            raise UsageProblem(f"{name} holds no JSON Schema that can be used: {error} (--schema)") from error
+            # What the library says of the schema of a tool, said of a schema.
+            problem = str(error).rpartition("is not valid JSON Schema: ")[2] or "it is nested too deeply"
+            raise UsageProblem(f"{name} holds no JSON Schema that can be used: {problem} (--schema)") from error
         return schema
 
 

@@ -51,14 +51,11 @@ class CallRules:
         self._command_tools = dict(command_tools)
         self._allow = [_Rule.parse(text, tools, command_tools) for text in allow]
         self._deny = [_Rule.parse(text, tools, command_tools) for text in deny]
-        try:
-            self.commands = CommandRules.standard(
-                patterns=[rule.pattern for rule in self._allow if rule.is_command],
-                deny=[*STANDARD_DENY, *[rule.pattern.removesuffix(" *") for rule in self._deny if rule.is_command]],
-                compound=True,
-            )
-        except ValueError as error:
-            raise ValueError(f"{error}; {_GRAMMAR}") from error
+        self.commands = CommandRules.standard(
+            patterns=[rule.pattern for rule in self._allow if rule.is_command],
+            deny=[*STANDARD_DENY, *[rule.pattern.removesuffix(" *") for rule in self._deny if rule.is_command]],
+            compound=True,
+        )
 
     def __repr__(self) -> str:
         return f"<CallRules {len(self._allow)} to allow, {len(self._deny)} to deny>"
