@@ -58,7 +58,7 @@ class Project(Value, frozen=True):
 
 
 class Offer(Value, frozen=True):
-    """What is in a folder that is to be trusted: the very bytes of its settings and notes, `None` for what is missing."""
+    """What is in a folder that is to be trusted: the very bytes of its settings and notes, or `None`."""
 
     hidden_fields = frozenset({"settings", "notes"})
 

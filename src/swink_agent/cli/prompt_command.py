@@ -25,7 +25,7 @@ from swink_agent.app.trust import Project, TrustStore, find_project
 
 from .asking import TerminalAsk
 from .entry import discard_stdout
-from .interrupts import interruptible
+from .interrupts import interruptible, wakeable
 from .prompt_inputs import PromptInputs
 from .reporter import Loudness, Reporter
 from .screen import Screen, write_answer
@@ -120,7 +120,7 @@ class _Prompt:
     @staticmethod
     def _drive(made: StandardAgent, run: HeadlessRun, prompt: PromptFn, output: Output, reporter: Reporter) -> Outcome:
         with made.agent.subscribe(reporter.on_event), made.agent.subscribe(output.on_event):
-            return asyncio.run(run.run(prompt))
+            return asyncio.run(wakeable(run.run(prompt)))
 
 
 class _Interrupts:
