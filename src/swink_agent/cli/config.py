@@ -21,6 +21,7 @@ from swink_agent.app.settings import (
 from swink_agent.app.trust import Project, TrustStore, find_project
 from swink_agent.policies.display import safe_display
 
+from .lazy import offered
 from .screen import plain_text
 from .table import table
 
@@ -88,7 +89,7 @@ def show(as_json: bool = False) -> None:
 
 
 @config.command("get")
-@click.argument("name")
+@click.argument("name", shell_complete=offered("settings"))
 def get(name: str) -> None:
     """Print one value."""
     definition_of(name)
@@ -97,8 +98,8 @@ def get(name: str) -> None:
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})
-@click.argument("name")
-@click.argument("value")
+@click.argument("name", shell_complete=offered("settings"))
+@click.argument("value", shell_complete=offered("setting_values"))
 def set_(name: str, value: str) -> None:
     """Set one value in your own settings file."""
     path = settings_file()
@@ -114,7 +115,7 @@ def _tell_what_wins(definition: Definition, stored: Any) -> None:
 
 
 @config.command("unset")
-@click.argument("name")
+@click.argument("name", shell_complete=offered("settings"))
 def unset(name: str) -> None:
     """Take one value out of your own settings file."""
     path = settings_file()

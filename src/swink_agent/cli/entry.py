@@ -25,6 +25,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     _write_anything()
     if arguments is None:  # it is the process's own command line, so the process is ours
         _hush_python()
+    if "_SWINK_COMPLETE" in os.environ:
+        from .completion import speak_to_shells
+
+        speak_to_shells()
     from .root import swink
 
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from .lazy import LazyGroup
+from .lazy import LazyGroup, offered
 
 __all__ = ["swink"]
 
@@ -52,7 +52,13 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     epilog=EPILOG,
 )
 @click.option("-p", "--prompt", metavar="TEXT", help="Ask the agent this, and print its answer. - takes it from stdin.")
-@click.option("-m", "--model", metavar="PROVIDER:MODEL", help="Which model. Default: settings, first key, else local.")
+@click.option(
+    "-m",
+    "--model",
+    metavar="PROVIDER:MODEL",
+    shell_complete=offered("models"),
+    help="Which model. Default: settings, first key, else local.",
+)
 @click.option(
     "--thinking",
     type=click.Choice(["off", "minimal", "low", "medium", "high", "extra_high"]),
@@ -60,7 +66,12 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 )
 @click.option("--system", metavar="TEXT", help="Instructions in place of the standard ones.")
 @click.option("--append-system", metavar="TEXT", help="Instructions besides the standard ones.")
-@click.option("--tools", metavar="NAMES", help="Built-in tools, with commas between them, or none. Default: all.")
+@click.option(
+    "--tools",
+    metavar="NAMES",
+    shell_complete=offered("tools"),
+    help="Built-in tools, with commas between them, or none. Default: all.",
+)
 @click.option(
     "--approve",
     type=click.Choice(["none", "ask", "smart", "all"]),
@@ -71,9 +82,16 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     "--allow",
     multiple=True,
     metavar="RULE",
+    shell_complete=offered("rules"),
     help="Calls that need no question: 'bash: pytest *', 'write_file: src/**', a tool alone. Repeatable.",
 )
-@click.option("--deny", multiple=True, metavar="RULE", help="Calls that never run, by the same rules. Repeatable.")
+@click.option(
+    "--deny",
+    multiple=True,
+    metavar="RULE",
+    shell_complete=offered("rules"),
+    help="Calls that never run, by the same rules. Repeatable.",
+)
 @click.option(
     "--sandbox",
     type=click.Choice(["auto", "bubblewrap", "landlock", "sandbox-exec", "off"]),
@@ -89,11 +107,26 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     help="stdout gets the answer (default), one object, or every event as a line.",
 )
 @click.option(
-    "--schema", metavar="FILE|JSON", help="A JSON Schema, or a file with one: the answer is a value of that shape."
+    "--schema",
+    metavar="FILE|JSON",
+    shell_complete=offered("files"),
+    help="A JSON Schema, or a file with one: the answer is a value of that shape.",
 )
-@click.option("--image", multiple=True, metavar="FILE", help="A picture to go with the prompt. Repeatable.")
-@click.option("-C", "--cwd", metavar="FOLDER", help="Work in this folder.")
-@click.option("--add-dir", multiple=True, metavar="FOLDER", help="Read and write in this folder too. Repeatable.")
+@click.option(
+    "--image",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=offered("files"),
+    help="A picture to go with the prompt. Repeatable.",
+)
+@click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Work in this folder.")
+@click.option(
+    "--add-dir",
+    multiple=True,
+    metavar="FOLDER",
+    shell_complete=offered("folders"),
+    help="Read and write in this folder too. Repeatable.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Thinking, tool results and usage on stderr.")
 @click.option(
