@@ -1,7 +1,7 @@
 """`swink completion`: the script that teaches a shell to complete our commands, options and their values.
 
-Owns how bash is spoken to, which takes a colon for the end of a word, and fish, which wants an option with its value in
-one word and is given values with commas; zsh is click's own.
+Owns how each shell is spoken to. click's own scripts leave out three things: bash takes a colon for the end of a word,
+fish and zsh take `--option=value` for one, and values may have commas in them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import click
 from click.shell_completion import (
     BashComplete,
     FishComplete,
+    ZshComplete,
     add_completion_class,
     get_completion_class,
     split_arg_string,
@@ -52,7 +53,9 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 _FISH = """\
 function %(complete_func)s;
-    set -l response (env %(complete_var)s=fish_complete COMP_WORDS=(commandline -cp) COMP_CWORD=(commandline -t) %(prog_name)s);
+    set -lx COMP_WORDS (commandline -cp);
+    set -lx COMP_CWORD (commandline -t);
+    set -l response (env %(complete_var)s=fish_complete %(prog_name)s);
     set -l head (string match -r -- '^--[^=]+=' (commandline -t));
     set -q head[1]; or set head "";
 
@@ -77,10 +80,50 @@ complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)";
 """
 
 
-class _Fish(FishComplete):
-    """fish, with the option before a value that is joined to it, and commas in values."""
+_ZSH = """\
+#compdef %(prog_name)s
 
+%(complete_func)s() {
+    local -a completions described response
+    local type key descr
+    (( ! $+commands[%(prog_name)s] )) && return 1
+
+    response=("${(@f)$(env COMP_WORDS="${words[*]}" COMP_CWORD=$((CURRENT-1)) \\
+        %(complete_var)s=zsh_complete %(prog_name)s)}")
+    [[ $PREFIX == --*=* ]] && compset -P '--*='
+
+    for type key descr in ${response}; do
+        if [[ "$type" == "plain" ]]; then
+            if [[ "$descr" == "_" ]]; then
+                completions+=("$key")
+            else
+                described+=("$key":"$descr")
+            fi
+        elif [[ "$type" == "dir" ]]; then
+            _path_files -/
+        elif [[ "$type" == "file" ]]; then
+            _path_files -f
+        fi
+    done
+
+    [ -n "$described" ] && _describe -V unsorted described
+    [ -n "$completions" ] && compadd -V unsorted -a completions
+}
+
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+    %(complete_func)s "$@"
+else
+    compdef %(complete_func)s %(prog_name)s
+fi
+"""
+
+
+class _Fish(FishComplete):
     source_template = _FISH
+
+
+class _Zsh(ZshComplete):
+    source_template = _ZSH
 
 
 class _Bash(BashComplete):
@@ -106,6 +149,7 @@ def speak_to_shells() -> None:
     """Lets click answer shells as the scripts of this module ask."""
     add_completion_class(_Bash)
     add_completion_class(_Fish)
+    add_completion_class(_Zsh)
 
 
 @click.command(
