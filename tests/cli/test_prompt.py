@@ -341,6 +341,35 @@ async def test_folders_can_be_added_for_files_and_commands(swink: Any, tmp_path:
     assert not (tmp_path / "outside").exists()
 
 
+def linked_worktree(main: Path, linked: Path) -> None:
+    main.mkdir()
+    (main / "a.txt").write_text("x")
+    linked.rmdir()
+    for command in ("init -q", "add a.txt", "commit -qm one", f"worktree add -q {linked}"):
+        named = ["git", "-c", "user.name=a", "-c", "user.email=a@b.invalid", *command.split()]
+        subprocess.run(named, cwd=main, check=True, capture_output=True)
+
+
+async def test_a_linked_worktree_can_be_committed_to_and_nothing_that_git_runs_is_written(
+    swink: Any, tmp_path: Path
+) -> None:
+    main = tmp_path / "main"
+    linked_worktree(main, swink.folder)
+    commit = (
+        "echo hi > b && git add b && git -c user.name=a -c user.email=a@b.invalid commit -qm two && git log --oneline"
+    )
+    hook = f"echo evil > {main}/.git/hooks/pre-commit; echo evil >> {main}/.git/config"
+    calls = [("bash", {"command": commit}), ("bash", {"command": hook})]
+    calls.append(("write_file", {"path": f"{main}/.git/hooks/pre-push", "content": "evil"}))
+    async with FakeProvider("anthropic", [FakeReply(calls=calls), "Done."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "--approve", "all", "--add-dir", str(main / ".git"))
+    assert done.code == 0, done
+    assert " two" in json.dumps(provider.bodies[1]["messages"][-1]["content"][0])
+    assert not {"pre-commit", "pre-push"} & {path.name for path in (main / ".git" / "hooks").iterdir()}
+    assert "evil" not in (main / ".git" / "config").read_text()
+
+
 async def test_instructions_can_be_added_and_the_schema_written_out(swink: Any) -> None:
     schema = '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}'
     async with FakeProvider("anthropic", [FakeReply(calls=[("final_answer", {"n": 3})])]) as provider:
