@@ -20,7 +20,6 @@ from swink_agent.core.events import (
     MessageEnd,
     MessageStart,
     ToolExecutionEnd,
-    ToolExecutionStart,
     TurnEnd,
 )
 from swink_agent.core.types import (
@@ -29,6 +28,7 @@ from swink_agent.core.types import (
     ModelSpec,
     PolicyStop,
     StopReason,
+    ToolOutcome,
     Usage,
     extract_text,
 )
@@ -38,8 +38,7 @@ from .errors import ApplicationError, ExitCode
 
 __all__ = ["HeadlessRun", "Outcome", "PrepareFn", "PromptFn", "Reason", "RejectedCall"]
 
-_REFUSALS = ("tool call rejected", "tool call skipped")
-"""How the result of a call begins that an approval or a policy kept from running."""
+_REFUSALS = (ToolOutcome.REJECTED, ToolOutcome.SKIPPED)
 
 T = TypeVar("T")
 PrepareFn: TypeAlias = Callable[[CancellationToken], None]
@@ -253,8 +252,8 @@ class _Tally:
         self.usage, self.cost = Usage(), Cost()
         self.turns = self.tool_calls = 0
         self.rejected: list[RejectedCall] = []
-        self._waiting: dict[str, dict[str, Any]] = {}
-        """The arguments of calls that have not begun, by id."""
+        self._asked: dict[str, dict[str, Any]] = {}
+        """The arguments of the calls of this turn, by id."""
 
     def add(self, event: AgentEvent) -> None:
         match event:
@@ -264,8 +263,6 @@ class _Tally:
                 self.usage += message.usage
                 self.cost += message.cost
                 self._take(message)
-            case ToolExecutionStart(call_id=call_id):
-                self._waiting.pop(call_id, None)
             case ToolExecutionEnd():
                 self.tool_calls += 1
                 self._note_rejection(event)
@@ -278,13 +275,11 @@ class _Tally:
                 pass
 
     def _note_rejection(self, event: ToolExecutionEnd) -> None:
-        arguments = self._waiting.pop(event.call_id, None)
-        if arguments is None:  # it ran
-            return
-        text = extract_text(event.result.content)
-        if text.startswith(_REFUSALS):
+        arguments = self._asked.pop(event.call_id, {})
+        if event.outcome in _REFUSALS:
+            text = extract_text(event.result.content)
             self.rejected.append(RejectedCall(event.name, arguments, text.partition(": ")[2] or text))
 
     def _take(self, message: AssistantMessage) -> None:
         self.text, self.stop_reason = message.text, message.stop_reason
-        self._waiting = {call.id: call.arguments for call in message.tool_calls}
+        self._asked = {call.id: call.arguments for call in message.tool_calls}
