@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from swink_agent import (
     AssistantMessage,
     AssistantMessageEvent,
     MessageUpdate,
+    Redactor,
     StopReason,
     StreamDone,
     StreamStart,
@@ -22,8 +24,11 @@ from swink_agent import (
     ToolCallEnd,
     ToolCallStart,
     UserMessage,
+    recommended,
+    standard_tools,
     tool,
 )
+from swink_agent.policies import Approvals
 
 MODEL = "bench:model"
 TOOL_USE = StreamDone(StopReason.TOOL_USE)
@@ -51,6 +56,8 @@ class ScriptedModel:
         self.name = name
         self.arguments = arguments
         self.deltas = 1
+        self.counts = False
+        """Whether no two calls are the same, as loop detection likes it."""
 
     async def __call__(self, *_: Any) -> AsyncIterator[AssistantMessageEvent]:
         self.turns -= 1
@@ -58,7 +65,7 @@ class ScriptedModel:
         if self.turns >= 0:
             for index in range(self.calls):
                 yield ToolCallStart(index, f"call_{index}", self.name)
-                yield ToolCallDelta(index, self.arguments)
+                yield ToolCallDelta(index, f'{{"a":{self.turns},"b":3}}' if self.counts else self.arguments)
                 yield ToolCallEnd(index)
             yield TOOL_USE
             return
@@ -101,6 +108,23 @@ class SwinkAgent:
             assert result.error is None, result
 
         return run
+
+    async def guarded_turns(self, turns: int) -> None:
+        """The same turns by an agent with everything on: standard tools, recommended policies, approvals, redaction."""
+        model = ScriptedModel(turns)
+        model.counts = True
+        with tempfile.TemporaryDirectory() as folder:
+            agent = Agent(
+                MODEL,
+                stream_fn=model,
+                tools=[add, *standard_tools(folder)],
+                policies=recommended(folder, max_turns=turns + 1),
+                approve=Approvals(),
+                redactor=Redactor(),
+            )
+            result = await agent.prompt("go")
+            assert result.error is None, result
+            assert result.stopped_by is None, result
 
     async def history_turns(self, history: int, turns: int) -> None:
         await self.agent_with_history(history)(turns)

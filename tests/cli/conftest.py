@@ -18,6 +18,8 @@ import pytest
 
 from swink_agent.testing import FakeProvider
 
+from .emulator import Emulator
+
 KEY = "fake-key"
 
 
@@ -99,10 +101,17 @@ class Terminal:
         self._more = asyncio.Event()
         self._read_to = 0
         self.master = self.slave = -1
+        self.rows, self.columns = 24, 100
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Makes the window another size, now or when it opens."""
+        self.rows, self.columns = rows, columns
+        if self.slave >= 0:
+            fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     async def start(self, *arguments: str, environ: Mapping[str, str] | None = None, **streams: int) -> None:
         self.master, self.slave = pty.openpty()
-        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+        self.resize(self.rows, self.columns)
         self.settings = termios.tcgetattr(self.slave)
         os.set_blocking(self.master, False)
         asyncio.get_running_loop().add_reader(self.master, self._read)
@@ -151,6 +160,13 @@ class Terminal:
         asyncio.get_running_loop().remove_reader(self.master)
         os.close(self.master)
         return code
+
+    @property
+    def window(self) -> Emulator:
+        """What a person sees of it."""
+        window = Emulator(self.columns)
+        window.feed(self.shown)
+        return window
 
     @property
     def lines(self) -> list[str]:

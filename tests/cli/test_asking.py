@@ -84,6 +84,12 @@ async def answered(desk: Desk, *keys: bytes, approvals: Approvals | None = None,
         ([b"\r", b" ", b"x", b"\x1b[A", b"y"], Approve()),
         ([b"yes, run all of it\n", b"n"], Reject("the user said no")),
         ([b"yyyyyy", b"n"], Reject("the user said no")),
+        ([b"no, because it is late\n"], Reject("the user said no, because it is late")),
+        ([b"NO: later\n"], Reject("the user said no, because later")),
+        ([b"not now, yes\n", b"n"], Reject("the user said no")),
+        ([b"b", b"of\x1b[31m that\n"], Reject("the user said no, because of [31m that")),
+        ([b"b", b"\n"], Reject("the user said no")),
+        ([b"b", b"\x04"], Reject("the user said no")),
     ],
 )
 async def test_a_key_alone_is_an_answer_and_a_text_that_was_pasted_is_none(
@@ -92,6 +98,48 @@ async def test_a_key_alone_is_an_answer_and_a_text_that_was_pasted_is_none(
     before = termios.tcgetattr(desk.slave)
     assert await answered(desk, *keys) == outcome
     assert termios.tcgetattr(desk.slave) == before
+
+
+async def test_a_key_pressed_while_the_call_is_being_shown_is_no_answer(desk: Desk) -> None:
+    desk.watch()
+    asking = asyncio.ensure_future(Approvals(desk.ask)(request("npm test")))
+    await desk.until("│ npm test")
+    assert "[v]iew all:" not in desk.shown, "the keys are offered a moment later"
+    os.write(desk.master, b"y")
+    await desk.until("[v]iew all:")
+    os.write(desk.master, b"n")
+    assert await asking == Reject("the user said no")
+    asyncio.get_running_loop().remove_reader(desk.master)
+
+
+async def test_two_questions_stand_one_after_the_other(desk: Desk) -> None:
+    desk.watch()
+    approvals = Approvals(desk.ask)
+    both = [asyncio.ensure_future(approvals(request(command))) for command in ("npm test", "make all")]
+    for count in (1, 2):
+        await desk.until("[v]iew all:", count)
+        assert desk.shown.count("◆ bash") == count
+        os.write(desk.master, b"y")
+    assert await asyncio.gather(*both) == [Approve(), Approve()]
+    asyncio.get_running_loop().remove_reader(desk.master)
+
+
+async def test_what_is_said_meanwhile_waits_for_the_answer(desk: Desk) -> None:
+    stream = io.StringIO()
+    screen = Screen(stream, live=True, colours=False)
+    ask = TerminalAsk.open(screen, str, os.ttyname(desk.slave))
+    assert ask is not None
+    desk.watch()
+    asking = asyncio.ensure_future(Approvals(ask)(request("npm test")))
+    await desk.until("[v]iew all:")
+    screen.line("a warning")
+    screen.status("a status")
+    assert stream.getvalue() == ""
+    os.write(desk.master, b"n")
+    await asking
+    assert stream.getvalue() == "a warning\n"
+    ask.close()
+    asyncio.get_running_loop().remove_reader(desk.master)
 
 
 async def test_a_prefix_is_trusted_and_commands_like_it_are_not_asked_about(desk: Desk) -> None:

@@ -201,7 +201,7 @@ def test_a_folder_is_trusted_and_no_longer(place: Path, program: Any) -> None:
     assert "not used: swink config trust" in program("config").err
     trusted = program("config", "trust", "--yes")
     assert trusted.code == 0
-    assert trusted.err.endswith(f"   1  │ max_turns = 3 # \\u{{202e}}\n{place.resolve()} is trusted.\n")
+    assert trusted.err.endswith(f"  │ max_turns = 3 # \\u{{202e}}\n{place.resolve()} is trusted.\n")
     assert program("config", "trust", "--list").out == f"{place.resolve()}\n"
     assert program("config", "get", "max_turns").out == "3\n"
     assert program("config", "trust", "--remove").code == 0
@@ -224,7 +224,7 @@ def test_trust_shows_all_of_it_and_what_would_not_count_before_it_asks(place: Pa
         assert invoke("config", "trust", "--list").stdout == ""
     shown = refused.stderr.splitlines()
     assert f"{place}/.swink/config.toml, whose settings would be used:" in shown
-    assert "   1  │ max_turns = 3" in shown
+    assert "  │ max_turns = 3" in shown
     assert "not counted: line 2: a project may not set sandbox, so that is not used" in refused.stderr
     assert "not counted: line 3: approve is looser there than in your own settings, so yours holds" in shown
     assert "  │ Say please." in shown

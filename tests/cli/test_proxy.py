@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import signal
 from typing import Any
 
@@ -31,6 +33,26 @@ async def test_a_machine_without_keys_asks_through_one_that_has_them(swink: Any)
     assert refused.code == 3
     assert "another-token" not in refused.stderr
     assert (server.returncode, stderr) == (0, b"Serving. Ctrl+C ends it.\n")
+
+
+async def test_a_request_that_is_none_is_one_line_on_stderr(swink: Any) -> None:
+    server = await swink.start("proxy", "--port", "0")
+    address = (await server.stdout.readline()).decode().strip().rpartition("/")[2]
+    await server.stdout.readline()
+    host, _, port = address.partition(":")
+    for data in (b"\x1b[2J\r\nerror: x\r\n\r\n", b"GET /%0aerror:%20x%1b[2J HTTP/1.0\r\n\r\n"):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(data)
+        assert re.match(rb"HTTP/1.[01] 4\d\d ", await asyncio.wait_for(reader.read(), 20))
+        writer.close()
+    server.send_signal(signal.SIGINT)
+    _, stderr = await server.communicate()
+    lines = stderr.decode().splitlines()
+    assert lines[0] == "Serving. Ctrl+C ends it."
+    assert lines[1:] == [
+        "warning: refused what is no request that can be read: BadHttpMethod",
+        "warning: refused GET /\\nerror: x\\x1b[2J from 127.0.0.1 with 404: not found",
+    ]
 
 
 async def test_it_does_not_listen_beyond_this_machine_unless_told(swink: Any) -> None:

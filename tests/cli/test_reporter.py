@@ -12,10 +12,13 @@ import pytest
 from swink_agent import Agent, DefaultRetryStrategy, tool
 from swink_agent.app.headless import HeadlessRun
 from swink_agent.cli.reporter import Reporter, size_of, summary_of
-from swink_agent.cli.screen import Screen, plain_text
+from swink_agent.cli.screen import Screen
 from swink_agent.core.redaction import Redactor
 from swink_agent.local.events import LocalModelEvent, LocalState
+from swink_agent.policies.escaping import safe_text
 from swink_agent.testing import call, fail, scripted, text, think
+
+from .emulator import Emulator
 
 SECRET = "canary-of-the-reporter-0815"
 
@@ -40,7 +43,7 @@ def look(where: str) -> str:
 def made(*, terminal: bool = True, loudness: Any = "normal", clock: Any = None) -> tuple[Reporter, Stream]:
     stream = Stream(terminal)
     ticks = iter(range(10_000))
-    screen = Screen(stream, colours=False, width=lambda: 60)
+    screen = Screen(stream, colours=False, width=lambda: 60, live=terminal)
     return Reporter(screen, Redactor([SECRET]), loudness, clock=clock or (lambda: float(next(ticks)))), stream
 
 
@@ -165,16 +168,47 @@ def test_sizes_are_told_as_people_say_them() -> None:
 
 
 def test_text_for_a_terminal_keeps_lines_and_loses_tricks() -> None:
-    assert plain_text("a\r\nb\tc é 漢\x1b]0;x\x07\u202e\u200b") == "a\nb\tc é 漢\\u{1b}]0;x\\u{7}\\u{202e}\\u{200b}"
+    assert safe_text("a\r\nb\tc é 漢\x1b]0;x\x07\u202e\u200b") == "a\nb\tc é 漢\\u{1b}]0;x\\u{7}\\u{202e}\\u{200b}"
 
 
 def test_a_status_line_never_wraps_and_comes_back_after_a_line() -> None:
     stream = Stream(True)
-    screen = Screen(stream, colours=False, width=lambda: 20)
+    screen = Screen(stream, colours=False, width=lambda: 20, live=True)
     screen.status("漢" * 30)
     screen.line("kept")
     screen.clear()
     assert stream.getvalue() == "漢" * 9 + "\r\x1b[Kkept\n" + "漢" * 9 + "\r\x1b[K"
+
+
+def test_a_status_line_in_a_window_that_was_made_narrower_goes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XTERM_VERSION", raising=False)
+    stream, width = Stream(True), 60
+    screen = Screen(stream, colours=False, width=lambda: width, live=True)
+    screen.status("x" * 50)
+    width = 20
+    screen.line("kept")
+    assert stream.getvalue() == "x" * 50 + "\r\x1b[2A\x1b[Jkept\n" + "x" * 19
+
+
+async def test_a_call_takes_one_row_at_any_width_and_says_below_why_it_failed() -> None:
+    for width in (10, 20, 40, 80, 200):
+        stream = Stream(True)
+        screen = Screen(stream, colours=False, width=lambda width=width: width, live=True)
+        reporter = Reporter(screen, Redactor([]))
+        agent = Agent("any:model", stream_fn=scripted(call("look", where="漢字 " * 40), *CALLS), tools=[look])
+        with agent.subscribe(reporter.on_event):
+            await agent.prompt("go")
+        window = Emulator(width)
+        window.feed(stream.getvalue())
+        assert window.wrapped == []
+        rows = [row for row in window.rows if row]
+        assert [row[0] for row in rows if row[0] in "✓✗"] == ["✓", "✓", "✗"]
+        assert width == 10 or "nothing" in "".join(rows)
+
+
+async def test_what_the_model_said_before_a_run_failed_is_told_though_it_is_no_answer() -> None:
+    shown = await told(text("Half of it") + fail("invalid_request", "bad"))
+    assert left(shown) == ["» Half of it", "error: bad", ""]
 
 
 def test_a_stream_that_is_closed_is_no_reason_to_fail() -> None:

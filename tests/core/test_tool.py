@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
+import inspect
 import json
 import pickle
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -41,7 +43,8 @@ from swink_agent import (
     tool,
 )
 from swink_agent.core.threads import WorkerThreads
-from swink_agent.core.tool import Toolbox, compile_schema
+from swink_agent.core.tool import Toolbox
+from swink_agent.core.validation import compile_schema
 from swink_agent.testing import call, check_events, collect, scripted
 
 MODEL = ModelSpec("test", "model")
@@ -179,6 +182,318 @@ def test_a_method_becomes_a_tool_without_its_self() -> None:
 
     put = tool(Shelf().put)
     assert list(put.parameters_schema["properties"]) == ["book"]
+
+
+class Counter:
+    """Tools that share an object."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.count = start
+        self.closed: list[str] = []
+
+    @tool
+    def add(self, number: int) -> int:
+        """Adds.
+
+        Args:
+            number: How much.
+        """
+        self.count += number
+        return self.count
+
+    @tool(name="add_later", requires_approval=True)
+    async def later(self, number: int, ctx: ToolContext) -> str:
+        return f"{ctx.call_id}{self.count + number}"
+
+    @tool
+    def merge(self, other: Counter | None = None) -> str:
+        return type(self).__name__ if other is None else "both"
+
+    @tool
+    @classmethod
+    def kind(cls, loud: bool = False) -> str:
+        return cls.__name__.upper() if loud else cls.__name__
+
+    @classmethod
+    @tool
+    def inner_kind(cls, loud: bool = False) -> str:
+        return cls.__name__.upper() if loud else cls.__name__
+
+    @tool
+    @staticmethod
+    def twice(number: int) -> int:
+        return number * 2
+
+    @staticmethod
+    @tool
+    def inner_twice(number: int) -> int:
+        return number * 2
+
+    @tool
+    async def climb(self, steps: int) -> AsyncIterator[str]:
+        try:
+            for step in range(steps):
+                yield f"step {step}"
+        finally:
+            self.closed.append("climb")
+
+    kept = double
+
+
+class LoudCounter(Counter):
+    @tool
+    def add(self, number: int) -> str:
+        return f"{super().add(number)}!"
+
+
+async def test_a_method_is_bound_to_the_object_that_it_is_taken_from() -> None:
+    one, two = Counter(), Counter(10)
+    assert text_of(await result_of(one.add, number=1)) == "1"
+    assert text_of(await result_of(two.add, number=1)) == "11"
+    assert (
+        text_of(await result_of(one.later, number=1))
+        == "tool call rejected: it needs approval and there is nobody to ask: give the agent an approve callback"
+    )
+    assert text_of(await one.later.execute({"number": 1}, ToolContext("id"))) == "id2"
+    assert (one.count, two.count) == (1, 11)
+    assert one.add(5) == 6
+    assert one.add == one.add
+    assert one.add != two.add
+    one.add.parameters_schema["properties"].clear()
+    assert (
+        two.add.parameters_schema["properties"].keys() == one.add.parameters_schema["properties"].keys() == {"number"}
+    )
+
+
+def test_no_schema_holds_the_self_of_a_method() -> None:
+    number = {"number": {"type": "integer"}}
+    described = {"number": {"type": "integer", "description": "How much."}}
+    assert Counter.add.parameters_schema["properties"] == Counter().add.parameters_schema["properties"] == described
+    assert Counter().later.parameters_schema["properties"] == number
+    assert Counter().later.name == "add_later"
+    assert Counter().add.description == "Adds."
+    assert list(inspect.signature(Counter().add).parameters) == ["number"]
+    for item in (Counter.kind, Counter().kind, Counter.inner_kind, Counter().inner_kind):
+        assert item.parameters_schema["properties"] == {"loud": {"type": "boolean", "default": False}}
+    for item in (Counter.twice, Counter().twice, Counter.inner_twice, Counter().inner_twice):
+        assert item.parameters_schema["properties"] == number
+    assert Counter().kept is double
+
+
+async def test_class_methods_static_methods_and_kept_tools_work_as_in_any_class() -> None:
+    for owner in (Counter, Counter(), LoudCounter, LoudCounter()):
+        name = (owner if isinstance(owner, type) else type(owner)).__name__
+        assert text_of(await result_of(owner.kind, loud=True)) == name.upper()
+        assert text_of(await result_of(owner.inner_kind)) == name
+        assert owner.kind() == name
+        assert text_of(await result_of(owner.twice, number=2)) == "4"
+        assert text_of(await result_of(owner.inner_twice, number=2)) == "4"
+        assert text_of(await result_of(owner.kept, number=2)) == "4"
+
+
+async def test_a_subclass_overrides_and_inherits_tools() -> None:
+    loud = LoudCounter(1)
+    assert text_of(await result_of(loud.add, number=1)) == "2!"
+    assert text_of(await loud.later.execute({"number": 1}, ToolContext())) == "3"
+
+
+async def test_a_method_taken_from_the_class_says_what_it_lacks() -> None:
+    result = await Counter.add.execute({"number": 1}, ToolContext())
+    assert result.is_error
+    assert "it is a method of Counter" in text_of(result)
+    assert "tools=[Counter(…).add]" in text_of(result)
+    with pytest.raises(TypeError, match=r"take it from an instance"):
+        Agent(MODEL, tools=[Counter.add], stream_fn=scripted())
+    assert Counter.add(Counter(1), 2) == 3
+
+
+def test_a_method_that_no_schema_fits_is_refused_when_it_is_made() -> None:
+    with pytest.raises(TypeError, match=r"search: a tool's parameters need names"):
+
+        class Broken:
+            @tool
+            def search(self, *words: str) -> str:
+                return ""
+
+
+async def test_a_methods_hints_may_name_its_own_class() -> None:
+    @dataclass
+    class Link:
+        name: str
+
+        @tool
+        def after(self, other: Link | None = None) -> str:
+            return "nothing" if other is None else f"{other.name} {self.name}"
+
+    assert text_of(await result_of(Link("b").after, other={"name": "a"})) == "a b"
+    assert text_of(await result_of(Link("b").after)) == "nothing"
+
+
+def test_an_abstract_tool_is_abstract() -> None:
+    class Base(ABC):
+        @tool
+        @abstractmethod
+        def look(self) -> str: ...
+
+    with pytest.raises(TypeError, match="abstract"):
+        Base()  # type: ignore[abstract]
+
+
+class Pickled:
+    value = 7
+
+    @tool
+    def look(self) -> int:
+        return self.value
+
+
+def test_a_bound_tool_is_pickled_with_its_object() -> None:
+    again = pickle.loads(pickle.dumps(Pickled().look))
+    assert again() == 7
+    assert isinstance(again.__self__, Pickled)
+    assert pickle.loads(pickle.dumps(Pickled.look)) is Pickled.look
+
+
+# -- generators ----------------------------------------------------------------------------------------------------
+
+
+@tool
+async def steps(number: int) -> AsyncIterator[str]:
+    """Reports each step."""
+    for step in range(number):
+        yield f"step {step}"
+
+
+@tool
+def plain_steps(number: int) -> Iterator[str]:
+    """Reports each step."""
+    for step in range(number):
+        yield f"step {step}"
+
+
+async def events_of(item: AgentTool, **arguments: Any) -> list[Any]:
+    agent = Agent(MODEL, tools=[item], stream_fn=scripted(call(item.name, **arguments), "done"))
+    events = await collect(agent.prompt_stream("go"))
+    check_events(events)
+    return [event for event in events if isinstance(event, (ToolExecutionUpdate, ToolExecutionEnd))]
+
+
+@pytest.mark.parametrize("item", [steps, plain_steps, Counter().climb], ids=["async", "plain", "method"])
+async def test_what_a_generator_yields_are_updates_and_the_last_one_is_the_result(item: Any) -> None:
+    name = "steps" if "steps" in item.parameters_schema["properties"] else "number"
+    events = await events_of(item, **{name: 3})
+    assert [text_of(event.update) for event in events[:-1]] == ["step 0", "step 1", "step 2"]
+    assert text_of(events[-1].result) == "step 2"
+    assert not events[-1].is_error
+
+
+@pytest.mark.parametrize("item", [steps, plain_steps])
+async def test_a_generator_that_yields_nothing_has_an_empty_result(item: Any) -> None:
+    assert await item.execute({"number": 0}, ToolContext()) == AgentToolResult()
+
+
+async def test_a_plain_generator_may_return_its_result() -> None:
+    @tool
+    def count() -> Iterator[str]:
+        yield "50 %"
+        return {"found": 3}
+
+    events = await events_of(count)
+    assert [text_of(event.update) for event in events[:-1]] == ["50 %"]
+    assert text_of(events[-1].result) == '{"found":3}'
+
+
+async def test_what_a_generator_yields_may_be_anything_that_a_tool_returns() -> None:
+    @tool
+    async def mixed() -> AsyncIterator[Any]:
+        yield {"percent": 50}
+        yield AgentToolResult("half", details=1)
+        yield AgentToolResult.error("it broke")
+
+    *updates, end = await events_of(mixed)
+    assert [text_of(event.update) for event in updates] == ['{"percent":50}', "half", "it broke"]
+    assert end.is_error
+
+
+async def test_an_update_is_there_before_the_generator_goes_on() -> None:
+    seen: list[str] = []
+    ctx = ToolContext(on_update=lambda update: seen.append(text_of(update)))
+
+    @tool
+    async def watched() -> AsyncIterator[str]:
+        for step in range(3):
+            yield str(step)
+            assert seen[-1] == str(step)
+
+    assert text_of(await watched.execute({}, ctx)) == "2"
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_an_exception_in_a_generator_is_an_error_result(kind: str) -> None:
+    @tool
+    async def broken() -> AsyncIterator[str]:
+        yield "so far"
+        raise ToolError("no further")
+
+    @tool
+    def broken_plainly() -> Iterator[str]:
+        yield "so far"
+        raise ToolError("no further")
+
+    update, end = await events_of(broken if kind == "async" else broken_plainly)
+    assert text_of(update.update) == "so far"
+    assert (text_of(end.result), end.is_error) == ("no further", True)
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+async def test_an_abort_closes_a_generator(swallows: bool) -> None:
+    closed = asyncio.Event()
+
+    @tool
+    async def endless() -> AsyncIterator[str]:
+        try:
+            while True:
+                yield "going"
+                try:
+                    await asyncio.sleep(3600)
+                except asyncio.CancelledError:
+                    if not swallows:
+                        raise
+        finally:
+            closed.set()
+
+    agent = Agent(MODEL, tools=[endless], stream_fn=scripted(call("endless")))
+    agent.subscribe(lambda event: agent.abort() if isinstance(event, ToolExecutionUpdate) else None)
+    result = await agent.prompt("go")
+    assert result.stop_reason == StopReason.ABORTED
+    assert closed.is_set()
+
+
+async def test_a_plain_generator_is_closed_at_its_next_step_when_nobody_waits_for_it() -> None:
+    closed, go_on = threading.Event(), threading.Event()
+
+    @tool
+    def endless() -> Iterator[str]:
+        try:
+            while True:
+                yield "going"
+                go_on.wait(PATIENCE)
+        finally:
+            closed.set()
+
+    agent = Agent(MODEL, tools=[endless], stream_fn=scripted(call("endless")))
+    agent.subscribe(lambda event: agent.abort() if isinstance(event, ToolExecutionUpdate) else None)
+    await agent.prompt("go")
+    go_on.set()
+    assert await asyncio.to_thread(closed.wait, PATIENCE)
+
+
+async def test_a_plain_function_may_return_a_generator() -> None:
+    @tool
+    def wrapped(number: int) -> AsyncIterator[str]:
+        return steps(number)
+
+    assert text_of(await result_of(wrapped, number=2)) == "step 1"
 
 
 def test_steering_is_met_by_cancelling_or_finishing_and_nothing_else() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from swink_agent import PreDispatchContext, Skip
-from swink_agent.policies import AllowList
+from swink_agent import Agent, PreDispatchContext, Skip, ToolResultMessage, extract_text, tool
+from swink_agent.policies import AllowList, DenyList, LoopDetection, WorkspaceOnly
+from swink_agent.testing import call, scripted, text
 
 AskedFn = Callable[..., PreDispatchContext]
 
@@ -58,3 +59,52 @@ def test_conditions_for_every_tool_do_not_allow_every_tool(asked: AskedFn) -> No
 def test_a_pattern_that_is_none_is_an_error_that_says_where() -> None:
     with pytest.raises(ValueError, match=r"AllowList: '\(' for bash.command is no regular expression"):
         AllowList("bash", {"bash": {"command": "("}})
+
+
+# -- the answer of a structured output -------------------------------------------------------------------------
+
+REFUSING = [
+    AllowList([]),
+    AllowList("*", {"*": {"path": "never"}}),
+    DenyList("*"),
+    DenyList("final_answer*"),
+    DenyList(arguments={"*": {"*": "."}}),
+    WorkspaceOnly("here"),
+    LoopDetection(2, action="skip"),
+]
+
+
+@pytest.mark.parametrize("policy", REFUSING, ids=repr)
+async def test_the_librarys_own_final_answer_is_never_refused(policy: Any) -> None:
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    agent = Agent("scripted:x", stream_fn=scripted(call("final_answer", path="/etc/passwd")), policies=[policy])
+    assert await agent.structured_output("where?", schema, max_retries=0) == {"path": "/etc/passwd"}
+
+
+@pytest.mark.parametrize("policy", REFUSING[:-1], ids=repr)
+async def test_a_tool_that_calls_itself_final_answer_gets_no_free_pass(policy: Any) -> None:
+    ran: list[str] = []
+
+    @tool
+    def final_answer(path: str) -> str:
+        """Pretends to be the library's."""
+        ran.append(path)
+        return "done"
+
+    agent = Agent(
+        "scripted:x",
+        tools=[final_answer],
+        stream_fn=scripted(
+            call("final_answer", path="/etc/passwd"),
+            text("ok"),
+            call("final_answer", path="/etc/passwd"),
+            call("final_answer_", x=1),
+        ),
+        policies=[policy],
+    )
+    result = await agent.prompt("go")
+    (refused,) = [message for message in result.messages if isinstance(message, ToolResultMessage)]
+    assert "tool call skipped" in extract_text(refused.content)
+
+    assert await agent.structured_output("where?", {"type": "object"}, max_retries=0) == {"x": 1}
+    assert ran == []

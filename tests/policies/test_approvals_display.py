@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from swink_agent import ToolApprovalRequest
-from swink_agent.policies.display import display_warnings, render_request, safe_display
+from swink_agent.policies.display import CallLine, call_lines, display_warnings, render_request, safe_display
+from swink_agent.policies.escaping import safe_line, safe_text
 
 
 def request(name: str = "bash", /, **arguments: Any) -> ToolApprovalRequest:
@@ -26,7 +27,8 @@ def request(name: str = "bash", /, **arguments: Any) -> ToolApprovalRequest:
         ("a\nb", "a⏎b"),
         ("a⏎b", "a\\u{23ce}b"),
         ("a\r\nb", "a\\u{d}⏎b"),
-        ("a\tb", "a\\u{9}b"),
+        ("a\tb", "a⇥b"),
+        ("a⇥b", "a\\u{21e5}b"),
         ("\x1b[2K\x1b[1Als", "\\u{1b}[2K\\u{1b}[1Als"),
         ("rm\x08\x08ls", "rm\\u{8}\\u{8}ls"),
         ("\x9b31m", "\\u{9b}31m"),
@@ -48,6 +50,69 @@ def request(name: str = "bash", /, **arguments: Any) -> ToolApprovalRequest:
 )
 def test_what_does_not_show_is_spelt_out(text: str, shown: str) -> None:
     assert safe_display(text) == shown
+
+
+# ruff: noqa: RUF001 - letters of all kinds
+ORDINARY = [
+    "👩\u200d💻 ❤\ufe0f 👍🏽 🏳\ufe0f\u200d🌈 👨\u200d👩\u200d👧\u200d👦 1\ufe0f\u20e3 🇫🇷 ☎\ufe0f \U0001fae8",
+    "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f",
+    "日本語のテキスト\u3000です。葛\U000e0100城 한국어 中文",
+    "مرحبا بالعالم مُحَمَّد می\u200cخواهم",
+    "שָׁלוֹם",
+    "क्\u200dष हिन्दी မြန်မာ ไทยน้ำ",
+    "cafe\u0301 Vie\u0323\u0302t",
+    "naïve straße Ελληνικά Русский",
+]
+"""Writing as people do it, with the invisible characters that belong to it."""
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_writing_is_shown_as_it_is(text: str) -> None:
+    assert safe_display(text) == text
+    assert safe_line(text) == text
+    assert safe_text(text) == text
+    assert display_warnings(text) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\u200db",  # a joiner between letters that never join
+        "a\ufe0f",
+        "rm\u200c -rf",
+        "💻\u200d",  # with nothing to join
+        "ls\u3000-l",
+        "\U0001f3f4\U000e0072\U000e006d\U000e007f",  # a flag that spells something
+        "字\U000e0100\U000e0101",
+        "\u200fabc",
+        "א\u202eב",
+        "\u0301",
+        "ש" + "\u05b8" * 5,
+    ],
+)
+def test_the_same_characters_elsewhere_are_spelt_out(text: str) -> None:
+    assert "\\u{" in safe_display(text)
+    assert "\\u{" in safe_line(text)
+    assert "\\u{" in safe_text(text) or "\u3000" in text
+
+
+def test_lines_of_files_keep_their_indentation_and_a_text_its_lines() -> None:
+    assert safe_line("\tif x:\t# so") == "    if x:   # so"
+    assert safe_line(" " * 24 + "return ⏎") == " " * 24 + "return ⏎"
+    assert safe_line("x" + " " * 300 + "; rm") == "x [300 spaces] ; rm"
+    assert safe_text("a\r\nb\tc\u00a0d\n\n\x0be\x85f\u2028g\rh") == (
+        "a\nb\tc\u00a0d\n\n\\u{b}e\\u{85}f\\u{2028}g\\u{d}h"
+    )
+
+
+def test_line_ends_of_windows_are_no_reason_to_warn() -> None:
+    assert display_warnings("a\r\nb\r\n") == ()
+    shown = render_request(request("write_file", path="x", content="a\r\nb\r\n"))
+    assert shown.split("\n") == ["write_file x", "+ a", "+ b", "  its lines end in CRLF"]
+    mixed = render_request(request("write_file", path="x", content="a\r\nb\n"))
+    assert mixed.split("\n") == ["write_file x", "+ a\\u{d}", "+ b"]
+    command = render_request(request("bash", command="a\r\n"), command="command")
+    assert command.split("\n") == ["bash", "│ a\\u{d}"], "in a command it is not what it seems"
 
 
 def test_a_long_text_keeps_its_head_and_its_tail() -> None:
@@ -206,6 +271,28 @@ def test_details_make_it_a_diff() -> None:
     assert fresh.split("\n") == ["write_file x (new file)", "+ a"]
     same = render_request(call, details={"path": "x", "old": "a", "new": "a", "is_new": False})
     assert same.split("\n") == ["write_file x", "  no change"]
+
+
+def test_a_small_change_of_a_large_file_is_shown_as_one() -> None:
+    lines = [f"line {number}" for number in range(20_000)]
+    new = [*lines[:9_999], "changed", *lines[10_000:]]
+    details = {"path": "x", "old": "\n".join(lines) + "\n", "new": "\n".join(new), "is_new": False}
+    shown = call_lines(request("write_file", path="x", content=details["new"]), details=details)
+    assert shown == [
+        CallLine("title", "write_file x"),
+        CallLine("hunk", "@@ -9997,7 +9997,7 @@"),
+        *[CallLine("context", f"line {number}") for number in (9_996, 9_997, 9_998)],
+        CallLine("removed", "line 9999"),
+        CallLine("added", "changed"),
+        *[CallLine("context", f"line {number}") for number in (10_000, 10_001, 10_002)],
+        CallLine("note", "the line end at its end is removed"),
+    ]
+
+
+def test_notes_stand_under_the_diff() -> None:
+    details = {"path": "x", "old": "a\n", "new": "b\n", "is_new": False, "notes": ["2 masked values stay\nas they are"]}
+    shown = render_request(request("write_file", path="x", content="b\n"), details=details).split("\n")
+    assert shown[1:] == ["  @@ -1 +1 @@", "- a", "+ b", "  2 masked values stay⏎as they are"]
 
 
 def test_a_huge_change_is_shown_in_a_moment() -> None:

@@ -26,6 +26,7 @@ from swink_agent import (
     TextEnd,
     TextStart,
     Usage,
+    extract_text,
     tool,
 )
 from swink_agent.policies import Budget, MaxTurns
@@ -291,6 +292,261 @@ async def test_many_runs_at_once_never_overshoot() -> None:
     assert calls == 3
     assert budget.spent == pytest.approx(0.9)
     assert sum(result.stopped_by is not None for result in results) == 17
+
+
+# -- waiting for each other -------------------------------------------------------------------------------------
+
+
+class Gate:
+    """A stream function whose replies cost a tenth of their worst case, and wait until they may go on."""
+
+    def __init__(self, *, is_open: bool = False) -> None:
+        self.asked = 0
+        self.most_at_once = 0
+        self._at_once = 0
+        self._open = asyncio.Event()
+        self.someone_came = asyncio.Event()
+        if is_open:
+            self._open.set()
+
+    def open(self) -> None:
+        self._open.set()
+
+    async def __call__(self, model: Any, context: Any, options: Any, cancel: Any) -> AsyncIterator[Any]:
+        self.asked += 1
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
+        self.someone_came.set()
+        try:
+            yield StreamStart()
+            await self._open.wait()
+            await asyncio.sleep(0)
+            yield TextStart(0)
+            yield TextDelta(0, "ok")
+            yield TextEnd(0)
+            yield StreamDone(StopReason.STOP, Usage(1, 1, total=2), Cost(total=0.01))
+        finally:
+            self._at_once -= 1
+
+
+def a_tenth() -> Budget:
+    """Room for ten calls at once, and a hundred in all."""
+    return Budget(1.0, worst_case=lambda model, tokens, output: (0.1, 10))
+
+
+async def until_waiting(budget: Budget, number: int = 1) -> None:
+    async with asyncio.timeout(5.0):
+        while len(budget._waiting) < number:  # noqa: ASYNC110 - nobody tells who begins to wait
+            await asyncio.sleep(0)
+
+
+async def test_two_hundred_small_documents_get_done_under_one_budget_twenty_at_once() -> None:
+    budget = Budget(2.5, worst_case=lambda model, tokens, output: (0.3, 10))
+    gate, twenty = Gate(is_open=True), asyncio.Semaphore(20)
+
+    async def read(number: int) -> bool:
+        async with twenty:
+            result = await Agent(MODEL, stream_fn=gate, policies=[budget]).prompt(f"document {number}")
+            return result.text == "ok" and result.stopped_by is None
+
+    async with asyncio.timeout(30.0):
+        done = await asyncio.gather(*[read(number) for number in range(200)])
+    assert all(done)
+    assert gate.most_at_once == 8
+    assert budget.spent == pytest.approx(2.0)
+    assert budget.remaining == pytest.approx(0.5)
+
+
+def test_agents_in_threads_wait_for_each_other() -> None:
+    budget = Budget(2.5, worst_case=lambda model, tokens, output: (0.3, 10))
+    results: list[bool] = []
+
+    def work() -> None:
+        async def several() -> None:
+            gate = Gate(is_open=True)
+            agents = [Agent(MODEL, stream_fn=gate, policies=[budget]) for _ in range(10)]
+            done = await asyncio.gather(*[agent.prompt("go") for agent in agents])
+            results.extend(result.text == "ok" for result in done)
+
+        asyncio.run(several())
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30.0)
+    assert results == [True] * 80
+    assert budget.spent == pytest.approx(0.8)
+
+
+async def test_it_refuses_once_not_even_everything_returned_would_do() -> None:
+    budget = Budget(0.105, worst_case=lambda model, tokens, output: (0.1, 10))
+    gate = Gate()
+    agents = [Agent(MODEL, stream_fn=gate, policies=[budget]) for _ in range(3)]
+    runs = [asyncio.create_task(agent.prompt("go")) for agent in agents]
+    await until_waiting(budget, 2)
+    await gate.someone_came.wait()
+    assert gate.asked == 1
+    gate.open()
+    first, *others = await asyncio.gather(*runs)
+    assert first.text == "ok"
+    assert [result.stopped_by is not None for result in others] == [True, True]
+    assert "reserved by other runs" not in others[0].stopped_by.reason
+    assert budget.spent == pytest.approx(0.01)
+
+
+async def test_a_large_call_is_not_passed_by_small_ones_for_ever() -> None:
+    order: list[str] = []
+    gate = Gate()
+    budget = Budget(1.0, worst_case=lambda model, tokens, output: (float(model.model_id), 10))
+
+    async def ask(price: str) -> None:
+        await Agent(ModelSpec("test", price), stream_fn=gate, policies=[budget]).prompt("go")
+        order.append(price)
+
+    runs = [asyncio.create_task(ask("0.6"))]
+    await gate.someone_came.wait()
+    for number, price in enumerate(["0.9", "0.3", "0.31"]):
+        runs.append(asyncio.create_task(ask(price)))
+        await until_waiting(budget, number + 1)
+    gate.open()
+    await asyncio.gather(*runs)
+    assert order[:2] == ["0.6", "0.9"]
+
+
+async def test_a_run_that_waits_ends_at_once_when_it_is_aborted() -> None:
+    budget, gate = Budget(0.15, worst_case=lambda model, tokens, output: (0.1, 10)), Gate()
+    first = asyncio.create_task(Agent(MODEL, stream_fn=gate, policies=[budget]).prompt("go"))
+    await gate.someone_came.wait()
+    agent = Agent(MODEL, stream_fn=gate, policies=[budget])
+    second = asyncio.create_task(agent.prompt("go"))
+    third = asyncio.create_task(Agent(MODEL, stream_fn=gate, policies=[budget]).prompt("go"))
+    await until_waiting(budget, 2)
+    agent.abort()
+    async with asyncio.timeout(1.0):
+        result = await second
+    assert result.stop_reason == StopReason.ABORTED
+    assert len(budget._waiting) == 1
+    gate.open()
+    assert [(await run).text for run in (first, third)] == ["ok", "ok"]
+    assert budget.spent == pytest.approx(0.02)
+
+
+async def test_an_attempt_is_counted_once_if_its_repetition_is_aborted_while_it_waits() -> None:
+    budget, gate = Budget(0.35, worst_case=lambda model, tokens, output: (0.1, 10)), Gate()
+
+    others = [asyncio.create_task(Agent(MODEL, stream_fn=gate, policies=[budget]).prompt("go")) for _ in range(2)]
+    await gate.someone_came.wait()
+    failing = scripted(fail("network", usage=Usage(100, 0, total=100)), text("never"))
+    agent = Agent(MODEL, stream_fn=failing, policies=[budget], sleep=no_wait)
+    run = asyncio.create_task(agent.prompt("go"))
+    await until_waiting(budget)
+    agent.abort()
+    await run
+    assert budget.spent == pytest.approx(0.1)
+    gate.open()
+    await asyncio.gather(*others)
+    assert budget.spent == pytest.approx(0.12)
+
+
+async def test_an_agent_in_a_tool_does_not_wait_for_the_agent_that_waits_for_it() -> None:
+    budget = Budget(0.15, worst_case=lambda model, tokens, output: (0.1, 10))
+
+    @tool
+    async def ask_another() -> str:
+        """Asks another agent."""
+        other = Agent(MODEL, stream_fn=scripted("from below", cost=Cost(total=0.01)), policies=[budget])
+        return (await other.prompt("go")).text
+
+    replies = scripted(call("ask_another"), "done", cost=Cost(total=0.01))
+    async with asyncio.timeout(5.0):
+        result = await Agent(MODEL, stream_fn=replies, tools=[ask_another], policies=[budget]).prompt("go")
+    assert result.text == "done"
+    assert extract_text(result.messages[2].content) == "from below"
+    assert budget.spent == pytest.approx(0.03)
+
+
+async def test_an_agent_in_a_hook_is_refused_rather_than_left_to_wait_for_ever() -> None:
+    """While the context is compacted after an overflow, the request's own reservation cannot come back."""
+    budget = Budget(0.15, worst_case=lambda model, tokens, output: (0.1, 10))
+    stopped: list[bool] = []
+
+    async def summarize(messages: Any, overflow: bool) -> Any:
+        if overflow:
+            result = await Agent(MODEL, stream_fn=scripted("short"), policies=[budget]).prompt("sum it up")
+            stopped.append(result.stopped_by is not None)
+            return messages[-1:]
+        return None
+
+    agent = Agent(
+        MODEL,
+        messages=["long ago", AssistantMessage("yes")],
+        stream_fn=scripted(fail("context_overflow"), "done"),
+        async_transform_context=summarize,
+        policies=[budget],
+    )
+    async with asyncio.timeout(5.0):
+        result = await agent.prompt("go")
+    assert (result.text, stopped) == ("done", [True])
+
+
+async def test_two_agents_whose_hooks_wait_for_each_other_both_end() -> None:
+    budget = Budget(0.25, worst_case=lambda model, tokens, output: (0.1, 10))
+    both = asyncio.Barrier(2)
+
+    async def summarize(messages: Any, overflow: bool) -> Any:
+        if overflow:
+            await both.wait()
+            await Agent(MODEL, stream_fn=scripted("short", cost=Cost(total=0.01)), policies=[budget]).prompt("sum up")
+            return messages[-1:]
+        return None
+
+    agents = [
+        Agent(
+            MODEL,
+            messages=["long ago", AssistantMessage("yes")],
+            stream_fn=scripted(fail("context_overflow"), "done"),
+            async_transform_context=summarize,
+            policies=[budget],
+        )
+        for _ in range(2)
+    ]
+    async with asyncio.timeout(5.0):
+        results = await asyncio.gather(*[agent.prompt("go") for agent in agents])
+    assert [result.text for result in results] == ["done", "done"]
+
+
+async def test_a_run_that_another_policy_stopped_holds_nothing_that_others_wait_for() -> None:
+    class Stopper:
+        def pre_turn(self, ctx: PolicyContext) -> Stop:
+            return Stop("no")
+
+    budget = Budget(0.15, worst_case=lambda model, tokens, output: (0.1, 10))
+    await Agent(MODEL, stream_fn=scripted(text("never")), policies=[budget, Stopper()]).prompt("go")
+    assert budget.remaining == pytest.approx(0.15)
+
+
+def test_a_run_that_died_with_its_event_loop_is_not_waited_for(turn: TurnFn) -> None:
+    budget = Budget(0.15, worst_case=lambda model, tokens, output: (0.1, 10))
+    loop = asyncio.new_event_loop()
+
+    async def run() -> None:
+        assert budget.pre_turn(turn()) is None
+        await asyncio.Event().wait()
+
+    dead = loop.create_task(run())
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    assert not dead.done()
+    assert budget.remaining == pytest.approx(0.05)
+
+    async def go_on() -> str:
+        async with asyncio.timeout(5.0):
+            return (await Agent(MODEL, stream_fn=scripted("ok"), policies=[budget]).prompt("go")).text
+
+    assert asyncio.run(go_on()) == "ok"
+    dead.get_coro().close()
+    dead._log_destroy_pending = False
 
 
 async def test_a_turn_that_another_policy_stops_leaves_nothing_reserved() -> None:

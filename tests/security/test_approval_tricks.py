@@ -31,7 +31,7 @@ DISGUISED = {
     "a carriage return": ("touch pwned #\rls", "touch pwned #\\u{d}ls"),
     "many new lines": ("ls" + "\n" * 500 + "touch pwned", "touch pwned"),
     "many spaces": ("ls" + " " * 4000 + "; touch pwned", "; touch pwned"),
-    "a tab": ("ls\t;\ttouch pwned", "\\u{9}"),
+    "a tab": ("ls\t;\ttouch pwned", "ls  ;   touch pwned"),
     "an erased line": ("touch pwned\x1b[2K\x1b[1Gls", "touch pwned\\u{1b}[2K\\u{1b}[1Gls"),
     "a moved cursor": ("touch pwned\x1b[A\x1b[2K", "\\u{1b}[A"),
     "backspaces": ("touch pwned" + "\b" * 11 + "ls -la     ", "touch pwned\\u{8}"),

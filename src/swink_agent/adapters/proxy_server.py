@@ -1,7 +1,8 @@
 """The proxy's server: holds the providers' keys, and streams for those who have a token.
 
-Owns who may ask, how much at once, and the life of a stream: the upstream call ends when the client goes away. It
-writes no access log, and neither keys, tokens nor prompts into any other. On aiohttp's own server.
+Owns who may ask, how much at once, and the life of a stream: the upstream call ends when the client goes away. A
+request that cannot be read is answered with a 4xx and has one line in the log, in which nothing of it can pass for a
+line of ours. It writes no access log, and neither keys, tokens nor prompts into any other. On aiohttp's own server.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 
@@ -28,6 +29,10 @@ __all__ = ["ProxyServer"]
 
 log = logging.getLogger("swink_agent")
 _MOST_BYTES = 32 * 1024 * 1024
+_READ_SECONDS = 60.0
+"""A client that takes longer to send what it asks is not waited for, nor one that leaves a reply unread as long."""
+_LONGEST_QUOTE = 60
+_NOT_JSON = ("multipart/", "text/html", "text/xml", "application/xml", "image/", "audio/", "video/")
 _STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no"}
 
 
@@ -44,12 +49,14 @@ class ProxyServer:
         stream_fn: Callable[[ModelSpec], StreamFn] | None = None,
         *,
         most_bytes: int = _MOST_BYTES,
+        read_seconds: float = _READ_SECONDS,
     ) -> None:
         if not tokens or any(not token.strip() or limit < 1 for token, limit in tokens.items()):
             raise ValueError("the proxy needs at least one token, none of them empty, each with at least one stream")
         self._tokens = {token.encode(): limit for token, limit in tokens.items()}
         self._open = dict.fromkeys(self._tokens, 0)
         self._most_bytes = most_bytes
+        self._read_seconds = read_seconds
         self._stream_fn = stream_fn or _adapter_of
 
     def __repr__(self) -> str:
@@ -61,15 +68,22 @@ class ProxyServer:
 
     def app(self) -> web.Application:
         """The application, for a server of one's own; run it with `handler_cancellation=True`."""
-        app = web.Application(client_max_size=self._most_bytes)
-        app.router.add_post(PATH, self._handle)
+        app = web.Application(client_max_size=self._most_bytes, middlewares=[_refusals])
+        app.router.add_post(PATH, self._handle, expect_handler=_expected)
         app.router.add_get("/health", _healthy)
         return app
 
     @asynccontextmanager
     async def serve(self, host: str = "127.0.0.1", port: int = 0) -> AsyncGenerator[str]:
         """Serves while the block lasts, and gives the address."""
-        runner = web.AppRunner(self.app(), access_log=None, handler_cancellation=True, shutdown_timeout=1)
+        runner = web.AppRunner(
+            self.app(),
+            access_log=None,
+            logger=_ServerLog("swink_agent.proxy"),
+            keepalive_timeout=self._read_seconds,
+            handler_cancellation=True,
+            shutdown_timeout=1,
+        )
         await runner.setup()
         try:
             site = web.TCPSite(runner, host, port)
@@ -82,10 +96,10 @@ class ProxyServer:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         token = self._token_of(request)
         if token is None:
-            return _refuse(401, "the token is missing or unknown")
+            return _refuse(request, 401, "the token is missing or unknown")
         if self._open[token] >= self._tokens[token]:
             limit = self._tokens[token]
-            return _refuse(429, f"this token has its {limit} streams open already", {"retry-after": "1"})
+            return _refuse(request, 429, f"this token has its {limit} streams open already", {"retry-after": "1"})
         self._open[token] += 1
         try:
             return await self._answer(request)
@@ -95,31 +109,51 @@ class ProxyServer:
     def _token_of(self, request: web.Request) -> bytes | None:
         """The token, compared with every one that there is in a time that tells nothing."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        found: bytes | None = None
+        found, is_bearer = None, scheme.lower() == "bearer"
         for token in self._tokens:
-            if hmac.compare_digest(token, given.strip().encode()) and scheme.lower() == "bearer":
+            if hmac.compare_digest(token, given.strip().encode("utf-8", "surrogateescape")) and is_bearer:
                 found = token
         return found
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        try:
-            asked = msgspec.json.decode(await request.read(), type=ProxyRequest)
-        except web.HTTPRequestEntityTooLarge:
-            return _refuse(413, f"the request is larger than {self._most_bytes} bytes")
-        except msgspec.DecodeError as error:
-            return _refuse(400, f"the request cannot be read: {error}")
+        asked = await self._asked(request)
         response = web.StreamResponse(headers=_STREAM_HEADERS)
         await response.prepare(request)
         cancel = CancellationToken()
         try:
             async with aclosing(cast("Any", self._events(asked, cancel))) as events:
                 async for event in events:
-                    await response.write(b"data: " + msgspec.json.encode(event) + b"\n\n")
+                    async with asyncio.timeout(self._read_seconds):
+                        await response.write(b"data: " + msgspec.json.encode(event) + b"\n\n")
             await response.write_eof()
+        except TimeoutError:
+            cancel.cancel()
+            raise ConnectionResetError("the client does not read") from None
         except (ConnectionError, asyncio.CancelledError):
             cancel.cancel()  # the client has gone, and the upstream call with it
             raise
         return response
+
+    async def _asked(self, request: web.Request) -> ProxyRequest:
+        """What the client asks. Raises `_Refused` for what cannot be read, whatever is wrong with it."""
+        if request.content_type.startswith(_NOT_JSON):
+            raise _Refused(415, "the request is not sent as application/json")
+        try:
+            async with asyncio.timeout(self._read_seconds):
+                body = await request.read()
+            return msgspec.json.decode(body, type=ProxyRequest)
+        except TimeoutError:
+            raise _Refused(408, f"the request took longer than {self._read_seconds:g} seconds to come") from None
+        except web.HTTPRequestEntityTooLarge:
+            raise _Refused(413, f"the request is larger than {self._most_bytes} bytes") from None
+        except msgspec.DecodeError as error:
+            raise _Refused(400, "the request cannot be read", _quoted(str(error), 200)) from None
+        except RecursionError:
+            raise _Refused(400, "the request cannot be read", "it is nested too deeply") from None
+        except ConnectionError:
+            raise
+        except Exception as error:  # a wrong length or chunk, an encoding that is none, half of a character
+            raise _Refused(400, "the request cannot be read", type(error).__name__) from None
 
     async def _events(self, asked: ProxyRequest, cancel: CancellationToken) -> AsyncIterator[AssistantMessageEvent]:
         """The upstream events; whatever goes wrong there is a failure event here."""
@@ -154,8 +188,82 @@ def _adapter_of(model: ModelSpec) -> StreamFn:
     return stream_fn_for(model)
 
 
-def _refuse(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
+# -- refusals ------------------------------------------------------------------------------------------------
+
+
+class _Refused(Exception):
+    """A request that gets no stream. The detail is for the client alone: it may quote what was sent."""
+
+    def __init__(self, status: int, message: str, detail: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.detail = detail
+
+
+@web.middleware
+async def _refusals(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Every way to go wrong as an answer and a line in the log: an unknown path and a bug of ours as well."""
+    try:
+        return await handler(request)
+    except _Refused as refused:
+        return _refuse(request, refused.status, str(refused), detail=refused.detail)
+    except web.HTTPException as error:
+        headers = {"allow": error.headers["allow"]} if "allow" in error.headers else None
+        return _refuse(request, error.status, error.reason.lower(), headers)
+    except ConnectionError:
+        raise  # there is nobody left to answer
+    except Exception as error:
+        log.error("a request failed in the proxy itself: %s", type(error).__name__)
+        return _response(500, "the proxy failed", None)
+
+
+async def _expected(request: web.Request) -> None:
+    """Answers a client that asks whether it may send its body. aiohttp calls this before anything else."""
+    if request.headers.get("expect", "").lower() != "100-continue":
+        _refuse(request, 417, "nothing can be expected but 100-continue")  # for the log
+        raise web.HTTPExpectationFailed(text="nothing can be expected but 100-continue")
+    writer = request.writer
+    await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    writer.output_size = 0  # that was no answer yet
+
+
+def _refuse(
+    request: web.Request, status: int, message: str, headers: Mapping[str, str] | None = None, *, detail: str = ""
+) -> web.Response:
+    """The answer, and a line for whoever runs the proxy. A client that only has the wrong token, or too many streams,
+    sent nothing that is broken: that is told where it is asked for."""
+    has_token = request.headers.get("authorization", "").lower().startswith("bearer ")
+    level = logging.INFO if status == 429 or (status == 401 and has_token) else logging.WARNING
+    where = f"{_quoted(request.method)} {_quoted(request.path)}"
+    log.log(level, "refused %s from %s with %d: %s", where, request.remote or "somewhere", status, message)
+    return _response(status, f"{message}: {detail}" if detail else message, headers)
+
+
+def _response(status: int, message: str, headers: Mapping[str, str] | None) -> web.Response:
     return web.json_response({"error": {"message": message, "code": status}}, status=status, headers=headers)
+
+
+def _quoted(text: str, most: int = _LONGEST_QUOTE) -> str:
+    """Something of a client's in a line of ours: ASCII, without control characters, and short."""
+    shown = ascii(text)[1:-1]
+    return shown if len(shown) <= most else f"{shown[:most]}..."
+
+
+class _ServerLog(logging.Logger):
+    """aiohttp's log as one line for each problem, without tracebacks, which a client could cause at will."""
+
+    def debug(self, msg: object, *args: object, exc_info: object = None, **_: Any) -> None:
+        if exc_info is not None:
+            self._tell(exc_info)
+
+    def exception(self, msg: object, *args: object, exc_info: object = True, **_: Any) -> None:
+        self._tell(exc_info)
+
+    def _tell(self, problem: object) -> None:
+        name = type(problem).__name__ if isinstance(problem, BaseException) else "an error"
+        log.warning("refused what is no request that can be read: %s", name)
 
 
 async def _healthy(_: web.Request) -> web.Response:

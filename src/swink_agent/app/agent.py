@@ -108,7 +108,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     added = tuple([_folder(folder) for folder in options.added])
     rules = _rules(root, settings)
     tools, sandbox = _tools(root, added, settings, rules, warnings)
-    approvals = _approvals(settings, rules, options.ask)
+    approvals = _approvals(settings, rules, options.ask, tools)
     system = _system_prompt(root, model, options)
     reply = _most_output(model, settings.value("max_cost"))
     agent = Agent(
@@ -219,10 +219,11 @@ def _rules(root: Path, settings: Settings) -> CallRules:
     return CallRules(root, allow=settings.value("allow"), deny=settings.value("deny"), tools=STANDARD_TOOLS)
 
 
-def _approvals(settings: Settings, rules: CallRules, ask: AskFn | None) -> Approvals:
+def _approvals(settings: Settings, rules: CallRules, ask: AskFn | None, tools: list[AgentTool]) -> Approvals:
     from swink_agent.policies import Approvals
+    from swink_agent.tools.preview import change_preview
 
-    return Approvals(ask, mode=settings.value("approve"), calls=rules)
+    return Approvals(ask, mode=settings.value("approve"), calls=rules, preview=change_preview(tools))
 
 
 # -- limits --------------------------------------------------------------------------------------------------

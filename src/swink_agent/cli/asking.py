@@ -1,8 +1,8 @@
 """Asking a person at the terminal before a tool runs.
 
 Owns the question on `/dev/tty` and the key that answers it, whatever stdin and stdout are. Only a key that was pressed
-after the question was shown counts, and only one that means yes is a yes. What there is to ask is in
-`policies.approvals`.
+after the keys were offered counts, and only one that means yes is a yes. What a question looks like is in `question`,
+what there is to ask in `policies.approvals`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,30 @@ import os
 import re
 import select
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from swink_agent.policies.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
+from swink_agent.policies.cells import cut
+from swink_agent.policies.display import safe_display
 
-from .screen import Screen
+from .question import QuestionView, Row
+from .screen import Palette, Screen, is_live
 
 __all__ = ["TerminalAsk"]
 
 TERMINAL = "/dev/tty"
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?")
+_NO_BECAUSE = re.compile(r"no\b[\s,.:;-]*(?:because\b)?[\s:…]*(.*)", re.IGNORECASE | re.DOTALL)
+_GRACE = 0.25
+"""Seconds between showing a call and offering the keys: who was typing something else has stopped by then."""
+_LOOK_AT_SIZE = 0.3
+_LONGEST_REASON = 2000
+_SAID_NO = "the user said no"
+
+
+class _Ended(Exception):
+    """There is no answer: nobody wants one any more, or somebody ended their input. Its text closes the row."""
 
 
 class TerminalAsk:
@@ -32,6 +45,8 @@ class TerminalAsk:
         self._descriptor = descriptor
         self._screen = screen
         self._redact = redact
+        self._is_live = is_live(True)
+        self._palette = Palette(self._is_live and not os.environ.get("NO_COLOR"))
         self._settings: list[Any] | None = None
         self._lock = threading.Lock()
 
@@ -53,21 +68,21 @@ class TerminalAsk:
             self._descriptor = -1
 
     async def __call__(self, question: ApprovalQuestion) -> ApprovalAnswer:
-        """Shows the call and waits for a key. A run that is aborted meanwhile takes the question back."""
-        self._screen.clear()
-        choices = _keys_of(question)
-        self._write(f"\n{self._redact(question.display)}\n")
-        for warning in question.warnings:
-            self._write(self._screen.style(f"  ! {warning}", "red", "bold") + "\n")
-        self._write(self._screen.style(f"  {question.why}", "dim") + "\n")
-        while True:
-            key = await self._key(f"{_offer(question)} ", {*choices, "v"})
-            if key != "v":
-                break
-            self._write(f"\n{self._redact(question.render())}\n")
-        choice = choices.get(key, ApprovalChoice.NO)
-        self._write(f"{key or 'no answer'}\n")
-        return ApprovalAnswer(choice, "" if choice != ApprovalChoice.NO else "the user said no")
+        """Shows the call and waits for a key, in a thread, which a byte in a pipe ends early: a run that is aborted
+        meanwhile takes the question back."""
+        ending, end = os.pipe()
+        talking = asyncio.get_running_loop().run_in_executor(None, self._talk, question, ending)
+        try:
+            return await asyncio.shield(talking)
+        finally:
+            os.write(end, b"x")
+            while not talking.done():  # it ends at once, and must, before its descriptors do
+                try:
+                    await asyncio.wait([talking])
+                except asyncio.CancelledError:
+                    continue
+            os.close(ending)
+            os.close(end)
 
     def restore(self) -> None:
         """Gives the terminal back as it was. Safe to call again, and from a signal handler."""
@@ -80,43 +95,158 @@ class TerminalAsk:
             except (OSError, termios.error):
                 pass
 
-    async def _key(self, offer: str, wanted: set[str]) -> str:
-        """The first wanted key; nothing if the terminal goes away. In a thread, which a byte in a pipe ends early."""
-        ending, end = os.pipe()
-        reading = asyncio.get_running_loop().run_in_executor(None, self._read_key, offer, wanted, ending)
-        try:
-            return await asyncio.shield(reading)
-        finally:
-            os.write(end, b"x")
-            while not reading.done():  # it ends at once, and must, before its descriptors do
-                try:
-                    await asyncio.wait([reading])
-                except asyncio.CancelledError:
-                    continue
-            os.close(ending)
-            os.close(end)
+    # -- the talk ----------------------------------------------------------------------------------------------
 
-    def _read_key(self, offer: str, wanted: set[str], ending: int) -> str:
+    def _talk(self, question: ApprovalQuestion, ending: int) -> ApprovalAnswer:
+        import termios
+
+        while not self._lock.acquire(timeout=0.1):  # another question stands on this terminal
+            if select.select([ending], [], [], 0)[0]:
+                return ApprovalAnswer(ApprovalChoice.NO, _SAID_NO)
+        self._screen.hold()
+        try:
+            return self._ask(QuestionView(question, self._redact), ending)
+        except (_Ended, OSError, termios.error) as end:
+            self._write(f"{end}\n" if isinstance(end, _Ended) else "\n")
+            return ApprovalAnswer(ApprovalChoice.NO, _SAID_NO)
+        finally:
+            self.restore()
+            self._screen.release()
+            self._lock.release()
+
+    def _ask(self, view: QuestionView, ending: int) -> ApprovalAnswer:
         import termios
         import tty
 
-        descriptor = self._descriptor
+        self._settings = termios.tcgetattr(self._descriptor)
+        tty.setcbreak(self._descriptor, termios.TCSAFLUSH)
+        while True:
+            size = self._size()
+            self._show(view.rows(*size))
+            if select.select([ending], [], [], _GRACE)[0]:
+                raise _Ended
+            termios.tcflush(self._descriptor, termios.TCIFLUSH)  # what was typed before is no answer to this
+            typed = self._answer(view, size, ending)
+            if typed is None:  # the window has another size: all of it again
+                self._write("\n")
+                continue
+            key = _pressed(typed)
+            if key == "v":
+                self._write("v\n")
+                self._page(view, ending)
+            elif key == "b":
+                return self._because(ending)
+            elif key:
+                self._write(f"{key}\n")
+                choice = view.keys[key]
+                return ApprovalAnswer(choice, "" if choice != ApprovalChoice.NO else _SAID_NO)
+            else:
+                self._write("no\n")
+                return _no_because(_reason_in(typed) or "")
+
+    def _answer(self, view: QuestionView, size: tuple[int, int], ending: int) -> str | None:
+        """What was typed, once it is an answer, or asks for more; nothing when the window was made another size.
+
+        A key that is none of those is told which there are, in the place of what was told before.
+        """
+        keys = sorted([*view.keys, "b", "v"], key="ynbtpv".index)
+        offer = view.offer(size[0])
+        self._offer(offer)
+        told = 0
+        while (typed := self._read(ending, size)) is not None:
+            if _pressed(typed) in keys or _reason_in(typed) is not None:
+                return typed
+            shown = safe_display(_pressed(typed), 8)
+            names = f"{', '.join(keys[:-1])} or {keys[-1]}"
+            if shown.strip():
+                hint = f"{shown}? Press {names}"
+            elif len(_typed(typed).strip()) > 1:
+                hint = f"A key, not a text: {names}"
+            else:
+                hint = f"Press {names}"
+            self._erase(len(offer) + told)
+            self._write(self._palette.style(cut(f"  ! {hint}", size[0]), "yellow") + "\n")
+            self._offer(offer)
+            told = 1
+        return None
+
+    def _because(self, ending: int) -> ApprovalAnswer:
+        """A line that says why not, edited as the terminal itself lets lines be edited."""
+        import termios
+
+        self._write("b\n")
+        settings = termios.tcgetattr(self._descriptor)
+        settings[3] |= termios.ICANON | termios.ECHO
+        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, settings)  # before anybody types
+        self._write(self._palette.style("No, because: ", "bold"))
+        said = b""
+        while not said.endswith(b"\n"):
+            typed = self._bytes(ending)
+            if not typed:
+                self._write("\n")
+                break
+            said += typed
+        return _no_because(said.decode(errors="replace"))
+
+    def _page(self, view: QuestionView, ending: int) -> None:
+        """All of the call, a window at a time; what was read stays above."""
+        width, height = self._size()
+        rows = view.all_rows(width)
+        step = max(height - 1, 2)
+        for start in range(0, len(rows), step):
+            self._show(rows[start : start + step])
+            left = len(rows) - start - step
+            if left <= 0:
+                return
+            self._write(self._palette.style(cut(f"  … {left:,} more rows (space: on, q: back) ", width), "dim"))
+            while (key := _pressed(self._read(ending) or "") or " ") not in (" ", "q", "v"):
+                pass
+            self._erase(1)
+            if key == "q":
+                return
+
+    # -- the terminal ------------------------------------------------------------------------------------------
+
+    def _size(self) -> tuple[int, int]:
+        """How wide a row may be, and how many rows there are."""
         try:
-            self._settings = termios.tcgetattr(descriptor)
-            tty.setcbreak(descriptor, termios.TCSAFLUSH)  # what was typed before the question is no answer to it
-            self._write(offer)
-            while ending not in (ready := select.select([descriptor, ending], [], [])[0]):
-                typed = os.read(descriptor, 1024) if ready else b""
-                key = _pressed(typed)
-                if not typed or key == "\x04":
-                    return ""
-                if key in wanted:
-                    return key
-        except (OSError, termios.error):
-            return ""
-        finally:
-            self.restore()
-        return ""
+            size = os.get_terminal_size(self._descriptor)
+        except OSError:
+            return 79, 24
+        return max((size.columns or 80) - 1, 9), size.lines or 24
+
+    def _read(self, ending: int, size: tuple[int, int] | None = None) -> str | None:
+        """What is typed next; nothing once the window has another size than it had."""
+        while True:
+            typed = self._bytes(ending, _LOOK_AT_SIZE if size is not None else None)
+            if typed is None:
+                if self._size() != size:
+                    return None
+                continue
+            if not typed or _typed(typed.decode(errors="replace")).strip() == "\x04":
+                raise _Ended("no answer")
+            return typed.decode(errors="replace")
+
+    def _bytes(self, ending: int, timeout: float | None = None) -> bytes | None:
+        ready = select.select([self._descriptor, ending], [], [], timeout)[0]
+        if ending in ready:
+            raise _Ended
+        return os.read(self._descriptor, 4096) if ready else None
+
+    def _show(self, rows: Sequence[Row]) -> None:
+        self._write("".join([f"{self._palette.style(row.text, *row.styles)}\n" for row in rows]))
+
+    def _offer(self, rows: list[str]) -> None:
+        *before, last = rows
+        shown = [self._palette.style(row, "bold") for row in (*before, last.rstrip())]
+        self._write("\n".join(shown) + " ")
+
+    def _erase(self, count: int) -> None:
+        """Takes the last rows back, where that can be done; elsewhere a new one is begun."""
+        if not self._is_live:
+            self._write("\n")
+        else:
+            self._write(f"\r\x1b[{count - 1}A\x1b[J" if count > 1 else "\r\x1b[J")
 
     def _write(self, text: str) -> None:
         try:
@@ -127,23 +257,24 @@ class TerminalAsk:
             pass
 
 
-def _pressed(typed: bytes) -> str:
+def _typed(text: str) -> str:
+    """What was typed, without cursor keys and the like."""
+    return _SEQUENCE.sub("", text)
+
+
+def _pressed(typed: str) -> str:
     """The key that was pressed, perhaps with Enter or a cursor key; of a text that was pasted, nothing."""
-    text = _SEQUENCE.sub("", typed.decode(errors="replace")).strip().lower()
+    text = _typed(typed).strip().lower()
     return text if len(text) == 1 else ""
 
 
-def _keys_of(question: ApprovalQuestion) -> dict[str, ApprovalChoice]:
-    keys = {"y": ApprovalChoice.ONCE, "t": ApprovalChoice.SESSION_TOOL, "p": ApprovalChoice.SESSION_PREFIX}
-    offered = {key: choice for key, choice in keys.items() if choice in question.choices}
-    return {**offered, "n": ApprovalChoice.NO}
+def _reason_in(typed: str) -> str | None:
+    """What a text that begins with no says; nothing if it is no such text. A no may be pasted, a yes may not."""
+    found = _NO_BECAUSE.fullmatch(_typed(typed).strip())
+    return None if found is None else found.group(1)
 
 
-def _offer(question: ApprovalQuestion) -> str:
-    name = question.display.split("\n", 1)[0].split(" ", 1)[0]
-    words = ["[y]es", "[n]o"]
-    if ApprovalChoice.SESSION_TOOL in question.choices:
-        words.append(f"every [t]ime {name}")
-    if ApprovalChoice.SESSION_PREFIX in question.choices:
-        words.append(f"every command with this [p]refix: {question.prefix}")
-    return f"Run it? {', '.join(words)}, [v]iew all:"
+def _no_because(reason: str) -> ApprovalAnswer:
+    visible = "".join([" " if part < " " or "\x7f" <= part < "\xa0" else part for part in reason])
+    plain = " ".join(visible.split())[:_LONGEST_REASON]
+    return ApprovalAnswer(ApprovalChoice.NO, f"{_SAID_NO}, because {plain}" if plain else _SAID_NO)

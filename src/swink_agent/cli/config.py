@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +23,7 @@ from swink_agent.app.trust import Project, TrustStore, find_project
 from swink_agent.policies.display import safe_display
 
 from .lazy import offered
-from .screen import plain_text
+from .screen import Screen, write_answer
 from .table import table
 
 __all__ = ["config"]
@@ -82,10 +83,11 @@ def show(as_json: bool = False) -> None:
         if not name.startswith("base_url.") or item.value is not None
     ]
     click.echo(table(rows))
+    screen = Screen(sys.stderr)
     for note in settings.notes:
-        click.echo(f"note: {plain_text(note)}", err=True)
+        screen.say("note: ", note)
     if project is not None and (text := project.what_is_unused):
-        click.echo(f"note: {plain_text(text)}: swink config trust", err=True)
+        screen.say("note: ", f"{text}: swink config trust")
 
 
 @config.command("get")
@@ -94,7 +96,7 @@ def get(name: str) -> None:
     """Print one value."""
     definition_of(name)
     value = _load()[0].value(name)
-    click.echo("" if value is None else _plain(value))
+    write_answer("\n" if value is None else f"{_plain(value)}\n")
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})
@@ -144,11 +146,11 @@ def trust(folder: Path, remove: bool, list_all: bool, yes: bool) -> None:
     store = TrustStore()
     if list_all:
         for place in store.folders():
-            click.echo(place)
+            write_answer(f"{safe_display(place, None) if sys.stdout.isatty() else place}\n")
     elif remove:
         if not store.distrust(folder):
             raise UsageProblem(f"{folder.resolve()} is not trusted")
-        click.echo(f"{plain_text(str(folder.resolve()))} is no longer trusted.", err=True)
+        click.echo(f"{safe_display(str(folder.resolve()))} is no longer trusted.", err=True)
     else:
         from .trusting import trust_folder
 

@@ -10,8 +10,10 @@ import click
 import msgspec
 
 from swink_agent.app.doctor import Finding, examine
+from swink_agent.policies.cells import laid_out
+from swink_agent.policies.escaping import safe_text
 
-from .screen import plain_text, wants_colour
+from .screen import wants_colour, width_of
 
 __all__ = ["doctor"]
 
@@ -35,15 +37,18 @@ def doctor(as_json: bool) -> int:
         click.echo(json.dumps(msgspec.to_builtins(findings), indent=2))
     else:
         for finding in findings:
-            _show(finding, colours=wants_colour(sys.stdout))
+            _show(finding, width_of(sys.stdout), colours=wants_colour(sys.stdout))
     return int(any(finding.state == "problem" for finding in findings))
 
 
-def _show(finding: Finding, *, colours: bool) -> None:
+def _show(finding: Finding, width: int | None, *, colours: bool) -> None:
+    """A finding in rows that are all ours at their start: what it quotes cannot pass for another, nor for advice."""
     mark, colour = _MARKS[finding.state]
-    head, *rest = plain_text(finding.text).split("\n")
-    click.echo(f"{click.style(mark, fg=colour)} {finding.area:<12} {head}", color=colours)
-    for line in rest:
-        click.echo(f"{'':<15}{line}", color=colours)
+    indent = " " * (13 if width is None or width >= 50 else 2)
+    rows = laid_out(safe_text(finding.text), f"{mark} {finding.area:<12} ", f"{indent}┆ ", width)
+    click.echo(click.style(mark, fg=colour) + rows[0].removeprefix(mark), color=colours)
+    for row in rows[1:]:
+        click.echo(row, color=colours)
     if finding.remedy:
-        click.echo(click.style(f"{'':<15}→ {plain_text(finding.remedy)}", dim=True), color=colours)
+        for row in laid_out(safe_text(finding.remedy), f"{indent}→ ", f"{indent}┆ ", width):
+            click.echo(click.style(row, dim=True), color=colours)

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import click
 
-from .errors_text import DEBUG_VARIABLE, FAILED, INTERRUPTED, text_of
+from .errors_text import DEBUG_VARIABLE, FAILED, INTERRUPTED, is_foreseen, text_of
 
 __all__ = ["run"]
 
@@ -47,7 +47,7 @@ def _run(command: click.Command, arguments: Sequence[str] | None) -> int:
     except click.exceptions.Abort:
         return INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        _show(error)
         _answer_wrong_usage(error, sys.argv[1:] if arguments is None else arguments)
         return error.exit_code
     except Exception as error:
@@ -72,28 +72,44 @@ def _report(error: Exception) -> int:
         click.echo(_safe("".join(traceback.format_exception(error))), err=True)
     text, code = text_of(error)
     complain(_safe(text))
+    if not is_foreseen(error):
+        _tell(f"(this should not happen; {DEBUG_VARIABLE}=1 shows where)")
     return code
 
 
+def _show(error: click.ClickException) -> None:
+    """What click has to say, with the words of the command line, a file name among them, made safe."""
+    from .screen import Screen
+
+    said = io.StringIO()
+    error.show(said)
+    usage, mark, message = said.getvalue().partition("Error: ")
+    screen = Screen(sys.stderr)
+    for line in usage.splitlines():
+        screen.line(line)
+    screen.say(mark, message.rstrip("\n"))
+
+
+def _tell(line: str) -> None:
+    """A line of our own on stderr, if there is a stderr."""
+    from .screen import Screen
+
+    Screen(sys.stderr).line(line)
+
+
 def complain(message: str) -> None:
-    """An error on stderr, if there is a stderr."""
-    try:
-        click.echo(f"{click.style('error', fg='red', bold=True)}: {message}", err=True, color=_wants_colour())
-    except OSError:
-        pass
+    """An error on stderr, if there is a stderr. The message may quote anything."""
+    from .screen import Screen
 
-
-def _wants_colour() -> bool | None:
-    return False if os.environ.get("NO_COLOR") else None
+    Screen(sys.stderr).say("error: ", message, "red", "bold")
 
 
 def _safe(text: str) -> str:
     """Text that may quote a file, a name or a key, without what a terminal would obey or nobody should read."""
     from swink_agent.core.redaction import Redactor
+    from swink_agent.policies.escaping import safe_text
 
-    from .screen import plain_text
-
-    return plain_text(Redactor().redact(text))
+    return safe_text(Redactor().redact(text))
 
 
 def _hush_python() -> None:

@@ -5,7 +5,7 @@ Owns the words for what is no error of ours to have foreseen: nothing of Python 
 
 from __future__ import annotations
 
-__all__ = ["text_of"]
+__all__ = ["is_foreseen", "text_of"]
 
 DEBUG_VARIABLE = "SWINK_DEBUG"
 FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as in app.errors, which is not loaded for this
@@ -31,8 +31,14 @@ def text_of(error: BaseException) -> tuple[str, int]:
         case OSError(strerror=str(reason)):
             return f"{error.filename}: {reason}" if isinstance(error.filename, str) else reason, FAILED
         case _:
-            said = str(error).strip() or "no reason is known"
-            return f"{said}\n(this should not happen; {DEBUG_VARIABLE}=1 shows where)", FAILED
+            return str(error).strip() or "no reason is known", FAILED
+
+
+def is_foreseen(error: BaseException) -> bool:
+    """Whether it is an error of the caller or the machine; any other is a bug."""
+    from swink_agent.app.errors import ApplicationError
+
+    return isinstance(error, (ApplicationError, MemoryError, OSError))
 
 
 def _has_folder() -> bool:

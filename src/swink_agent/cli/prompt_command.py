@@ -106,6 +106,8 @@ class _Prompt:
             output = self._output(self._settings, made, run)
             self._interrupts.attach(run, made)
             outcome = self._drive(made, run, prompt, output, reporter)
+        if outcome.is_answer and sys.stdout.isatty():
+            reporter.make_room()
         output.finish(outcome)
         self._unanswered.is_answered = True
         if output.error is not None:

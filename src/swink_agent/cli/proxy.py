@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import os
 import secrets
 import signal
+import sys
 from collections.abc import Callable
 
 import click
@@ -18,6 +20,9 @@ from swink_agent.app.settings import Settings, load_settings
 from swink_agent.core.errors import AuthError
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import ModelSpec
+
+from .reporter import Reporter
+from .screen import Screen
 
 __all__ = ["proxy"]
 
@@ -65,6 +70,7 @@ async def _serve(host: str, port: int, token: str, is_new: bool, streams: int) -
         loop.add_signal_handler(number, ended.set)
     settings, credentials = load_settings(), Credentials()
     server = ProxyServer({token: streams}, _upstream(settings, credentials))
+    logging.getLogger("swink_agent").addHandler(Reporter(Screen(sys.stderr), credentials.redactor()).log_handler())
     try:
         async with server.serve(host, port) as url:
             click.echo(f"export SWINK_PROXY_URL={url}")

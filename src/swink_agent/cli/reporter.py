@@ -1,8 +1,9 @@
-"""What a run says on stderr while it goes on: tool lines, retries, warnings, progress of a model's download.
+"""What a run says on stderr while it goes on: tool lines, what the model says between them, retries, warnings.
 
 Owns how much is said: only errors (quiet), what a person wants to follow (normal; the live part only on a terminal), or
-thinking, results and usage as well (verbose). Everything passes the redactor, and nothing of a model's or a tool's text
-reaches a terminal with its control characters alive.
+thinking, results and usage as well (verbose). Everything passes the redactor. Each row begins with a mark that tells
+whose it is: `✓` and `✗` a call, `│` what it printed, `»` the model's own words, `~` its thoughts, `┆` more of a message
+of ours. The line of what is going on is in `live`.
 """
 
 from __future__ import annotations
@@ -26,24 +27,31 @@ from swink_agent.core.events import (
     ToolApprovalResolved,
     ToolExecutionEnd,
     ToolExecutionStart,
+    ToolExecutionUpdate,
     TurnEnd,
 )
 from swink_agent.core.redaction import Redactor
 from swink_agent.core.stream import TextDelta, ThinkingDelta
 from swink_agent.core.tool import AgentToolResult
-from swink_agent.core.types import Thinking, extract_text
+from swink_agent.core.types import AssistantMessage, Thinking, extract_text
+from swink_agent.policies.cells import cell_width, cut, cut_middle
 from swink_agent.policies.display import safe_display
+from swink_agent.policies.escaping import safe_line
 
-from .screen import Screen, plain_text
+from .live import LiveLine, seconds
+from .screen import FOLLOWING, Screen
 
 __all__ = ["Loudness", "Reporter", "size_of"]
 
 Loudness: TypeAlias = Literal["quiet", "normal", "verbose"]
 
+_OUTPUT, _THOUGHT, _WORDS = "  │ ", "  ~ ", "» "
 _LONGEST_ARGUMENTS = 120
 _LONGEST_RESULT = 2000
-_STATUS_SECONDS = 0.1
-_MOST_TAIL = 400
+_MOST_ROWS = 60
+_LAST_LINES = 8
+_LAST_TEXT = 16 * 1024
+_LONGEST_WHY = 400
 
 
 class Reporter:
@@ -64,31 +72,29 @@ class Reporter:
         self._rejection_hint = rejection_hint
         self._clock = clock
         self._asked: dict[str, str] = {}
-        self._running: dict[str, tuple[str, float]] = {}
-        self._text, self._tail = redactor.stream(), ""
-        self._shown_at = 0.0
+        self._started: dict[str, tuple[str, float]] = {}
+        self._live = LiveLine(screen, redactor, clock, is_on=screen.is_terminal and loudness != "quiet")
+        self._unsaid = ""
+        self._has_told = False
         self._fetch = _Fetch()
 
     @property
-    def _is_live(self) -> bool:
-        return self._screen.is_terminal and self._loudness != "quiet"
+    def _is_followed(self) -> bool:
+        return self._screen.is_watched and self._loudness != "quiet"
 
     # -- words -------------------------------------------------------------------------------------------------
 
     def error(self, text: str) -> None:
         """Said however quiet it is to be."""
-        self._screen.line(f"{self._screen.style('error', 'red', 'bold')}: {self._safe(text)}")
+        self._screen.say("error: ", self._redactor.redact(text), "red", "bold", most=_MOST_ROWS)
 
     def warn(self, text: str) -> None:
         if self._loudness != "quiet":
-            self._screen.line(f"{self._screen.style('warning', 'yellow')}: {self._safe(text)}")
+            self._screen.say("warning: ", self._redactor.redact(text), "yellow", most=_MOST_ROWS)
 
     def note(self, text: str) -> None:
         if self._loudness != "quiet":
-            self._screen.line(self._screen.style(self._safe(text), "dim"))
-
-    def _safe(self, text: str) -> str:
-        return plain_text(self._redactor.redact(text))
+            self._screen.say("note: ", self._redactor.redact(text), "dim", most=_MOST_ROWS)
 
     def log_handler(self) -> logging.Handler:
         """A handler for the library's log, whose warnings are warnings here."""
@@ -99,10 +105,12 @@ class Reporter:
     def on_event(self, event: AgentEvent) -> None:
         match event:
             case MessageStart():
-                self._tail, self._text = "", self._redactor.stream()
-                self._status("waiting for the model …", at_once=True)
+                self._tell_words()
+                self._live.wait("waiting for the model …")
+            case MessageUpdate(delta=TextDelta(delta=text)):
+                self._live.write(text)
             case MessageUpdate(delta=delta):
-                self._on_delta(delta)
+                self._live.wait("thinking …" if isinstance(delta, ThinkingDelta) else "preparing a call …")
             case MessageRetry(attempt=attempt, error=error, delay=delay):
                 self.warn(f"attempt {attempt} failed, the next is in {delay:.0f} s: {error}")
             case ModelFallback(to_model=model, error=error):
@@ -110,13 +118,15 @@ class Reporter:
             case ContextCompacted(report=report):
                 self.note(f"the conversation was shortened by {report.dropped_count} messages")
             case MessageEnd(message=message):
-                self._screen.clear()
-                if self._loudness == "verbose":
-                    self._tell_thoughts([block.thinking for block in message.content if isinstance(block, Thinking)])
+                self._on_message(message)
             case ToolExecutionStart(call_id=call_id, name=name, arguments=arguments):
-                self._running[call_id] = (self._call(name, arguments), self._clock())
-                self._status(f"{self._running[call_id][0]} …", at_once=True)
+                shown = self._call(name, arguments)
+                self._started[call_id] = (shown, self._clock())
+                self._live.start(call_id, shown)
+            case ToolExecutionUpdate(call_id=call_id, update=update):
+                self._live.hear(call_id, extract_text(update.content))
             case ToolApprovalRequested(call_id=call_id, name=name, arguments=arguments):
+                self._live.stop()
                 self._asked[call_id] = self._call(name, arguments)
             case ToolApprovalResolved(name=name, approved=False) if self._rejection_hint:
                 self.warn(f"a call of {safe_display(name, 60)} was not approved: {self._rejection_hint}")
@@ -124,57 +134,81 @@ class Reporter:
             case ToolExecutionEnd():
                 self._on_tool_end(event)
             case TurnEnd() | AgentEnd():
-                self._screen.clear()
+                self._live.stop()
             case _:
                 pass
 
-    def _on_delta(self, delta: object) -> None:
-        if not self._is_live:
-            return
-        if isinstance(delta, TextDelta):
-            self._tail = (self._tail + self._text.feed(delta.delta))[-_MOST_TAIL:]
-            width = self._screen.columns - 4
-            self._status(f"… {self._tail[-width:]}" if len(self._tail) > width else self._tail or "writing …")
-        else:
-            self._status("thinking …" if isinstance(delta, ThinkingDelta) else "preparing a call …")
+    def _on_message(self, message: AssistantMessage) -> None:
+        self._live.stop()
+        if self._loudness == "verbose":
+            thoughts = [block.thinking for block in message.content if isinstance(block, Thinking)]
+            if text := self._redactor.redact("\n".join(thoughts)).strip():
+                self._screen.rows(_THOUGHT, text, "dim")
+        self._unsaid = message.text
+        if message.tool_calls:
+            self._tell_words()
+
+    def _tell_words(self) -> None:
+        """What the model said on its way. The last of it is the answer, and not for here."""
+        text, self._unsaid = self._redactor.redact(self._unsaid).strip(), ""
+        if text and (self._is_followed or self._loudness == "verbose"):
+            self._has_told = True
+            self._screen.rows(_WORDS, text, most=200)
 
     def _on_tool_end(self, event: ToolExecutionEnd) -> None:
         asked = self._asked.pop(event.call_id, safe_display(event.name, 60))
-        shown, start = self._running.pop(event.call_id, (asked, None))
-        took = "" if start is None else f" {_seconds(self._clock() - start)}"
-        if self._is_live or self._loudness == "verbose":
-            mark = self._screen.style("✗", "red") if event.is_error else self._screen.style("✓", "green")
-            why = f" {self._screen.style(self._why(event), 'dim')}" if event.is_error else ""
-            self._screen.line(f"{mark} {shown}{self._screen.style(took, 'dim')}{why}")
+        shown, start = self._started.pop(event.call_id, (asked, None))
+        took = "" if start is None else f" {seconds(self._clock() - start)}"
+        self._live.end(event.call_id)
+        if self._is_followed or self._loudness == "verbose":
+            output, why = self._failure(event) if event.is_error else ([], "")
+            self._tell_call(shown, took, why, is_error=event.is_error)
+            if self._loudness != "verbose":
+                for line in output:
+                    row = cut(_OUTPUT + safe_line(line, _LONGEST_RESULT), self._screen.width or _LONGEST_RESULT)
+                    self._screen.line(self._screen.style(row, "dim"))
         if self._loudness == "verbose":
             self._tell_result(event.result)
-        if self._running:
-            self._status(f"{next(iter(self._running.values()))[0]} …", at_once=True)
+
+    def _tell_call(self, shown: str, took: str, why: str, *, is_error: bool) -> None:
+        """One row for a call, however narrow the window. Why it failed stands beneath it where it has no room."""
+        self._has_told = True
+        mark = self._screen.style("✗", "red") if is_error else self._screen.style("✓", "green")
+        why = safe_display(why, _LONGEST_WHY)
+        width, below = self._screen.width, ""
+        if width is not None:
+            room = width - 2 - len(took)
+            beside = cell_width(why) + 1 if why else 0
+            if beside > room // 2 and cell_width(shown) + beside > room:
+                why, below, beside = "", why, 0
+            shown = cut_middle(shown, room - beside)
+            took = cut(took, width - 2)
+        told = f"{mark} {shown}{self._screen.style(took, 'dim')}"
+        self._screen.line(f"{told} {self._screen.style(why, 'dim')}" if why else told)
+        if below:
+            self._screen.rows(_OUTPUT, below, "dim", most=4)
 
     def _call(self, name: str, arguments: dict[str, Any]) -> str:
         shown = safe_display(self._redactor.redact(summary_of(name, arguments)), _LONGEST_ARGUMENTS)
         return f"{safe_display(name, 60)} {shown}".rstrip()
 
-    def _why(self, event: ToolExecutionEnd) -> str:
-        """The line of an error result that says the most: the last of a command's output, the first of any other."""
-        lines = extract_text(event.result.content).strip().split("\n")
-        return safe_display(self._redactor.redact(lines[-1 if event.name == "bash" else 0]), 160)
+    def _failure(self, event: ToolExecutionEnd) -> tuple[list[str], str]:
+        """The last lines of a command's output, and how it ended; of any other error, its first line."""
+        text = extract_text(event.result.content).strip()
+        details = event.result.details
+        if not isinstance(details, dict) or "exit_code" not in details:
+            return [], self._redactor.redact(text.split("\n", 1)[0])
+        lines = self._redactor.redact(text[-_LAST_TEXT:]).replace("\r\n", "\n").split("\n")
+        *lines, last = [line for line in lines if line.strip()] or [""]
+        if last.startswith("[") and last.endswith("]"):
+            return lines[-_LAST_LINES:], last[1:-1]
+        return [*lines, last][-_LAST_LINES:], "failed"
 
     def _tell_result(self, result: AgentToolResult) -> None:
-        text = self._safe(extract_text(result.content).rstrip())
-        cut = f"{text[:_LONGEST_RESULT]}\n… [{len(text) - _LONGEST_RESULT:,} more characters]"
-        for line in (text if len(text) <= _LONGEST_RESULT else cut).split("\n") if text else ():
-            self._screen.line(self._screen.style(f"  │ {line}", "dim"))
-
-    def _tell_thoughts(self, thoughts: list[str]) -> None:
-        for line in self._safe("\n".join(thoughts)).strip().split("\n") if thoughts else ():
-            self._screen.line(self._screen.style(f"  ~ {line}", "dim"))
-
-    def _status(self, text: str, *, at_once: bool = False) -> None:
-        now = self._clock()
-        if self._is_live and (at_once or now - self._shown_at >= _STATUS_SECONDS):
-            self._shown_at = now
-            self._screen.status(text)
+        text = self._redactor.redact(extract_text(result.content).rstrip())
+        cut_text = f"{text[:_LONGEST_RESULT]}\n… [{len(text) - _LONGEST_RESULT:,} more characters]"
+        if text:
+            self._screen.rows(_OUTPUT, text if len(text) <= _LONGEST_RESULT else cut_text, "dim")
 
     # -- the model on this machine -----------------------------------------------------------------------------
 
@@ -186,24 +220,32 @@ class Reporter:
         if state == "fetching":
             text = self._fetch.text(event, self._clock())
             if self._screen.is_terminal:
-                self._status(text, at_once=self._fetch.is_new)
+                self._live.show(text, at_once=self._fetch.is_new)
             elif self._fetch.is_milestone(event):
-                self._screen.line(self._safe(text))
+                self._screen.say("", self._redactor.redact(text))
         elif state == "loading":
             self._screen.clear()
-            self._status(f"loading {event.model} …", at_once=True)
+            self._live.show(f"loading {event.model} …", at_once=True)
             if self._loudness == "verbose" and not self._screen.is_terminal:
                 self.note(f"loading {event.model} …")
         elif state == "ready" and event.total:
-            self._status(f"reading the prompt: {event.done} of {event.total} tokens …")
+            self._live.show(f"reading the prompt: {event.done} of {event.total} tokens …")
         else:
             self._screen.clear()
 
     # -- the end -----------------------------------------------------------------------------------------------
 
+    def make_room(self) -> None:
+        """An empty line between what was told and an answer on the same terminal."""
+        self._live.stop()
+        if self._is_followed and self._has_told:
+            self._screen.line("")
+
     def finish(self, outcome: Outcome) -> None:
         """What is left to say when the run has ended."""
-        self._screen.clear()
+        self._live.stop()
+        if not outcome.is_answer and not outcome.has_value:
+            self._tell_words()  # they are no answer, and yet somebody may want to read them
         if outcome.error is not None:
             self.error(outcome.error)
         elif not outcome.has_value and not outcome.text.strip():
@@ -212,11 +254,12 @@ class Reporter:
             usage = outcome.usage
             cost = f", ${outcome.cost.total:.4f}" if outcome.cost.total else ""
             cached = f" ({usage.cache_read} cached)" if usage.cache_read else ""
-            self.note(
+            told = (
                 f"{outcome.model}: {outcome.turns} turns, {outcome.tool_calls} calls, "
                 f"{usage.input + usage.cache_read + usage.cache_write} tokens in{cached}, {usage.output} out{cost}, "
-                f"{_seconds(outcome.seconds)}"
+                f"{seconds(outcome.seconds)}"
             )
+            self._screen.say("", told, following=FOLLOWING)
 
 
 class _Fetch:
@@ -236,7 +279,7 @@ class _Fetch:
         share = event.done / event.total
         filled = int(share * 20)
         speed = (event.done - done_at_start) / (now - start) if now > start else 0.0
-        left = f", {_seconds((event.total - event.done) / speed)} left" if speed > 0 else ""
+        left = f", {seconds((event.total - event.done) / speed)} left" if speed > 0 else ""
         return f"{head} [{'█' * filled}{'░' * (20 - filled)}] {share:.0%} of {size_of(event.total)}{left}"
 
     def is_milestone(self, event: Any) -> bool:
@@ -276,13 +319,3 @@ def size_of(count: float) -> str:
             return f"{count:.0f} {unit}"
         count /= 1000
     return f"{count:.1f} GB"
-
-
-def _seconds(seconds: float) -> str:
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    if seconds < 3600:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

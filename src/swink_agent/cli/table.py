@@ -1,22 +1,40 @@
-"""Columns of text on stdout, as wide as they need to be."""
+"""Columns of text on stdout, as wide as they need to be and as the window lets them."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+
+from swink_agent.policies.cells import cell_width, cut, cut_middle
+from swink_agent.policies.display import safe_display
+
+from .screen import width_of
 
 __all__ = ["table"]
 
 
-def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """The rows under each other; the columns named in `right` are aligned to the right."""
+_LEAST = 8
+
+
+def table(rows: Sequence[Sequence[str]], right: Sequence[int] = (), *, room: int | None = None) -> str:
+    """The rows under each other; the columns named in `right` are aligned to the right.
+
+    A row is one line, whatever its cells hold, and no wider than `room`, by default the window: the widest columns are
+    shortened first. Where there is no window nothing is.
+    """
     if not rows:
         return ""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = (
-        "  ".join(
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
-    return "\n".join(lines)
+    room = width_of(sys.stdout) if room is None else room
+    cells = [[safe_display(cell, None) for cell in row] for row in rows]
+    widths = [max(cell_width(row[column]) for row in cells) for column in range(len(cells[0]))]
+    while room is not None and sum(widths) + 2 * (len(widths) - 1) > room and max(widths) > _LEAST:
+        widths[widths.index(max(widths))] -= 1
+    lines = ("  ".join([_padded(*cell, right) for cell in enumerate(zip(row, widths, strict=True))]) for row in cells)
+    return "\n".join([line.rstrip() if room is None else cut(line.rstrip(), room) for line in lines])
+
+
+def _padded(column: int, cell_and_width: tuple[str, int], right: Sequence[int]) -> str:
+    cell, width = cell_and_width
+    cell = cut_middle(cell, width)
+    padding = " " * (width - cell_width(cell))
+    return padding + cell if column in right else cell + padding

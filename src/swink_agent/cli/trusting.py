@@ -13,57 +13,50 @@ import click
 
 from swink_agent.app.settings import load_settings, parse_file
 from swink_agent.app.trust import NOTES_FILE, PROJECT_FILE, Offer, TrustStore, find_project
+from swink_agent.policies.display import safe_display
 
-from .screen import Screen, plain_text
+from .screen import Screen
 
 __all__ = ["trust_folder"]
 
 _MOST_LINES = 60
-_MOST_COLUMNS = 160
 _MARK = "  │ "
 
 
 def trust_folder(folder: Path, *, is_sure: bool) -> bool:
     """Shows, asks, and trusts; says whether it did."""
-    store = TrustStore()
+    store, screen = TrustStore(), Screen(sys.stderr)
     found = find_project(folder, store)
     offer = store.offer(folder if found is None else Path(found.folder))
-    _show(offer, Screen(sys.stderr))
-    if not is_sure and not _says_yes(f"Trust {plain_text(offer.folder)}?"):
-        click.echo("Nothing was changed.", err=True)
+    _show(offer, screen)
+    if not is_sure and not _says_yes(f"Trust {safe_display(offer.folder)}?"):
+        screen.line("Nothing was changed.")
         return False
     store.accept(offer)
-    click.echo(f"{plain_text(offer.folder)} is trusted.", err=True)
+    screen.say("", f"{offer.folder} is trusted.")
     return True
 
 
 def _show(offer: Offer, screen: Screen) -> None:
+    """Both files behind a mark, so that no line of them can be taken for one of ours."""
     folder = Path(offer.folder)
     if offer.settings is not None:
-        screen.line(f"{plain_text(str(folder / PROJECT_FILE))}, whose settings would be used:")
-        _quote(offer.settings, screen, numbered=True)
+        screen.say("", f"{folder / PROJECT_FILE}, whose settings would be used:")
+        screen.rows(_MARK, _text(offer.settings))  # whole: each line of them does something
         for line in _uncounted(offer):
-            screen.line(f"{screen.style('not counted', 'yellow')}: {plain_text(line)}")
+            screen.say("not counted: ", line, "yellow")
     if offer.notes is not None:
-        screen.line(f"{plain_text(str(folder / NOTES_FILE))}, which the model would be told:")
-        _quote(offer.notes, screen)
+        screen.say("", f"{folder / NOTES_FILE}, which the model would be told:")
+        lines = _text(offer.notes).split("\n")
+        screen.rows(_MARK, "\n".join(lines[:_MOST_LINES]))
+        if len(lines) > _MOST_LINES:
+            screen.line(f"{_MARK}… and {len(lines) - _MOST_LINES} more lines")
     if offer.settings is None and offer.notes is None:
-        screen.line(f"{plain_text(offer.folder)} has neither {PROJECT_FILE} nor {NOTES_FILE}.")
+        screen.say("", f"{offer.folder} has neither {PROJECT_FILE} nor {NOTES_FILE}.")
 
 
-def _quote(data: bytes, screen: Screen, *, numbered: bool = False) -> None:
-    """The text behind a mark, so that no line of it can be taken for one of ours, however it wraps."""
-    lines = data.decode("utf-8", "replace").removesuffix("\n").split("\n")
-    most = len(lines) if numbered else _MOST_LINES  # settings are shown whole: each line of them does something
-    width = max(20, min(screen.columns - 12, _MOST_COLUMNS)) // 2  # a character may take two columns
-    for number, line in enumerate(lines[:most], 1):
-        text = plain_text(line).replace("\t", "    ")
-        pieces = [text[start : start + width] for start in range(0, len(text), width)] or [""]
-        for position, piece in enumerate(pieces):
-            head = f"{number:>4}" if numbered and not position else "    " * numbered
-            screen.line(f"{head}{_MARK}{piece}")
-    if len(lines) > most:
-        screen.line(f"{_MARK}… and {len(lines) - most} more lines")
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace").removesuffix("\n")
 
 
 def _uncounted(offer: Offer) -> list[str]:

@@ -9,10 +9,11 @@ import asyncio
 import threading
 from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
+from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import msgspec.structs
 
+from . import hints
 from .approval import ApprovalMode, ApproveFn
 from .cancel import CancellationToken, Signal, running_loop
 from .config import (
@@ -53,12 +54,6 @@ from .types import (
     as_messages,
 )
 from .value import copy_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from .redaction import Redactor
-    from .structured import StructuredOutput
 
 __all__ = ["Agent"]
 
@@ -139,8 +134,8 @@ class Agent:
         steering_mode: QueueMode = "one_at_a_time",
         follow_up_mode: QueueMode = "one_at_a_time",
         state: MutableMapping[str, Any] | None = None,
-        execution_root: Path | None = None,
-        redactor: Redactor | None = None,
+        execution_root: hints.Path | None = None,
+        redactor: hints.Redactor | None = None,
         sleep: SleepFn | None = None,
     ) -> None:
         self._lock = threading.RLock()  # a stream that is collected while it is held releases the agent
@@ -325,6 +320,8 @@ class Agent:
     async def structured_output(
         self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
     ) -> dict[str, Any]: ...
+    @overload
+    async def structured_output(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
     async def structured_output(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
         """A value of the given JSON Schema (a dict) or type (an instance), which the model must give.
 
@@ -341,6 +338,8 @@ class Agent:
     def structured_output_sync(
         self, prompt: Prompt, target: dict[str, Any], max_retries: int = 3
     ) -> dict[str, Any]: ...
+    @overload
+    def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
     def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
         """The same for code that is not async."""
         self._check_that_blocking_ends()
@@ -401,7 +400,7 @@ class Agent:
         prompts: tuple[AgentMessage, ...] | None,
         claim: _Claim,
         channel: Channel | None = None,
-        request: StructuredOutput | None = None,
+        request: hints.StructuredOutput | None = None,
     ) -> AgentResult:
         """One run, from the claim to the release. Nothing is awaited after `AgentEnd`, so whoever reads that event
         finds the agent idle."""
@@ -424,7 +423,7 @@ class Agent:
         finally:
             self._release(claim)
 
-    def _new_run(self, claim: _Claim, channel: Channel | None, request: StructuredOutput | None) -> Run:
+    def _new_run(self, claim: _Claim, channel: Channel | None, request: hints.StructuredOutput | None) -> Run:
         config, toolbox = msgspec.structs.replace(self._config, state=self.state), self._toolbox
         if request is not None:
             choice = "required" if toolbox else request.name

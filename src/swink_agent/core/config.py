@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
+from . import hints
 from .approval import ApprovalMode, ApproveFn
 from .context import default_convert_to_llm
 from .policy import PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
@@ -16,11 +17,6 @@ from .retry import DefaultRetryStrategy, RetryStrategy
 from .stream import StreamFn, StreamOptions
 from .types import AgentMessage, LlmMessage, ModelSpec, ToolCall
 from .value import Value
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from .redaction import Redactor
 
 __all__ = [
     "AgentLoopConfig",
@@ -95,9 +91,9 @@ class AgentLoopConfig(Value, frozen=True, kw_only=True):
 
     state: MutableMapping[str, Any] | None = None
     """The key-value store that tools write and policies read; a new one for each run if there is none."""
-    execution_root: Path | None = None
+    execution_root: hints.Path | None = None
     """The folder that tools work in, if they care."""
-    redactor: Redactor | None = None
+    redactor: hints.Redactor | None = None
     """Masks secrets in tool results, updates and errors; if there is none, one that knows the environment's."""
     sleep: SleepFn = asyncio.sleep
     """How to wait before a retry; tests give a fake clock's."""

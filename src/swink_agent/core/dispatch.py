@@ -216,7 +216,8 @@ class _Batch:
                 self._refuse(call, f"unknown tool {show(call.name)}; available: {names}", ToolOutcome.UNKNOWN_TOOL)
 
     async def _screen_one(self, call: _Call, snapshot: PolicyContext) -> None:
-        context = PreDispatchContext(snapshot, call.id, call.name, copy_json(call.arguments))
+        is_ours = call.name in self.run.unasked_tools
+        context = PreDispatchContext(snapshot, call.id, call.name, copy_json(call.arguments), is_ours)
         verdict, messages = await consult_before_dispatch(
             self.run.config.pre_dispatch_policies, context, self.supervisor
         )

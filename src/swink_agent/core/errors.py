@@ -68,6 +68,9 @@ class AgentError(Exception):
 
     kind: ErrorKind | None = None
 
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.args, self.__dict__))
 
@@ -220,6 +223,9 @@ class Aborted(AgentError):
 
 class ToolError(Exception):
     """Raise it in a tool to give the model an error result with exactly this text."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
 
 
 def error_of_kind(

@@ -41,6 +41,7 @@ __all__ = [
     "consult",
     "consult_after_turn",
     "consult_before_dispatch",
+    "tell_run_over",
 ]
 
 log = logging.getLogger("swink_agent")
@@ -103,11 +104,33 @@ class PolicyContext(Value, frozen=True, kw_only=True):
 
 
 class PreDispatchContext:
-    """What a policy sees of one tool call. Assign `arguments` to change what the tool will get."""
+    """What a policy sees of one tool call. Assign `arguments` to change what the tool will get.
 
-    __slots__ = ("arguments", "call_id", "cost", "messages", "name", "run_id", "state", "turn_index", "usage")
+    `is_final_answer` says that the call gives the value of a `structured_output`, to the library's own tool. It is no
+    name that decides this: a tool that merely calls itself `final_answer` is a tool like any other.
+    """
 
-    def __init__(self, snapshot: PolicyContext, call_id: str, name: str, arguments: dict[str, Any]) -> None:
+    __slots__ = (
+        "arguments",
+        "call_id",
+        "cost",
+        "is_final_answer",
+        "messages",
+        "name",
+        "run_id",
+        "state",
+        "turn_index",
+        "usage",
+    )
+
+    def __init__(
+        self,
+        snapshot: PolicyContext,
+        call_id: str,
+        name: str,
+        arguments: dict[str, Any],
+        is_final_answer: bool = False,
+    ) -> None:
         self.turn_index = snapshot.turn_index
         self.messages = snapshot.messages
         self.usage = snapshot.usage
@@ -117,6 +140,7 @@ class PreDispatchContext:
         self.call_id = call_id
         self.name = name
         self.arguments = arguments
+        self.is_final_answer = is_final_answer
 
     def __repr__(self) -> str:
         return f"PreDispatchContext(name={show(self.name)}, arguments={show_arguments(self.arguments)})"
@@ -127,6 +151,7 @@ class PreTurnPolicy(Protocol):
 
     One that has `every_call = True` is asked again before each repetition of the turn's request: a retry, a fallback,
     the second try after an overflow. `ctx.message` is then the attempt that failed; a stop ends the turn with that.
+    One that sets something aside for a call may have `run_over(run_id)`, called when the run is over, however it ended.
     """
 
     def pre_turn(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...
@@ -148,6 +173,17 @@ class PostLoopPolicy(Protocol):
     """Runs when the agent would stop, before follow-ups are looked for."""
 
     def post_loop(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...
+
+
+def tell_run_over(policies: Sequence[PreTurnPolicy], run_id: str) -> None:
+    """Tells the policies that want to know that the run is over."""
+    for policy in policies:
+        run_over = getattr(policy, "run_over", None)
+        if run_over is not None:
+            try:
+                run_over(run_id)
+            except Exception:
+                log.exception("policy %s failed when the run was over", _name(policy))
 
 
 async def consult(

@@ -19,7 +19,7 @@ from .context import most_tokens
 from .errors import AgentError
 from .event_stream import Channel
 from .events import AgentEvent, InjectionSource, MessagesInjected
-from .policy import PolicyContext
+from .policy import PolicyContext, tell_run_over
 from .queues import MessageQueues
 from .stream import MessageAssembler
 from .supervisor import Supervisor
@@ -141,6 +141,7 @@ class Run:
         self.threads.close()
         if self._queues is not None:
             self._queues.on_steering = None
+        tell_run_over(self.config.pre_turn_policies, self.id)
         if self.channel is not None:
             self.channel.on_demand = _nothing
 

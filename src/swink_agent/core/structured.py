@@ -11,9 +11,10 @@ from typing import Any, cast
 
 from .errors import StructuredOutputFailed
 from .policy import Inject, PolicyContext, Stop, Verdict
-from .schema import convert_value, type_schema
-from .tool import AgentToolResult, ToolContext, compile_schema
+from .schema import ValueSchema
+from .tool import AgentToolResult, ToolContext
 from .types import AgentResult, UserMessage, extract_text
+from .validation import compile_schema
 
 __all__ = ["StructuredOutput"]
 
@@ -28,8 +29,8 @@ class StructuredOutput:
     def __init__(self, target: Any, max_retries: int, taken_names: Container[str] = ()) -> None:
         if max_retries < 0:
             raise ValueError(f"max_retries is {max_retries}; it counts the attempts after the first, so 0 or more")
-        schema = cast("dict[str, Any]", target) if isinstance(target, dict) else type_schema(target)
-        self._type = None if isinstance(target, dict) else target
+        self._type = None if isinstance(target, dict) else ValueSchema(target)
+        schema = cast("dict[str, Any]", target) if self._type is None else self._type.schema
         # Tools take objects; any other shape travels inside one.
         self._is_wrapped = schema.get("type", "object" if "properties" in schema else None) != "object"
         if self._is_wrapped:
@@ -53,7 +54,7 @@ class StructuredOutput:
         value = arguments["value"] if self._is_wrapped else arguments
         if self._type is not None:
             try:
-                value = convert_value(value, self._type)
+                value = self._type.convert(value)
             except ValueError as error:
                 return AgentToolResult.error(f"invalid arguments for {self.name}: {error}")
         self._values.append(value)

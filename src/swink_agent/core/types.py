@@ -16,12 +16,10 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
+from . import hints
 from .codec import decode_json
 from .errors import AgentError, ErrorKind, PolicyStopped, StreamError
 from .value import Value, frozen_json
-
-if TYPE_CHECKING:
-    from .tool import AgentTool
 
 __all__ = [
     "LLM_MESSAGES",
@@ -456,7 +454,7 @@ class AgentContext(Value, frozen=True):
 
     system_prompt: str | Callable[[], str] = ""
     messages: Sequence[AgentMessage] = ()
-    tools: Sequence[AgentTool] = ()
+    tools: Sequence[hints.AgentTool] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.messages, list):

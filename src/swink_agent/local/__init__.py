@@ -14,10 +14,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from swink_agent.core.stream import StreamFn
-    from swink_agent.core.types import ModelSpec
+from swink_agent.core.stream import StreamFn
+from swink_agent.core.types import ModelSpec
 
+if TYPE_CHECKING:
     from .events import LocalModelError, LocalModelEvent, LocalState
     from .presets import DEFAULT_MODEL, PRESETS, Preset
     from .store import ModelStore, StoredModel

@@ -16,7 +16,7 @@ from ._texts import strings_in
 
 __all__ = ["ArgumentPatterns", "Condition", "as_conditions", "as_names", "texts_of"]
 
-Patterns: TypeAlias = str | re.Pattern[str] | Sequence["str | re.Pattern[str]"]
+Patterns: TypeAlias = str | re.Pattern[str] | Sequence[str | re.Pattern[str]]
 ArgumentPatterns: TypeAlias = Mapping[str, Patterns | Mapping[str, Patterns]]
 """Tool name or glob → regular expression, or → argument name or `*` → regular expression (one, or several)."""
 

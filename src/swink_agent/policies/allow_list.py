@@ -19,7 +19,8 @@ class AllowList:
     one of its patterns from beginning to end; an argument that is not named may hold anything, and one that is not
     given is not missed. `.` does not match a newline, so a second line needs a pattern that says so.
 
-    A policy that changes arguments goes before this one. Nothing is remembered, so the object can be shared.
+    The answer of a `structured_output` is no tool's work and is never refused. A policy that changes arguments goes
+    before this one. Nothing is remembered, so the object can be shared.
     """
 
     name = "allow_list"
@@ -35,6 +36,8 @@ class AllowList:
         return f"<AllowList of {len(self._tools)} tools and {len(self._conditions)} arguments>"
 
     def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
+        if ctx.is_final_answer:
+            return None
         if not any(tool.match(ctx.name) for tool in self._tools):
             return Skip(f"the tool {ctx.name} is not among those allowed here: {self._names}")
         unfit = self._unfit_argument(ctx.name, ctx.arguments)

@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 import msgspec
 
@@ -18,9 +18,6 @@ from swink_agent.core.policy import PolicyContext, PreDispatchContext
 from swink_agent.core.redaction import Redactor
 from swink_agent.core.types import Text, ToolResultMessage, extract_text
 from swink_agent.core.value import show
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["AuditLog"]
 
@@ -52,7 +49,7 @@ class AuditLog:
 
     def __init__(
         self,
-        file: str | Path | IO[str],
+        file: str | os.PathLike[str] | IO[str],
         *,
         redactor: Redactor | None = None,
         clock: Callable[[], float] = time.time,

@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from swink_agent.core.policy import PolicyContext, Stop
+from swink_agent.core.cancel import Signal
+from swink_agent.core.policy import PolicyContext, PreDispatchContext, Stop
 from swink_agent.core.types import AssistantMessage, ModelSpec, StopReason, Usage
+
+from ._reservations import Reservation, reservations_above
 
 __all__ = ["Budget", "WorstCaseFn"]
 
@@ -38,16 +40,20 @@ _ASSUMED_OUTPUT = 32_768
 _CENT_FRACTION = 1e-9
 """Dollars by which sums of floats may be off."""
 
+_PATIENCE = 0.25
+"""Seconds after which one who waits looks whether those it waits for are still alive."""
+
 
 class Budget:
     """Stops a run before a call that could take it over `max_cost` US dollars or `max_tokens` tokens.
 
     Before each request, repeated ones included, the most that it can use is reserved: the request's own size, and the
-    longest reply that `StreamOptions.max_tokens` or the model allows. If that does not fit in what is left after
-    everything spent and reserved by others, the run stops; else the request goes out, and what it really used is
-    counted afterwards. So the limit is never overshot, by however many runs at once; and the shorter the replies you
-    allow, the further it reaches: set `max_tokens` in the stream options. `max_output` overrides what is assumed
-    when you did not; if a reply is longer than that, the limit can be overshot by the difference.
+    longest reply that `StreamOptions.max_tokens` or the model allows. If that fits in what is left after everything
+    spent and reserved by others, the request goes out, and what it really used is counted when the reply is there. If
+    it would fit once the others have given back what they do not use, the run waits for them; else it stops. So the
+    limit is never overshot, by however many runs at once; and the shorter the replies you allow, the further it
+    reaches: set `max_tokens` in the stream options. `max_output` overrides what is assumed when you did not; if a reply
+    is longer than that, the limit can be overshot by the difference.
 
     A model without a known price is refused while there is a `max_cost`; `unknown_prices="allow"` counts it as free.
     Models on this machine cost nothing. The account lives as long as the object: give one `Budget` to several agents,
@@ -63,8 +69,10 @@ class Budget:
         "_cost",
         "_lock",
         "_max_output",
+        "_news",
         "_reserved",
         "_tokens",
+        "_waiting",
         "_worst_case",
         "max_cost",
         "max_tokens",
@@ -94,7 +102,9 @@ class Budget:
         self._lock = threading.RLock()  # a WorstCaseFn may look at the account
         self._cost = 0.0
         self._tokens = 0
-        self._reserved: dict[str, _Reservation] = {}
+        self._reserved: dict[str, Reservation] = {}
+        self._waiting: list[Reservation] = []
+        self._news = Signal()
 
     def __repr__(self) -> str:
         return f"Budget(max_cost={self.max_cost}, max_tokens={self.max_tokens}, spent={self.spent:.6f})"
@@ -131,11 +141,12 @@ class Budget:
         """Starts the account anew; what is reserved for calls under way stays reserved."""
         with self._lock:
             self._cost, self._tokens = 0.0, 0
+        self._announce()
 
     # -- the slots ---------------------------------------------------------------------------------------------
 
-    def pre_turn(self, ctx: PolicyContext) -> Stop | None:
-        """Reserves the worst case of the call, or stops the run."""
+    def pre_turn(self, ctx: PolicyContext) -> Stop | None | Awaitable[Stop | None]:
+        """Reserves the worst case of the call, waits until that is possible, or stops the run."""
         wanted = self._max_output if ctx.max_tokens is None else ctx.max_tokens
         cost, output = self._most(ctx.model, ctx.request_tokens, wanted)
         if cost is None and self.max_cost is not None and not self._allows_unknown:
@@ -143,16 +154,52 @@ class Budget:
                 f"the price of {ctx.model} is not known, so max_cost cannot be kept: choose a model with a known "
                 "price, give Budget(worst_case=…), or Budget(unknown_prices='allow') to count it as free"
             )
-        wish = _Reservation(ctx.model, ctx.request_tokens, cost or 0.0, ctx.request_tokens + output, _current_task())
+        wish = Reservation(ctx.model, ctx.request_tokens, output, cost or 0.0)
         with self._lock:
-            is_repeated = self._settle_attempt(ctx)
-            self._drop_abandoned(wish)
-            problem = self._problem(wish, output)
-            if problem is None:
-                self._reserved[ctx.run_id] = wish
-            elif is_repeated:
-                self._reserved[ctx.run_id] = _Reservation(ctx.model, 0, 0.0, 0, _current_task(), is_settled=True)
-        return None if problem is None else Stop(problem)
+            if self._settle_attempt(ctx):
+                # However this ends, what comes after the turn must not count the attempt again.
+                self._reserved[ctx.run_id] = Reservation(ctx.model, is_settled=True)
+            wish.above = reservations_above(wish, self._reserved.values())
+            is_decided, verdict = self._decide(ctx.run_id, wish)
+            if is_decided:
+                return verdict
+            if wish.task is None:  # nobody can wait without an event loop
+                return Stop(self._problem(wish, self._reserved.values()) or "others wait for the budget")
+            self._waiting.append(wish)
+        self._announce()  # who waits for what it holds must think again
+        return self._when_it_fits(ctx.run_id, wish)
+
+    async def _when_it_fits(self, run_id: str, wish: Reservation) -> Stop | None:
+        try:
+            while True:
+                with self._lock:
+                    news = self._news
+                    is_decided, verdict = self._decide(run_id, wish)
+                if is_decided:
+                    return verdict
+                try:
+                    async with asyncio.timeout(_PATIENCE):
+                        await news.wait()
+                except TimeoutError:
+                    pass  # a run whose event loop is gone tells nobody
+        finally:
+            with self._lock:
+                if wish in self._waiting:
+                    self._waiting.remove(wish)
+            self._announce()
+
+    def pre_dispatch(self, ctx: PreDispatchContext) -> None:
+        """Counts the reply before its calls are made: they may take long, and may be agents with this budget."""
+        with self._lock:
+            held = self._reserved.get(ctx.run_id)
+            if held is None or held.is_settled:
+                return
+            reply = next((message for message in reversed(ctx.messages) if isinstance(message, AssistantMessage)), None)
+            if reply is None:
+                return
+            self._settle(reply, held)
+            self._reserved[ctx.run_id] = Reservation(held.model, is_settled=True)
+        self._announce()
 
     def post_turn(self, ctx: PolicyContext) -> None:
         """Counts what the call really used in the place of what was reserved."""
@@ -162,6 +209,38 @@ class Budget:
             held = self._reserved.pop(ctx.run_id, None)
             if held is None or not held.is_settled:
                 self._settle(ctx.message, held)
+        self._announce()
+
+    def run_over(self, run_id: str) -> None:
+        """Gives back what a run still holds that was stopped before its call."""
+        with self._lock:
+            self._reserved.pop(run_id, None)
+        self._announce()
+
+    # -- waiting -----------------------------------------------------------------------------------------------
+
+    def _announce(self) -> None:
+        """Lets everybody who waits look again."""
+        if self._waiting:
+            with self._lock:
+                news, self._news = self._news, Signal()
+            news.set()
+
+    def _decide(self, run_id: str, wish: Reservation) -> tuple[bool, Stop | None]:
+        """Reserves, if there is room now; else says whether that is decided, or there is use in waiting.
+
+        Those who wait are served in their order, so that a large call is not passed by small ones for ever. A run
+        inside another one goes first: who stands before it in the line may be waiting for that other one.
+        """
+        self._drop_abandoned(run_id, wish)
+        earlier = self._waiting[: self._waiting.index(wish)] if wish in self._waiting else self._waiting
+        if self._problem(wish, self._reserved.values()) is None and (wish.above or not earlier):
+            self._reserved[run_id] = wish
+            return True, None
+        # What is held by runs that wait for one of those who wait here does not come back first.
+        stuck = {held for waiting in (*self._waiting, wish) for held in waiting.above}
+        problem = self._problem(wish, [held for held in self._reserved.values() if held in stuck])
+        return problem is not None, None if problem is None else Stop(problem)
 
     # -- sums, under the lock ----------------------------------------------------------------------------------
 
@@ -173,7 +252,7 @@ class Budget:
         self._settle(ctx.message, held)
         return True
 
-    def _settle(self, message: AssistantMessage, held: _Reservation | None) -> None:
+    def _settle(self, message: AssistantMessage, held: Reservation | None) -> None:
         usage = message.usage
         model = ModelSpec(message.provider, message.model_id) if held is None else held.model
         if not _total(usage) and held is not None and _was_probably_billed(message):
@@ -186,20 +265,21 @@ class Budget:
             cost, _ = self._most(model, usage.input + usage.cache_read + usage.cache_write, usage.output)
             self._cost += cost or 0.0
 
-    def _drop_abandoned(self, wish: _Reservation) -> None:
-        """Forgets reservations of runs that another policy stopped before the call: nobody else tells of them."""
-        for run_id in [run_id for run_id, held in self._reserved.items() if held.is_abandoned(wish)]:
-            del self._reserved[run_id]
+    def _drop_abandoned(self, run_id: str, wish: Reservation) -> None:
+        """Forgets runs that died without a word, with their event loop or task."""
+        for other in [other for other, held in self._reserved.items() if other != run_id and held.is_abandoned(wish)]:
+            del self._reserved[other]
+        for waiting in [waiting for waiting in self._waiting if waiting.is_abandoned(wish)]:
+            self._waiting.remove(waiting)
 
-    def _problem(self, wish: _Reservation, output: int) -> str | None:
-        """Why the call does not fit, with what to do about it."""
-        others = self._reserved.values()
+    def _problem(self, wish: Reservation, others: Collection[Reservation]) -> str | None:
+        """Why the call does not fit beside what the others hold, with what to do about it."""
         if self.max_cost is not None:
             held = sum(other.cost for other in others)
             if self._cost + held + wish.cost > self.max_cost + _CENT_FRACTION:
                 return (
                     f"the next call to {wish.model} can cost up to ${wish.cost:.4f} ({wish.input_tokens} tokens in, "
-                    f"{output} out); of the budget of ${self.max_cost:g}, ${self._cost:.4f} are spent"
+                    f"{wish.output} out); of the budget of ${self.max_cost:g}, ${self._cost:.4f} are spent"
                     f"{f' and ${held:.4f} reserved by other runs' if held else ''}. Raise max_cost, or allow shorter "
                     "replies with max_tokens in the stream options"
                 )
@@ -228,44 +308,6 @@ class Budget:
             log.exception("the price of %s could not be looked up: it counts as unknown", model)
             cost, assumed = None, None
         return cost, (_ASSUMED_OUTPUT if output is None else output) if assumed is None else assumed
-
-
-class _Reservation:
-    """What is set aside for one call."""
-
-    __slots__ = ("cost", "input_tokens", "is_settled", "model", "task", "tokens")
-
-    def __init__(
-        self,
-        model: ModelSpec,
-        input_tokens: int,
-        cost: float,
-        tokens: int,
-        task: asyncio.Task[Any] | None,
-        *,
-        is_settled: bool = False,
-    ) -> None:
-        self.model = model
-        self.input_tokens = input_tokens
-        self.cost = cost
-        self.tokens = tokens
-        self.is_settled = is_settled
-        """Whether the turn's message was counted already, when its repetition was refused."""
-        self.task = None if task is None else weakref.ref(task)
-
-    def is_abandoned(self, other: _Reservation) -> bool:
-        """Whether its run is over: a task drives one run at a time, and this one has ended or drives the other."""
-        if self.task is None:
-            return False
-        task = self.task()
-        return task is None or task.done() or (other.task is not None and other.task() is task)
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no event loop: somebody tries the policy by hand
-        return None
 
 
 def _total(usage: Usage) -> int:

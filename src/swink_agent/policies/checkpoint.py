@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -17,9 +17,6 @@ from swink_agent.core.policy import PolicyContext
 from swink_agent.core.redaction import Redactor
 from swink_agent.core.types import AgentMessage, CustomMessage, decode_message, encode_message
 from swink_agent.core.value import show
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["Checkpoint", "SavedConversation"]
 
@@ -55,7 +52,7 @@ class Checkpoint:
     name = "checkpoint"
     __slots__ = ("_redactor", "every", "path")
 
-    def __init__(self, path: str | Path, every: int = 1, *, redactor: Redactor | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], every: int = 1, *, redactor: Redactor | None = None) -> None:
         if every < 1:
             raise ValueError(f"Checkpoint: every is {every}; give at least 1")
         self.path = os.path.abspath(path)
@@ -84,7 +81,7 @@ class Checkpoint:
         _replace_file(self.path, msgspec.json.encode(document, enc_hook=show))
 
     @staticmethod
-    def load(path: str | Path, types: Sequence[type[CustomMessage]] = ()) -> SavedConversation:
+    def load(path: str | os.PathLike[str], types: Sequence[type[CustomMessage]] = ()) -> SavedConversation:
         """What the file holds; `types` are the application's own messages that may be in it.
 
         Raises `OSError` if it cannot be read, `ValueError` if it is no checkpoint.

@@ -19,8 +19,9 @@ class DenyList:
     for in every string of the argument, however deeply nested.
 
     A list of what is forbidden is a seat belt, not a wall: there is always another way to write a command. Walls are
-    the sandbox and the workspace; `AllowList` is the list that fails safely. A policy that changes arguments goes
-    before this one. Nothing is remembered, so the object can be shared.
+    the sandbox and the workspace; `AllowList` is the list that fails safely. The answer of a `structured_output` is no
+    tool's work and is never refused. A policy that changes arguments goes before this one. Nothing is remembered, so
+    the object can be shared.
     """
 
     name = "deny_list"
@@ -34,6 +35,8 @@ class DenyList:
         return f"<DenyList of {len(self._tools)} tools and {len(self._conditions)} arguments>"
 
     def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
+        if ctx.is_final_answer:
+            return None
         if any(tool.match(ctx.name) for tool in self._tools):
             return Skip(f"the tool {ctx.name} is not allowed here; do without it")
         denied = self._denied_argument(ctx.name, ctx.arguments)

@@ -59,7 +59,7 @@ class LoopDetection:
 
     def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
         """Refuses the call that would go once more round a circle."""
-        if self.action != "skip":
+        if self.action != "skip" or ctx.is_final_answer:
             return None
         calls, position = _asked(ctx.messages, ctx.call_id)
         if position < 0:

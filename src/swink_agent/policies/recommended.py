@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, Any, Literal
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from swink_agent.core.redaction import Redactor
+from swink_agent.core import hints
 
 __all__ = ["recommended"]
 
 
 def recommended(
-    root: str | Path,
+    root: str | os.PathLike[str],
     *,
     max_turns: int = 50,
     max_seconds: float | None = None,
@@ -23,9 +21,9 @@ def recommended(
     unknown_prices: Literal["refuse", "allow"] = "refuse",
     prompt_guard: Literal["mark", "stop"] = "mark",
     pii: bool = False,
-    audit: str | Path | IO[str] | None = None,
-    redactor: Redactor | None = None,
-    also: Iterable[str | Path] = (),
+    audit: str | os.PathLike[str] | IO[str] | None = None,
+    redactor: hints.Redactor | None = None,
+    also: Iterable[str | os.PathLike[str]] = (),
 ) -> list[Any]:
     """A fresh list for `Agent(policies=…)`.
 

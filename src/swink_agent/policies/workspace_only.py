@@ -9,15 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from swink_agent.core.policy import PreDispatchContext, Skip
 
 from ._texts import strings_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["PATH_KEYS", "TEXT_KEYS", "WorkspaceOnly"]
 
@@ -65,10 +61,10 @@ class WorkspaceOnly:
 
     def __init__(
         self,
-        root: str | Path,
+        root: str | os.PathLike[str],
         *,
         keys: Collection[str] = PATH_KEYS,
-        also: Iterable[str | Path] = (),
+        also: Iterable[str | os.PathLike[str]] = (),
     ) -> None:
         self._root = os.path.abspath(root)
         self._keys = frozenset([key.lower() for key in keys])
@@ -79,6 +75,8 @@ class WorkspaceOnly:
         return f"WorkspaceOnly({self._root!r})"
 
     def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
+        if ctx.is_final_answer:
+            return None
         for name, text in strings_in(ctx.arguments):
             if self._is_path(name, text) and not self.contains(text):
                 shown = text if len(text) <= 200 else f"{text[:200]}…"

@@ -36,14 +36,15 @@ class SeveralFoldersTool:
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Where the call would act. Raises `ToolError` for one that never would."""
-        scope = getattr(self._tool_for(arguments), "approval_scope", None)
+        scope = getattr(self.tool_for(arguments), "approval_scope", None)
         return {} if scope is None else cast("dict[str, Any]", scope(arguments))
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Runs the call where its path leads."""
-        return await self._tool_for(arguments).execute(arguments, ctx)
+        return await self.tool_for(arguments).execute(arguments, ctx)
 
-    def _tool_for(self, arguments: dict[str, Any]) -> AgentTool:
+    def tool_for(self, arguments: dict[str, Any]) -> AgentTool:
+        """The tool that such a call goes to."""
         path = arguments.get("path")
         if not isinstance(path, str) or not os.path.isabs(path):
             return self._main

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Literal
 
+from swink_agent import sandbox as sandboxes
 from swink_agent.core.tool import AgentTool
 
 from .edit_file import EditFileTool
@@ -17,17 +18,12 @@ from .read_file import ReadFileTool
 from .workspace import Workspace
 from .write_file import WriteFileTool
 
-if TYPE_CHECKING:
-    from typing import Literal
-
-    from swink_agent.sandbox import Sandbox, SandboxProfile
-
 __all__ = ["standard_tools"]
 
 
 def standard_tools(
     root: str | os.PathLike[str] | Workspace,
-    sandbox: Literal["auto", "off"] | SandboxProfile | Sandbox = "auto",
+    sandbox: Literal["auto", "off"] | sandboxes.SandboxProfile | sandboxes.Sandbox = "auto",
     *,
     also: Iterable[str | os.PathLike[str]] = (),
 ) -> list[AgentTool]:
@@ -41,16 +37,20 @@ def standard_tools(
     `also` are further folders, which the file tools reach by absolute paths, behind walls of their own; nothing of
     git's own is written there but by commands. With "auto" commands may write there too; a profile says so itself.
     """
-    from swink_agent.sandbox import SandboxProfile
-
     from .search import SearchTool
     from .shell import BashTool
 
     folders = [os.path.abspath(folder) for folder in also]
     if folders and sandbox == "auto":
         main = root.root if isinstance(root, Workspace) else root
-        sandbox = SandboxProfile(write=(str(main), *folders))
-    profile = None if isinstance(sandbox, str) else sandbox if isinstance(sandbox, SandboxProfile) else sandbox.profile
+        sandbox = sandboxes.SandboxProfile(write=(str(main), *folders))
+    profile = (
+        None
+        if isinstance(sandbox, str)
+        else sandbox
+        if isinstance(sandbox, sandboxes.SandboxProfile)
+        else sandbox.profile
+    )
     workspace = root if isinstance(root, Workspace) else _workspace(root, profile)
     tools: list[AgentTool] = [*_file_tools(workspace), SearchTool(workspace, sandbox)]
     if folders:
@@ -58,7 +58,7 @@ def standard_tools(
     return [*tools, BashTool(workspace, sandbox)]
 
 
-def _workspace(root: str | os.PathLike[str], profile: SandboxProfile | None) -> Workspace:
+def _workspace(root: str | os.PathLike[str], profile: sandboxes.SandboxProfile | None) -> Workspace:
     return Workspace(root) if profile is None else Workspace(root, hidden=profile.hidden, protected=profile.protected)
 
 
@@ -71,7 +71,7 @@ def _for_all(
     main: Workspace,
     others: list[Workspace],
     folders: list[str],
-    sandbox: Literal["auto", "off"] | SandboxProfile | Sandbox,
+    sandbox: Literal["auto", "off"] | sandboxes.SandboxProfile | sandboxes.Sandbox,
 ) -> list[AgentTool]:
     """The tools of the main folder, each with its siblings for the other folders."""
     from ._several_folders import SeveralFoldersTool

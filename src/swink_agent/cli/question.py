@@ -1,0 +1,188 @@
+"""A question as rows of a window: what would happen, what is odd about it, and the keys that answer.
+
+Owns the layout: every row is ours from its first cell to its last. What a model wrote stands to the right of a bar
+(`│`) in every row that it takes, broken by us and never by the terminal, so no row of it passes for another. However
+long the call is, all of the question has room in the window, with its title and its keys. Pure text; the keys are read
+in `asking`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from swink_agent.policies.approvals import ApprovalChoice, ApprovalQuestion
+from swink_agent.policies.cells import cell_width, cut, cut_middle, laid_out, wrap
+from swink_agent.policies.display import CallLine, LineKind, call_lines
+
+from .screen import FOLLOWING
+
+__all__ = ["QuestionView", "Row"]
+
+_TITLE, _NOTE, _WARNING, _GAP = "◆ ", "  · ", "  ! ", "  … "
+_GUTTERS: dict[LineKind, tuple[str, str, tuple[str, ...]]] = {
+    "added": ("│+ ", "│↳ ", ("green",)),
+    "removed": ("│- ", "│↳ ", ("red",)),
+    "context": ("│  ", "│↳ ", ()),
+    "hunk": ("│", "│↳ ", ("cyan",)),
+}
+"""The marks of a line's first row and of the others, and the styles of both."""
+_PLAIN = ("│ ", "│↳ ", ())
+_LONG_LINE = 6
+"""A line of more rows than this is shown with its middle left out."""
+_LEAST_CONTENT = 3
+
+
+class Row(NamedTuple):
+    """A row of the window, no wider than it, and how it is drawn."""
+
+    text: str
+    styles: tuple[str, ...] = ()
+
+
+class QuestionView:
+    """What is shown of one question. `redact` masks secrets in each line before it is laid out."""
+
+    def __init__(self, question: ApprovalQuestion, redact: Callable[[str], str] = str) -> None:
+        self._question = question
+        lines = call_lines(question.request, command=question.command, details=question.details, limit=None)
+        lines = _redacted(lines, redact)
+        self._title = lines[0].text
+        self._lines = [line for line in lines[1:] if line.kind != "note"]
+        self._notes = [line.text for line in lines[1:] if line.kind == "note"]
+        self._warnings = [redact(text) for text in question.warnings]
+        self._why = redact(question.why)
+        self.keys = _keys_of(question)
+        """The keys that answer, with what each means."""
+
+    def rows(self, width: int, height: int) -> list[Row]:
+        """All but the offer of keys, in as many rows as the window has beside that."""
+        height -= 1 + len(self.offer(width))
+        title = self._titled(width, 3)
+        told = [
+            *_told(_NOTE, self._notes, width, ("cyan",)),
+            *_told(_WARNING, self._warnings, width, ("red", "bold")),
+            *_told(_NOTE, [self._why], width, ("dim",)),
+        ]
+        room = height - 1 - len(title) - len(told)
+        if room >= min(_LEAST_CONTENT, len(self._lines)):
+            return [Row(""), *title, *self._content(width, room), *told]
+        # A window of few rows: the path directly above the keys, and the rest as far as it goes.
+        warnings = _told(_WARNING, self._warnings, width, ("red", "bold"))
+        title = self._titled(width, 1)
+        room = max(height - len(title) - len(warnings), 1)
+        return [*self._content(width, room), *warnings, *title]
+
+    def offer(self, width: int) -> list[str]:
+        """The keys, in rows whose last leaves room for the answer."""
+        name = cut_middle(self._title.split(" ", 1)[0], max(width - 18, 4))
+        words = ["[y]es", "[n]o", "no [b]ecause …"]
+        choices = self._question.choices
+        if ApprovalChoice.SESSION_TOOL in choices:
+            words.append(f"every [t]ime {name}")
+        if ApprovalChoice.SESSION_PREFIX in choices:
+            # The words to trust are the model's: they end their row, so that nothing of ours seems to be among them.
+            prefix = cut_middle(self._question.prefix or "", max(width - 42, 4))
+            words.append(f"every command with this [p]refix: {prefix}")
+        rows: list[str] = []
+        row = "Run it? "
+        for number, word in enumerate([*words, "[v]iew all:"]):
+            piece = word if number == len(words) else f"{word}, "
+            if cell_width(row + piece) > width - 2 and row.strip():
+                rows.append(row.rstrip())
+                row = "  "
+            row += cut_middle(piece, max(width - 4, 8))
+        return [*rows, row if row.endswith(" ") else f"{row} "]
+
+    def all_rows(self, width: int) -> list[Row]:
+        """The whole call, for a pager."""
+        rows = [row for line in self._lines for row in _laid(line, width, None)]
+        return [*self._titled(width, 20), *rows, *_told(_NOTE, self._notes, width, ("cyan",))]
+
+    def _titled(self, width: int, most: int) -> list[Row]:
+        title = cut_middle(self._title, most * (width - len(FOLLOWING)) - 2)
+        rows = laid_out(title, _TITLE, FOLLOWING, width)
+        return [Row(row, ("bold",)) for row in rows]
+
+    def _content(self, width: int, room: int) -> list[Row]:
+        """The lines within so many rows: their head, how many lines are missing, their tail."""
+        lines = self._lines
+        for most in (room, _LONG_LINE) if len(lines) <= room else ():
+            rows = [row for line in lines for row in _laid(line, width, most)]
+            if len(rows) <= room:
+                return rows
+        if room <= 1:
+            return [Row(_counted(len(lines), width), ("dim",))]
+        tail_room = max((room - 1) * 2 // 5, 0)
+        head, used_head = _filled(lines, width, room - 1 - tail_room)
+        tail, used_tail = _filled(lines[::-1], width, tail_room, backwards=True)
+        missing = max(len(lines) - used_head - used_tail, 1)
+        return [*head, Row(_counted(missing, width), ("dim",)), *tail]
+
+
+def _filled(lines: list[CallLine], width: int, room: int, *, backwards: bool = False) -> tuple[list[Row], int]:
+    """Rows of the first lines, as many as there is room for, and the number of lines that are whole."""
+    taken: list[Row] = []
+    whole = 0
+    for line in islice(lines, room):
+        rows = _laid(line, width, _LONG_LINE)
+        if len(taken) + len(rows) > room:
+            part = room - len(taken)
+            taken = [*rows[len(rows) - part :], *taken] if backwards else [*taken, *rows[:part]]
+            break
+        taken = [*rows, *taken] if backwards else [*taken, *rows]
+        whole += 1
+    return taken, whole
+
+
+def _counted(count: int, width: int) -> str:
+    return cut(f"{_GAP}{count:,} more line{'s' * (count != 1)} (v shows all)", width)
+
+
+def _laid(line: CallLine, width: int, most: int | None) -> list[Row]:
+    first, following, styles = _GUTTERS.get(line.kind, _PLAIN)
+    room = width - cell_width(following)
+    far = None if most is None else 4 * most * room  # of a line without end, only its ends are measured
+    if far is None or len(line.text) <= 2 * far:
+        parts = wrap(line.text, room)
+    else:
+        parts = wrap(line.text[:far], room) + wrap(line.text[-far:], room)
+    rows = [Row(f"{first if number == 0 else following}{part}", styles) for number, part in enumerate(parts)]
+    if most is None or len(rows) <= max(most, 5):
+        return rows
+    hidden = len(line.text) - sum([len(part) for part in (*parts[: most - 3], *parts[-2:])])
+    gap = Row(cut(f"{_GAP}{hidden:,} characters of this line", width), ("dim",))
+    return [*rows[: most - 3], gap, *rows[-2:]]
+
+
+def _told(mark: str, texts: Sequence[str], width: int, styles: tuple[str, ...]) -> list[Row]:
+    """Sentences of ours that may quote the model, a few rows each."""
+    rows: list[Row] = []
+    for text in texts[:4]:
+        short = cut_middle(text, 3 * (width - len(mark)))
+        rows += [Row(row, styles) for row in laid_out(short, mark, FOLLOWING, width)]
+    return rows
+
+
+def _redacted(lines: list[CallLine], redact: Callable[[str], str]) -> list[CallLine]:
+    """The lines with secrets masked, those that go over several lines too."""
+    single = [CallLine(line.kind, redact(line.text)) for line in lines]
+    joined = "\n".join([line.text for line in single])
+    masked = redact(joined)
+    if masked == joined:
+        return single
+    texts = masked.split("\n")
+    if len(texts) == len(lines):
+        return [CallLine(line.kind, text) for line, text in zip(lines, texts, strict=True)]
+    return [CallLine("title" if number == 0 else "field", text) for number, text in enumerate(texts)]
+
+
+def _keys_of(question: ApprovalQuestion) -> dict[str, ApprovalChoice]:
+    keys = {
+        "y": ApprovalChoice.ONCE,
+        "n": ApprovalChoice.NO,
+        "t": ApprovalChoice.SESSION_TOOL,
+        "p": ApprovalChoice.SESSION_PREFIX,
+    }
+    return {key: choice for key, choice in keys.items() if key == "n" or choice in question.choices}

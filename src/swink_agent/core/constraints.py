@@ -1,0 +1,262 @@
+"""What `Annotated` says about a value: bounds, lengths, patterns, tests, and words for the schema.
+
+Owns the reading of the three vocabularies, `msgspec.Meta`, `annotated_types` and `pydantic.Field`. The last two are
+known by their shape and never imported: whoever uses them has loaded them. What is made of it is in `shapes`.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import Any, cast
+
+from msgspec import UNSET, Meta
+
+__all__ = ["Constraints", "read_constraints", "wants_pydantic"]
+
+_BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
+    "ge": (operator.ge, ">="),
+    "gt": (operator.gt, ">"),
+    "le": (operator.le, "<="),
+    "lt": (operator.lt, "<"),
+}
+_LENGTHS = ("min_length", "max_length")
+_WORDS = ("description", "title", "examples")
+
+Check = Callable[[Any], "str | None"]
+"""What is wrong with a value, or `None`."""
+
+
+class Constraints:
+    """All that the metadata of one `Annotated` say, put together."""
+
+    __slots__ = ("extra", "lengths", "numbers", "pattern", "tests", "words")
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, Any] = {}
+        """`ge`, `gt`, `le`, `lt` and `multiple_of`."""
+        self.lengths: dict[str, int] = {}
+        self.pattern: str | None = None
+        self.tests: list[Check] = []
+        """What no schema can say."""
+        self.words: dict[str, Any] = {}
+        self.extra: dict[str, Any] = {}
+        """Further keywords of the schema."""
+
+    @property
+    def limits_values(self) -> bool:
+        return bool(self.numbers or self.lengths or self.pattern is not None or self.tests)
+
+    def add(self, item: object) -> bool:
+        """Takes over what one piece of metadata says; tells whether it says anything."""
+        if isinstance(item, str):
+            if item:
+                self.words.setdefault("description", item)
+            return bool(item)
+        found = False
+        for name in (*_BOUNDS, "multiple_of"):
+            found |= self._add_number(name, _said(item, name))
+        for name in _LENGTHS:
+            found |= self._add_length(name, _said(item, name))
+        pattern = _said(item, "pattern")
+        if pattern is not None:
+            found = True
+            self._add_pattern(getattr(pattern, "pattern", pattern))
+        if type(item).__name__ in ("Predicate", "Not") and callable(test := getattr(item, "func", None)):
+            found = True
+            self.tests.append(_test_of(test, is_negated=type(item).__name__ == "Not"))
+        return self._add_words(item) or found
+
+    def _add_words(self, item: object) -> bool:
+        words = {name: value for name in _WORDS if (value := _said(item, name)) is not None}
+        text = _said(item, "documentation")  # typing_extensions.Doc and annotated_types.doc
+        if isinstance(text, str):
+            words["description"] = text
+        for name, value in words.items():
+            self.words.setdefault(name, value)
+        extra = _said(item, "extra_json_schema") or _said(item, "json_schema_extra")
+        if not isinstance(extra, dict):
+            return bool(words)
+        self.extra |= cast("dict[str, Any]", extra)
+        return True
+
+    def _add_number(self, name: str, bound: Any) -> bool:
+        if bound is None:
+            return False
+        known = self.numbers.get(name)
+        if known is None:
+            self.numbers[name] = bound
+        elif name == "multiple_of":
+            self.tests.append(_multiple_of(bound))
+        else:
+            # Of two bounds on one side the stricter one is left.
+            self.numbers[name] = max(known, bound) if name in ("ge", "gt") else min(known, bound)
+        for open_end, closed_end, holds in (("gt", "ge", operator.ge), ("lt", "le", operator.le)):
+            if open_end in self.numbers and closed_end in self.numbers:
+                is_stricter = holds(self.numbers[open_end], self.numbers[closed_end])
+                del self.numbers[closed_end if is_stricter else open_end]
+        return True
+
+    def _add_length(self, name: str, length: Any) -> bool:
+        if not isinstance(length, int) or (name == "min_length" and length == 0):
+            return False
+        known = self.lengths.get(name, length)
+        self.lengths[name] = max(known, length) if name == "min_length" else min(known, length)
+        return True
+
+    def _add_pattern(self, pattern: str) -> None:
+        if self.pattern is None:
+            self.pattern = pattern
+        else:
+            self.tests.append(_matching(pattern))
+
+    # -- for one kind of value -----------------------------------------------------------------------------------
+
+    def split(self, kind: Any) -> tuple[dict[str, Any], list[Check]]:
+        """What msgspec itself checks of such a value, by its names, and what is left to check after it."""
+        native: dict[str, Any] = {}
+        checks = list(self.tests)
+        is_number = isinstance(kind, type) and issubclass(kind, (int, float)) and kind in (int, float)
+        has_length = kind in _SIZED
+        if is_number and all(type(bound) in (int, float) for bound in self.numbers.values()):
+            native |= self.numbers
+        else:
+            checks += [
+                _multiple_of(bound) if name == "multiple_of" else _bound(name, bound)
+                for name, bound in self.numbers.items()
+            ]
+        if has_length:
+            native |= self.lengths
+        else:
+            checks += [_length(name, length) for name, length in self.lengths.items()]
+        if self.pattern is not None:
+            if kind is str and _compiles(self.pattern):
+                native["pattern"] = self.pattern
+            else:
+                checks.append(_matching(self.pattern))
+        return native, checks
+
+    def meta(self, native: dict[str, Any]) -> Meta | None:
+        """The limits that msgspec checks, and the words, as msgspec takes them."""
+        words = {name: value for name, value in self.words.items() if name in ("description", "examples")}
+        extra = dict(self.extra)
+        if "title" in self.words:
+            extra["$title"] = self.words["title"]  # told apart from those that msgspec makes up
+        if not native and not words and not extra:
+            return None
+        return Meta(**native, **words, extra_json_schema=extra or None)
+
+
+_SIZED = (str, bytes, bytearray, list, tuple, set, frozenset, dict)
+
+
+def read_constraints(metadata: Iterable[Any]) -> Constraints:
+    """What the metadata of an `Annotated` say, in whichever vocabulary."""
+    constraints = Constraints()
+    for item in _flat(metadata):
+        constraints.add(item)
+    return constraints
+
+
+def wants_pydantic(metadata: Iterable[Any]) -> bool:
+    """Whether pydantic alone can do what is asked: `AfterValidator` and its like."""
+    return any(hasattr(item, "__get_pydantic_core_schema__") and not _is_group(item) for item in _flat(metadata))
+
+
+def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
+    for item in metadata:
+        yield item
+        if _is_group(item):  # annotated_types.Len, Interval; pydantic.StringConstraints
+            yield from _flat(cast("Iterable[Any]", item))
+        elif type(item).__module__.startswith("pydantic") and isinstance(getattr(item, "metadata", None), list):
+            yield from _flat(item.metadata)  # pydantic.Field
+
+
+def _is_group(item: object) -> bool:
+    return bool(getattr(item, "__is_annotated_types_grouped_metadata__", False))
+
+
+def _said(item: Any, name: str) -> Any:
+    """What the metadata says under a name; whatever is not meant as metadata says nothing."""
+    if isinstance(item, type) or not (
+        isinstance(item, Meta)
+        or type(item).__module__.partition(".")[0] in ("annotated_types", "pydantic")
+        or (name == "documentation" and type(item).__name__ == "Doc")
+        or (name == "description" and isinstance(getattr(item, "description", None), str))
+    ):
+        return None
+    if _is_group(item):
+        return None  # its parts are read one by one
+    value = getattr(item, name, None)
+    return None if value is UNSET or type(value).__name__ == "PydanticUndefinedType" else value
+
+
+# -- checks --------------------------------------------------------------------------------------------------------
+
+
+def _bound(name: str, bound: Any) -> Check:
+    holds, sign = _BOUNDS[name]
+
+    def check(value: Any) -> str | None:
+        try:
+            return None if holds(value, bound) else f"it must be {sign} {bound}"
+        except TypeError:
+            return None  # another member of a union: the bound is not about it
+
+    return check
+
+
+def _multiple_of(factor: Any) -> Check:
+    def check(value: Any) -> str | None:
+        try:
+            return None if not value % factor else f"it must be a multiple of {factor}"
+        except TypeError:
+            return None
+
+    return check
+
+
+def _length(name: str, length: int) -> Check:
+    def check(value: Any) -> str | None:
+        if not isinstance(value, Sized):
+            return None
+        if name == "min_length":
+            return None if len(value) >= length else f"its length must be at least {length}"
+        return None if len(value) <= length else f"its length must be at most {length}"
+
+    return check
+
+
+def _matching(pattern: str) -> Check:
+    # What Python cannot compile, the schema's validator may have understood, and has checked.
+    compiled = re.compile(pattern) if _compiles(pattern) else None
+
+    def check(value: Any) -> str | None:
+        if compiled is None or not isinstance(value, str) or compiled.search(value):
+            return None
+        return f"it must match {pattern!r}"
+
+    return check
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return True
+
+
+def _test_of(test: Callable[[Any], Any], *, is_negated: bool) -> Check:
+    name = getattr(test, "__qualname__", type(test).__name__).replace("<locals>.", "")
+
+    def check(value: Any) -> str | None:
+        try:
+            if bool(test(value)) is not is_negated:
+                return None
+        except Exception as error:
+            return f"{name} could not be asked about it: {error}"
+        return f"{name} must {'not ' if is_negated else ''}hold for it"
+
+    return check

@@ -1,0 +1,177 @@
+"""Classes with fields: what they hold, a class of the same fields in other types, and instances made from that.
+
+Owns the four kinds that a tool can take: dataclasses, `TypedDict`s, named tuples and msgspec structs. Which of them
+need to be translated, and into what, is in `shapes`.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Sequence
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    NotRequired,
+    Required,
+    TypedDict,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+)
+
+import msgspec
+from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
+
+from .references import JsonSchema
+
+__all__ = ["RecordField", "default_of", "fields_of", "hints_of_class", "maker_of", "shadow_of"]
+
+
+class RecordField(NamedTuple):
+    """One field of a class: its name in Python and in JSON, and its type."""
+
+    name: str
+    key: str
+    kind: Any
+    is_required: bool
+    default: JsonSchema
+    """The schema's keyword for the default, if JSON can show it."""
+
+
+def hints_of_class(owner: type) -> dict[str, Any] | None:
+    """The types of the fields of a class that has such; `None` for any other, and where a name cannot be found."""
+    if not (_is_typed_dict(owner) or _is_named_tuple(owner) or _is_struct(owner) or dataclasses.is_dataclass(owner)):
+        return None
+    try:
+        return typing.get_type_hints(owner, include_extras=True)
+    except (NameError, TypeError):
+        return None  # msgspec will say what is wrong with it
+
+
+def fields_of(kind: Any, owner: type) -> list[RecordField]:
+    """The fields of the class, with the types that a generic one was given."""
+    if _is_struct(owner):
+        return [
+            RecordField(
+                field.name, field.encode_name, field.type, field.required, _shown(field.default, field.default_factory)
+            )
+            for field in msgspec.structs.fields(kind)
+        ]
+    hints = {name: _substituted(hint, kind, owner) for name, hint in (hints_of_class(owner) or {}).items()}
+    if _is_typed_dict(owner):
+        required = cast("Any", owner).__required_keys__
+        return [RecordField(name, name, *_unwrapped(hint, name in required), {}) for name, hint in hints.items()]
+    if _is_named_tuple(owner):
+        defaults = cast("Any", owner)._field_defaults
+        return [
+            RecordField(name, name, hints[name], name not in defaults, _shown(defaults.get(name, NODEFAULT)))
+            for name in cast("Any", owner)._fields
+        ]
+    found: list[RecordField] = []
+    for field in dataclasses.fields(cast("Any", owner)):
+        if field.init:
+            default = NODEFAULT if field.default is dataclasses.MISSING else field.default
+            factory: Any = NODEFAULT if field.default_factory is dataclasses.MISSING else field.default_factory
+            is_required = default is NODEFAULT and factory is NODEFAULT
+            found.append(RecordField(field.name, field.name, hints[field.name], is_required, _shown(default, factory)))
+    return found
+
+
+def shadow_of(owner: type, name: str, fields: Sequence[RecordField]) -> Any:
+    """A class that msgspec reads from the same JSON as the owner, with the given types in its fields."""
+    if _is_typed_dict(owner):
+        keys = {field.key: (Required if field.is_required else NotRequired)[field.kind] for field in fields}
+        shadow: Any = TypedDict(name, keys)  # type: ignore[misc] - its fields are computed
+        shadow.__doc__ = owner.__doc__
+        return shadow
+    if _is_named_tuple(owner):
+        shadow = collections.namedtuple(  # type: ignore[misc] - its fields are computed
+            "Shadow",  # it must be a name of Python's
+            cast("Any", [field.name for field in fields]),
+            defaults=list(cast("Any", owner)._field_defaults.values()),
+        )
+        shadow.__annotations__ = {field.name: field.kind for field in fields}
+        return shadow
+    config = getattr(owner, "__struct_config__", None)
+    made_up = owner.__doc__ is None or owner.__doc__.startswith(f"{owner.__name__}(")  # by the dataclass decorator
+    return msgspec.defstruct(
+        name,
+        [_struct_field(field) for field in fields],
+        kw_only=config is None or not config.array_like,
+        rename={field.name: field.key for field in fields},
+        tag=None if config is None else config.tag,
+        tag_field=None if config is None else config.tag_field,
+        array_like=config is not None and config.array_like,
+        forbid_unknown_fields=config is not None and config.forbid_unknown_fields,
+        namespace={} if made_up else {"__doc__": inspect.getdoc(owner)},
+    )
+
+
+def maker_of(owner: type) -> Callable[[Any], Any]:
+    """Makes an instance of the class from one of its shadow. What was not given is left to the class."""
+    if _is_typed_dict(owner):
+        return lambda value: value
+    if _is_named_tuple(owner):
+        return lambda value: owner(*value)
+
+    def make(value: Any) -> Any:
+        given = {name: item for name in value.__struct_fields__ if (item := getattr(value, name)) is not UNSET}
+        return owner(**given)
+
+    return make
+
+
+def default_of(value: Any) -> JsonSchema:
+    """The schema's keyword for a default value. One that JSON cannot show still works, it is just not described."""
+    try:
+        return {"default": msgspec.to_builtins(value)}
+    except TypeError:
+        return {}
+
+
+def _shown(default: Any, factory: Any = NODEFAULT) -> JsonSchema:
+    if default is not NODEFAULT and default is not UNSET:
+        return default_of(default)
+    return default_of(factory()) if factory in (list, dict, set) else {}
+
+
+def _struct_field(field: RecordField) -> Any:
+    if field.is_required:
+        return (field.name, field.kind)
+    kind: Any = Union[field.kind, UnsetType]  # noqa: UP007 - the member is computed
+    return (field.name, Annotated[kind, Meta(extra_json_schema=field.default)] if field.default else kind, UNSET)
+
+
+def _substituted(hint: Any, kind: Any, owner: type) -> Any:
+    parameters: tuple[Any, ...] = getattr(owner, "__parameters__", ())
+    given: dict[Any, Any] = dict(zip(parameters, get_args(kind), strict=False))
+    if isinstance(hint, TypeVar):
+        return given.get(hint, Any)
+    parameters = getattr(hint, "__parameters__", ())
+    return hint[tuple([given.get(parameter, Any) for parameter in parameters])] if parameters else hint
+
+
+def _unwrapped(hint: Any, is_required: bool) -> tuple[Any, bool]:
+    """The type of a `TypedDict`'s key, and whether it must be there: the class does not know it of hints in quotes."""
+    while (said := getattr(get_origin(hint), "_name", "")) in ("Required", "NotRequired", "ReadOnly"):
+        is_required = is_required if said == "ReadOnly" else said == "Required"
+        (hint,) = get_args(hint)
+    return hint, is_required
+
+
+def _is_struct(owner: type) -> bool:
+    return issubclass(owner, Struct)
+
+
+def _is_typed_dict(owner: Any) -> bool:
+    return issubclass(owner, dict) and hasattr(cast("Any", owner), "__required_keys__")
+
+
+def _is_named_tuple(owner: Any) -> bool:
+    return issubclass(owner, tuple) and hasattr(cast("Any", owner), "_field_defaults")

@@ -1,0 +1,58 @@
+"""JSON against a JSON Schema: compiled validators, and problems told field by field.
+
+Owns the one place that knows the validator's library. Where schemas come from is in `schema`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+__all__ = ["compile_schema", "describe_problems"]
+
+_MOST_PROBLEMS = 100
+
+
+def compile_schema(schema: dict[str, Any]) -> Any:
+    """A validator for the schema, compiled once per schema in the program. Raises `ValueError`."""
+    try:
+        return _compiled(msgspec.json.encode(schema))
+    except TypeError as error:
+        raise ValueError(f"its parameters_schema is not JSON: {error}") from error
+
+
+@lru_cache(maxsize=1024)
+def _compiled(schema: bytes) -> Any:
+    import jsonschema_rs  # on first use: it is the only compiled dependency that a run without tools never needs
+
+    try:
+        return jsonschema_rs.validator_for(msgspec.json.decode(schema), retriever=_no_remote_schemas)
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
+        raise ValueError(f"its parameters_schema is not valid JSON Schema: {str(error).splitlines()[0]}") from error
+
+
+def _no_remote_schemas(uri: str) -> Any:
+    raise ValueError(f"a schema refers to {uri}, and schemas are not fetched: put the definition into $defs")
+
+
+def describe_problems(validator: Any, value: Any) -> str:
+    """All problems in one line, each with the path of its field."""
+    problems = list(islice(_problems(validator.iter_errors(value), ()), _MOST_PROBLEMS + 1))
+    shown = sorted(set(problems[:_MOST_PROBLEMS]))
+    return "; ".join([*shown, "… and more"] if len(problems) > _MOST_PROBLEMS else shown)
+
+
+def _problems(errors: Iterable[Any], above: tuple[object, ...]) -> Iterator[str]:
+    for error in errors:
+        where = (*above, *error.instance_path)
+        path = ".".join(str(part) for part in where)
+        message = error.message if len(error.message) <= 300 else f"{error.message[:120]}…{error.message[-150:]}"
+        yield f"{path}: {message}" if path else message
+        # Of a choice between schemas, what is wrong with each: the field that is meant is among these.
+        for branch in getattr(error.kind, "context", None) or ():
+            nested = [item for item in branch if item.instance_path]
+            yield from _problems(nested, above)

@@ -1,0 +1,202 @@
+"""Text that somebody else wrote, made safe to show to a person: nothing in it hides, moves or forges.
+
+Owns the escaping of characters, in one line (`safe_display`), in a line of a file (`safe_line`) and in whole texts
+(`safe_text`), and the warnings about letters that look like others. Ordinary writing stays as it is: tabs, emoji,
+accents, any script. How much room it then takes is in `cells`; how a call is shown in `display`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from .cells import expand_tabs
+from .ordinary import is_deceptive, ordinary_places
+
+__all__ = ["display_warnings", "is_deceptive", "safe_display", "safe_line", "safe_text"]
+
+LIMIT = 2000
+_MOST_SPACES = 8
+_MOST_SPACES_OF_A_FILE = 60
+_MOST_MARKS, _MOST_MARKS_OF_A_SCRIPT = 2, 4
+
+_NEWLINE, _TAB = "⏎", "⇥"
+_WRITTEN = {"\n": _NEWLINE, "\t": _TAB, _NEWLINE: "\\u{23ce}", _TAB: "\\u{21e5}"}
+_WORD = re.compile(r"[^\W_]+")
+
+# Letters of other scripts that most fonts draw as the ASCII letter beside them.
+# fmt: off
+_DRAWN_AS = {
+    "a": "\u0430\u03b1\u0251", "c": "\u0441\u03f2", "d": "\u0501", "e": "\u0435\u212e",
+    "g": "\u0261\u0581", "h": "\u04bb\u0570", "i": "\u0456\u03b9\u0131", "j": "\u0458\u03f3",
+    "k": "\u03ba\u043a", "l": "\u04cf", "m": "\u043c", "n": "\u0578\u03b7", "o": "\u043e\u03bf\u0585",
+    "p": "\u0440\u03c1", "q": "\u051b\u0566", "s": "\u0455", "t": "\u0442\u03c4", "u": "\u057d\u03c5",
+    "v": "\u0475\u03bd", "w": "\u051d\u0461\u03c9", "x": "\u0445\u03c7", "y": "\u0443\u04af\u03b3",
+    "z": "\u1d22", "A": "\u0410\u0391", "B": "\u0412\u0392", "C": "\u0421\u03f9", "E": "\u0415\u0395",
+    "H": "\u041d\u0397", "I": "\u0406\u0399\u04c0", "J": "\u0408", "K": "\u041a\u039a",
+    "M": "\u041c\u039c", "N": "\u039d", "O": "\u041e\u039f", "P": "\u0420\u03a1", "S": "\u0405",
+    "T": "\u0422\u03a4", "X": "\u0425\u03a7", "Y": "\u0423\u03a5\u04ae", "Z": "\u0396",
+}
+# fmt: on
+_LOOKALIKE = {character: letter for letter, characters in _DRAWN_AS.items() for character in characters}
+
+
+def safe_display(text: str, limit: int | None = LIMIT) -> str:
+    """The text as one line in which nothing hides.
+
+    Control, bidirectional, zero-width, tag and other invisible characters, spaces that are not the plain one, and
+    piled-up accents are written as `\\u{202e}`, except where ordinary writing has them (in an emoji, in a Persian
+    word); line ends as `⏎`, tabs as `⇥`, long runs of spaces as `[40 spaces]`. Past `limit` characters the middle is
+    left out and its length said: the end always shows. `None` leaves nothing out.
+    """
+    head, tail, left_out = _ends(text, limit)
+    if not left_out:
+        return _escape(text, _MOST_SPACES)
+    shown = f"{_escape(head, _MOST_SPACES)} … [{left_out:,} of {len(text):,} characters not shown] … "
+    return shown + _escape(tail, _MOST_SPACES)
+
+
+def safe_line(text: str, limit: int | None = None) -> str:
+    """A line of a file, or of a command, in which nothing hides: as `safe_display`, with its indentation as it is."""
+    head, tail, left_out = _ends(text, limit)
+    start = _escape(expand_tabs(head), _MOST_SPACES_OF_A_FILE, kept=_NEWLINE + _TAB)
+    if not left_out:
+        return start
+    end = _escape(expand_tabs(tail), _MOST_SPACES_OF_A_FILE, kept=_NEWLINE + _TAB)
+    return f"{start} … [{left_out:,} of {len(text):,} characters not shown] … {end}"
+
+
+def safe_text(text: str) -> str:
+    """Text of several lines, such as an answer: lines, tabs and spaces stay, what a terminal would obey does not.
+
+    The only control characters in it are `\\n` and `\\t`.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join([_escape(line, None, kept="\t") for line in lines])
+
+
+def display_warnings(text: str) -> tuple[str, ...]:
+    """What a person should know about the text before trusting their eyes, one sentence each."""
+    if text.isascii() and text.isprintable():
+        return ()
+    warnings: list[str] = []
+    ordinary = ordinary_places(text)
+    plain = text.replace("\r\n", "\n\n")  # of the same length: line ends of a file are nothing to warn of
+    odd = {character for place, character in enumerate(plain) if is_deceptive(character) and place not in ordinary}
+    hidden = sorted(odd - {"\n", "\t"})
+    if hidden:
+        named = ", ".join(f"{_escaped(character)} {_name(character)}" for character in hidden[:3])
+        more = f" and {len(hidden) - 3} more" if len(hidden) > 3 else ""
+        warnings.append(f"it holds characters that do not show: {named}{more}")
+    words = _words(text)
+    # Whoever writes in another script has words in it that pass for nothing else.
+    at_home = {_script(letter) for word in words if not _is_mixed(word) for letter in word if letter not in _LOOKALIKE}
+    for word in words:
+        reading = _reads_as(word, at_home)
+        if reading is not None:
+            warnings.append(f"{safe_display(word, 60)} is not what it looks like: {reading}")
+            if len(warnings) == 4:
+                break
+    return tuple(warnings)
+
+
+# -- characters ----------------------------------------------------------------------------------------------
+
+
+def _ends(text: str, limit: int | None) -> tuple[str, str, int]:
+    """Head, tail, and how much lies between: more than half of what is shown is the head."""
+    if limit is None or len(text) <= limit:
+        return text, "", 0
+    tail = max(limit * 2 // 5, 1)
+    head = max(limit - tail, 1)
+    return text[:head], text[-tail:], max(len(text) - head - tail, 0)
+
+
+def _escape(text: str, most_spaces: int | None, kept: str = "") -> str:
+    """The text with what hides written out. `most_spaces` is the longest run of spaces that is shown as it is; without
+    it, spaces of every kind are."""
+    if text.isascii() and text.isprintable() and (most_spaces is None or " " * (most_spaces + 1) not in text):
+        return text
+    ordinary = ordinary_places(text)
+    shown: list[str] = []
+    marks, spaces = _MOST_MARKS_OF_A_SCRIPT, 0  # an accent with nothing beneath it would fall on what stands before
+    for place, character in enumerate(f"{text}\0"):
+        if character == " ":
+            spaces += 1
+            continue
+        if spaces:
+            is_short = most_spaces is None or spaces <= most_spaces
+            shown.append(" " * spaces if is_short else f" [{spaces} spaces] ")
+            marks, spaces = _MOST_MARKS_OF_A_SCRIPT, 0
+        if place in ordinary or character in kept:
+            shown.append(character)
+            continue
+        category = unicodedata.category(character)
+        is_mark = category in ("Mn", "Me", "Mc")
+        marks = marks + 1 if is_mark else 0
+        if most_spaces is None and category == "Zs":
+            shown.append(character)
+        elif is_mark and marks > _most_marks(character):
+            shown.append(_escaped(character))
+        elif most_spaces is not None and character in _WRITTEN:
+            shown.append(_WRITTEN[character])
+        elif is_deceptive(character):
+            shown.append(_escaped(character))
+        else:
+            shown.append(character)
+    return "".join(shown[:-1])  # without the end mark
+
+
+def _most_marks(character: str) -> int:
+    """Accents of all letters pile up to two; a letter of Hebrew or Burmese may have four signs of its own."""
+    is_for_all = "\u0300" <= character <= "\u036f" or "\u1ab0" <= character <= "\u20ff"
+    return _MOST_MARKS if is_for_all else _MOST_MARKS_OF_A_SCRIPT
+
+
+def _escaped(character: str) -> str:
+    return f"\\u{{{ord(character):x}}}"
+
+
+def _name(character: str) -> str:
+    if character == "\r":
+        return "carriage return"
+    if character == "\x1b":
+        return "escape"
+    if 0xE0000 <= ord(character) <= 0xE007F:
+        return "invisible tag"
+    return unicodedata.name(character, "control character" if ord(character) < 0xA0 else "unassigned").lower()
+
+
+def _words(text: str) -> list[str]:
+    """The runs of letters and digits in the text that are not all ASCII, each once."""
+    return list(dict.fromkeys([word for word in _WORD.findall(text) if not word.isascii()]))
+
+
+def _is_mixed(word: str) -> bool:
+    return len({script for character in word if (script := _script(character))}) > 1
+
+
+def _reads_as(word: str, at_home: set[str]) -> str | None:
+    """What is wrong with a word, or `None`: a word of a script that the text is written in is nobody's concern."""
+    compatible = unicodedata.normalize("NFKC", word)
+    if compatible != word and compatible.isascii():
+        return f"it reads as {safe_display(compatible, 60)} but is written in other characters"
+    scripts = sorted({script for character in word if (script := _script(character))})
+    if _is_mixed(word) and "latin" in scripts and any(character in _LOOKALIKE for character in word):
+        return f"it mixes {' and '.join(scripts)} letters"
+    if (
+        at_home.isdisjoint(scripts)
+        and "latin" not in scripts
+        and all(character.isascii() or character in _LOOKALIKE for character in word)
+    ):
+        plain = "".join(_LOOKALIKE.get(character, character) for character in word)
+        return f"it reads as {safe_display(plain, 60)} but is written in {' and '.join(scripts)} letters"
+    return None
+
+
+def _script(character: str) -> str:
+    if not character.isalpha():
+        return ""
+    return unicodedata.name(character, "unknown").split()[0].lower()
