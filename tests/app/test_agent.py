@@ -25,6 +25,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "config"
     folder.mkdir()
     monkeypatch.setenv("SWINK_CONFIG_DIR", str(folder))
+    monkeypatch.setenv("SWINK_DATA_DIR", str(tmp_path / "data"))
     return folder
 
 
@@ -117,6 +118,21 @@ async def test_our_own_settings_and_keys_are_hidden_even_inside_the_folder(
     _, results = await run(made(root, calls, text("Done."), approve="all"))
     assert len(results) == 2
     assert "a canary" not in str(results)
+
+
+async def test_what_a_run_replaced_is_kept_and_hidden_even_inside_the_folder(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWINK_DATA_DIR", str(root / "data"))
+    edit = call("edit_file", path="a.txt", edits=[{"old": "hello", "new": "bye"}])
+    look = [call("bash", command="cat data/undo/*/*/*"), call("search", pattern="hello"), call("list_dir", path="data")]
+    _, results = await run(made(root, edit, look, text("Done."), approve="all"))
+    assert len(results) == 4
+    assert "hello" not in str(results[1:])
+    kept = [path for path in (root / "data/undo").rglob("*.copy") if path.read_bytes().endswith(b"\nhello\n")]
+    assert len(kept) == 1
+    assert made(root, "x", undo=False).agent.tools
+    assert len(list((root / "data/undo").iterdir())) == 1
 
 
 async def test_a_folder_that_leaves_no_wall_is_refused() -> None:

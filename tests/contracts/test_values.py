@@ -114,7 +114,7 @@ from swink_agent.sandbox import (
     SandboxProfile,
     SandboxUnavailable,
 )
-from swink_agent.tools import WorkspaceError
+from swink_agent.tools import UndoError, WorkspaceError
 
 SHORT = 400
 
@@ -289,6 +289,7 @@ ERRORS += [
     SandboxClosed(),
     SandboxError("no walls"),
     SandboxUnavailable(reports=[BackendReport(name="landlock", works=False, reason="old kernel")]),
+    UndoError("no copy"),
     WorkspaceError("outside"),
 ]
 

@@ -52,6 +52,28 @@ def nothing_ran() -> None:
     ran.clear()
 
 
+class Foreseeing:
+    """A tool that refuses what it has not been shown, and says so before anybody is asked."""
+
+    name = label = description = "foreseeing"
+    requires_approval = True
+    parameters_schema: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}}
+
+    def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
+        assert ctx.conversation is not None
+        if arguments["path"] == "broken":
+            raise RuntimeError("a bug")
+        known = ctx.conversation.memory.setdefault("known", set())
+        if arguments["path"] in known:
+            return None
+        known.add(arguments["path"])
+        return AgentToolResult.error("not seen yet")
+
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
+        ran.append(arguments["path"])
+        return AgentToolResult.text("done")
+
+
 async def run(approve: Any, calls: list[Any], **options: Any) -> tuple[list[AgentEvent], list[str]]:
     agent = Agent(MODEL, stream_fn=scripted(calls, text("ok")), tools=[read, write], approve=approve, **options)
     events = await collect(agent.prompt_stream("go"))
@@ -347,3 +369,54 @@ def test_a_grant_covers_nothing_but_what_was_approved(
     grant = Grant("press", {"n": 1, "a": [1, {"b": 2}]}, {"f": "/", "s": "x"})
     assert grant.covers("press", {"a": [1, {"b": 2}], "n": 1}, {"s": "x", "f": "/"})
     assert not grant.covers(name, {"a": [1, {"b": 2}], **arguments}, {"s": "x", **scope} if scope else {})
+
+
+async def test_nobody_is_asked_about_a_call_that_the_tool_foresees_to_refuse() -> None:
+    asked: list[Any] = []
+
+    def approve(request: ToolApprovalRequest) -> bool:
+        asked.append(request.arguments["path"])
+        return True
+
+    again = call("foreseeing", path="a")
+    stream = scripted([again, call("foreseeing", path="broken")], again, text("ok"))
+    agent = Agent(MODEL, stream_fn=stream, tools=[Foreseeing()], approve=approve)
+    events = await collect(agent.prompt_stream("go"))
+    check_events(events)
+    ends = [(event.call_id, event.is_error) for event in events if isinstance(event, ToolExecutionEnd)]
+    assert [is_error for _, is_error in ends] == [True, False, False]
+    assert (asked, ran) == (["broken", "a"], ["broken", "a"])
+
+
+async def test_what_tools_keep_about_a_conversation_goes_with_it() -> None:
+    seen: list[tuple[int, int]] = []
+
+    @tool
+    async def count(ctx: ToolContext) -> str:
+        """Counts."""
+        assert ctx.conversation is not None
+        memory = ctx.conversation.memory
+        memory["calls"] = memory.get("calls", 0) + 1
+        seen.append((memory["calls"], len(ctx.conversation)))
+        return "counted"
+
+    once, twice = call("count"), [call("count"), call("count")]
+
+    def agent() -> Agent:
+        stream = scripted(twice, once, text("ok"), once, text("ok"), once, text("ok"), once, text("ok"))
+        return Agent(MODEL, stream_fn=stream, tools=[count])
+
+    first = agent()
+    await first.prompt("go")
+    assert seen == [(1, 2), (2, 2), (3, 5)]  # the same length for all calls of a reply
+    await agent().prompt("go")  # another conversation with the same tool
+    assert seen[3:] == [(1, 2), (2, 2), (3, 5)]
+    await first.prompt("go on")
+    assert seen[-1][0] == 4
+    first.reset()
+    await first.prompt("anew")
+    assert seen[-1] == (1, 2)
+    first.messages = [*first.messages]
+    await first.prompt("from a copy")
+    assert seen[-1][0] == 1
+    assert first.state == {}

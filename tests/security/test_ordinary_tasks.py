@@ -252,7 +252,10 @@ CHANGING = {
         [edit("run.sh", "ran", "did run"), bash("./run.sh")], says("did run"), script, asks=2
     ),
     "write through a link inside": Task(
-        [call("write_file", path="guide", content="better\n")], holds("docs/guide.md", "better\n"), inner_link, asks=1
+        [call("read_file", path="guide"), call("write_file", path="guide", content="better\n")],
+        holds("docs/guide.md", "better\n"),
+        inner_link,
+        asks=1,
     ),
     "fix a bug and run the tests": Task(
         [

@@ -75,8 +75,10 @@ async def test_a_piece_found_twice_asks_for_more_context(tool: EditFileTool, fol
     (folder / "a").write_text("x = 1\ny = 2\nx = 1\nx = 1\n")
     assert refused(await use(tool, path="a", edits=edits(("x = 1", "x = 2")))) == (
         "old is found 3 times in a, at lines 1, 3 and 4; nothing was changed. Add lines around it to old and new, so "
-        "that it fits once, or set replace_all"
+        "that it fits once, say which line, or set replace_all"
     )
+    said(await use(tool, path="a", edits=[{"old": "x = 1", "new": "x = 9", "line": 4}]))
+    said(await use(tool, path="a", edits=[{"old": "x = 9", "new": "x = 1", "line": 1}]))  # there is only the one
     said(await use(tool, path="a", edits=edits(("y = 2\nx = 1", "y = 2\nx = 3"))))
     result = await use(tool, path="a", edits=[{"old": "x = 1", "new": "x = 2", "replace_all": True}])
     assert said(result) == "Edited a: 2 replacements, at lines 1 and 4."
@@ -97,13 +99,16 @@ def test_many_places_are_not_all_named() -> None:
 @pytest.mark.parametrize(
     ("given_edits", "why"),
     [
-        (edits(("one", "one")), "old and new are the same: there is nothing to change, and nothing was"),
-        (edits(("", "x")), "old is empty but a is not: give the text to replace; nothing was changed"),
+        (edits(("one", "one")), "old and new are the same, so nothing was changed: new is the text as it should be"),
+        (edits(("", "")), "old and new are both empty: there is nothing to change, and nothing was"),
         (
             edits(("one", "1"), ("1", "one")),
             "the edits cancel each other out: a would stay as it is, nothing was changed",
         ),
-        (edits(("one\r\n", "one\n")), "old and new are the same: there is nothing to change, and nothing was"),
+        (
+            edits(("one\r\n", "one\n")),
+            "old and new are the same, so nothing was changed: new is the text as it should be",
+        ),
     ],
 )
 async def test_edits_that_say_nothing_are_errors(
@@ -115,16 +120,53 @@ async def test_edits_that_say_nothing_are_errors(
 
 async def test_an_empty_old_creates_a_file_or_fills_an_empty_one(tool: EditFileTool, folder: Path, use: Any) -> None:
     result = await use(tool, path="sub/new", edits=edits(("", "one\n"), ("one", "two")))
-    assert said(result) == "Created sub/new: 2 replacements, at line 1."
+    assert said(result) == "Created sub/new: 1 replacement, at line 1; wrote line 1."
     assert result.details == {"path": "sub/new", "old": "", "new": "two\n", "is_new": True}
     (folder / "empty").touch()
     said(await use(tool, path="empty", edits=edits(("", "one\n"))))
     assert ((folder / "sub/new").read_text(), (folder / "empty").read_text()) == ("two\n", "one\n")
 
 
+@pytest.mark.parametrize(
+    ("before", "new", "line", "after", "told"),
+    [
+        (b"a\nb\n", "c", None, b"a\nb\nc\n", "added line 3"),
+        (b"a\nb\n", "c\nd\n", None, b"a\nb\nc\nd\n", "added lines 3-4"),
+        (b"a\nb", "c", None, b"a\nb\nc", "added line 3"),
+        (b"a\nb", "\nc\n", None, b"a\nb\nc\n", "added line 3"),
+        (b"a\nb\n", "\nc\n", None, b"a\nb\n\nc\n", "added lines 3-4"),
+        (b"a\r\nb\r\n", "c\nd", None, b"a\r\nb\r\nc\r\nd\r\n", "added lines 3-4"),
+        (b"a\r\nb", "c\n", None, b"a\r\nb\r\nc\r\n", "added line 3"),
+        (b"a", "c", None, b"a\nc", "added line 2"),
+        (b"", "c", None, b"c", "wrote line 1"),
+        (b"a\nb\n", "c", 1, b"c\na\nb\n", "added line 1"),
+        (b"a\nb\n", "c\n", 2, b"a\nc\nb\n", "added line 2"),
+        (b"a\nb", "c", 2, b"a\nc\nb", "added line 2"),
+        (b"a\nb\n", "c", 3, b"a\nb\nc\n", "added line 3"),
+        (b"", "c\n", 1, b"c\n", "wrote line 1"),
+        (b"\xef\xbb\xbfa\r\n", "b", 1, b"\xef\xbb\xbfb\r\na\r\n", "added line 1"),
+    ],
+)
+async def test_an_empty_old_adds_lines_and_leaves_those_around_them_whole(
+    tool: EditFileTool, folder: Path, use: Any, before: bytes, new: str, line: int | None, after: bytes, told: str
+) -> None:
+    (folder / "a").write_bytes(before)
+    edit = {"old": "", "new": new} | ({} if line is None else {"line": line})
+    assert said(await use(tool, path="a", edits=[edit])) == f"Edited a: {told}."
+    assert (folder / "a").read_bytes() == after
+
+
+async def test_lines_are_not_added_where_there_is_no_such_line(tool: EditFileTool, folder: Path, use: Any) -> None:
+    (folder / "a").write_text("one\n")
+    assert refused(await use(tool, path="a", edits=[{"old": "", "new": "x", "line": 3}])) == (
+        "a has 1 line: there is no line 3 to insert at; leave line out to add at the end. Nothing was changed"
+    )
+    assert (folder / "a").read_text() == "one\n"
+
+
 async def test_a_missing_file_is_not_edited(tool: EditFileTool, folder: Path, use: Any) -> None:
     assert refused(await use(tool, path="sub/a", edits=edits(("x", "y")))) == (
-        "sub/a does not exist: give an empty old to create it, or use write_file"
+        "sub/a does not exist; neither does the folder sub: nothing was changed. To make a new file, use write_file"
     )
     assert os.listdir(folder) == []
 
@@ -275,12 +317,31 @@ def part(name):
         ),
         (
             "completely unlike 1234567890",
-            "Nothing in it is much like it: read the file again and copy the text from there.",
+            f"Nothing in it is much like it. This is all of it; copy old from here:\n{CODE}",
         ),
     ],
 )
 def test_the_nearest_match_is_told_with_what_differs(old: str, told: str) -> None:
     assert describe_nearest(CODE, old) == told
+
+
+def test_a_guess_at_a_setting_finds_the_line_it_is_about() -> None:
+    many = "".join(f"option_{number} = {number}\n" for number in range(300))
+    for text in ("PORT = 3000\n", "port: 3000\n", '  "port": 3000,\n', "export PORT=3000\n"):
+        for around in ("HOST = 'x'\n", many):
+            assert text.strip() in describe_nearest(around + text + around, "PORT=8080")
+
+
+def test_what_is_invented_is_answered_with_lines_that_share_its_words() -> None:
+    many = "".join(f"option_{number} = {number}\n" for number in range(300))
+    told = describe_nearest(f"{many}serverPort = int(env['LISTEN'])\n", "server:\n  listen: 9999\n  port: 8080\n")
+    assert told == (
+        "Nothing in it is much like it: read the file with read_file and copy old from there. These lines share words "
+        "with it, each behind its number:\n301: serverPort = int(env['LISTEN'])"
+    )
+    told = describe_nearest(many, "@@@ ???")
+    assert "It begins with these lines, each behind its number:\n1: option_0 = 0\n2: option_1 = 1\n" in told
+    assert describe_nearest("", "x = 1") == "The file is empty: to add text, leave old empty."
 
 
 @pytest.mark.parametrize("old", ["", "\n\n", " ", "x" * 10_000, "\n".join(["same line"] * 5000)])

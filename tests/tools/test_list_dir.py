@@ -74,8 +74,12 @@ async def test_what_is_outside_is_not_listed(tool: ListDirTool, tree: Path, use:
         assert "workspace" in extract_text(result.content)
 
 
-async def test_an_empty_folder_says_so(tool: ListDirTool, use: Any) -> None:
+async def test_an_empty_folder_says_so(tool: ListDirTool, folder: Path, use: Any) -> None:
     assert said(await use(tool)) == "[the folder is empty]"
+    (folder / "sub").mkdir()
+    assert said(await use(tool, path="sub")) == (
+        "[the folder is empty]\n[sub holds nothing; list_dir of . shows what else there is]"
+    )
 
 
 async def test_a_file_is_no_folder(tool: ListDirTool, tree: Path, use: Any) -> None:

@@ -61,7 +61,9 @@ async def test_a_range_of_lines_says_which_they_are(
 
 async def test_a_range_beyond_the_end_is_an_error(tool: ReadFileTool, folder: Path, use: Any) -> None:
     (folder / "a").write_text("1\n2")
-    assert refused(await use(tool, path="a", offset=3)) == "a has 2 lines: offset=3 is beyond its end"
+    assert refused(await use(tool, path="a", offset=3)) == (
+        "a has 2 lines: offset=3 is beyond its end; leave offset out to read from line 1"
+    )
 
 
 async def test_an_empty_file_says_so(tool: ReadFileTool, folder: Path, use: Any) -> None:
@@ -199,7 +201,7 @@ async def test_a_large_text_is_read_anywhere(tool: ReadFileTool, folder: Path, u
         f"zeile {end:07} ü\nzeile {count:07} ü\n[lines {end}-{count} of {count}, the end of the file]"
     )
     assert refused(await use(tool, path="log", offset=count + 1)) == (
-        f"log has {count} lines: offset={count + 1} is beyond its end"
+        f"log has {count} lines: offset={count + 1} is beyond its end; leave offset out to read from line 1"
     )
     first = said(await use(tool, path="log"))
     assert len(first.encode()) <= OUTPUT_LIMIT

@@ -128,8 +128,40 @@ async def test_a_glob_gives_names_in_order(tool: SearchTool, tmp_path: Path) -> 
     assert await lines(tool, glob="./src/*") == ["src/main.ts"]
     assert await lines(tool, glob="!*.py") == ["a/b/y.txt", "src/app/view.tsx", "src/main.ts"]
     assert await lines(tool, glob="[xy].py") == ["a/b/y.py", "a/x.py", "x.py"]
-    assert await lines(tool, glob="*.rs") == ["[no files]"]
+    assert (await lines(tool, glob="*.rs"))[0] == "[no files]"
     assert await lines(tool, glob="?.py") == [".config/z.py", "a/b/y.py", "a/x.py", "a.py", "x.py", "é.py"]
+
+
+async def test_finding_nothing_says_what_was_looked_at_and_what_would_be_found(
+    tool: SearchTool, tmp_path: Path
+) -> None:
+    plant(
+        tmp_path, {"notes/a.txt": "buy Milk\n", "b.py": "milk = 1\nmilk = 2\n", "config.yml": "x\n", ".git/x": "milk"}
+    )
+    names = "no file has such a name; contents were not searched: for that, give a pattern"
+    assert await lines(tool, glob="*milk*") == [
+        "[no files]",
+        f'[{names}; "milk" is in the contents of 2 files (pattern="milk"), such as b.py]',
+    ]
+    assert await lines(tool, glob="src/config.yaml") == [
+        "[no files]",
+        f'[{names}; "config" is in the name of 1 file (glob="*config*"), such as config.yml]',
+    ]
+    assert await lines(tool, glob="*.rs") == ["[no files]", f"[{names}]"]
+    assert await lines(tool, glob="*butter*") == ["[no files]", f"[{names}]"]
+    assert await lines(tool, pattern="MILK") == [
+        "[no matches]",
+        "[with ignore_case=true it is in 2 files, such as b.py]",
+    ]
+    assert await lines(tool, pattern="milk", path="notes", glob="*.py") == [
+        "[no matches]",
+        "[with no glob and no path and ignore_case=true it is in 2 files, such as b.py]",
+    ]
+    assert await lines(tool, pattern="config") == [
+        "[no matches]",
+        '[contents were searched; "config" is in the name of 1 file (glob="*config*"), such as config.yml]',
+    ]
+    assert await lines(tool, pattern="butter") == ["[no matches]"]
 
 
 async def test_pattern_and_glob_narrow_each_other(tool: SearchTool, tmp_path: Path) -> None:
@@ -145,7 +177,10 @@ async def test_a_path_narrows_the_search_and_globs_count_from_there(tool: Search
     assert await lines(tool, glob="deep/*.py", path="sub") == ["sub/deep/x.py"]
     assert await lines(tool, glob="*.py", path=str(tmp_path / "sub")) == ["sub/deep/x.py", "sub/x.py"]
     assert await lines(tool, pattern="n", path="sub/x.py") == ["sub/x.py:1: n"]
-    assert await lines(tool, pattern="n", path="sub/x.py", glob="*.txt") == ["[no matches]"]
+    assert await lines(tool, pattern="n", path="sub/x.py", glob="*.txt") == [
+        "[no matches]",
+        "[with no glob and no path and ignore_case=true it is in 4 files, such as sub/deep/x.py]",
+    ]
     assert await lines(tool, glob="*", path="sub/deep/y.txt") == ["sub/deep/y.txt"]
     assert await lines(tool, pattern="n", path=".", limit=1) == [
         "sub/deep/x.py:1: n",
@@ -481,7 +516,7 @@ async def test_a_pattern_that_explodes_is_stopped_and_keeps_what_was_found(make:
 
 async def test_a_hostile_pattern_does_not_trouble_ripgrep(make: MakeFn, tmp_path: Path) -> None:
     plant(tmp_path, {"b.txt": "a" * 5000 + "b\n"})
-    assert await lines(make(), pattern=r"(a+)+$") == ["[no matches]"]
+    assert (await lines(make(), pattern=r"(a+)+$"))[0] == "[no matches]"
 
 
 @pytest.mark.parametrize("engine", ["scanner", "unconfined"])

@@ -150,7 +150,7 @@ async def test_a_signal_is_named(shell: BashTool) -> None:
 
 
 async def test_silence_is_said(shell: BashTool) -> None:
-    assert said(await run(shell, "true")) == "[no output]"
+    assert said(await run(shell, "true")) == "[no output]\n[exit code 0]"
     assert said(await run(shell, "false")) == "[exit code 1]"
 
 

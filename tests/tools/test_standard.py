@@ -86,7 +86,8 @@ async def test_an_agent_reads_edits_and_is_told_of_a_change(folder: Path) -> Non
     assert results == [
         "one\n",
         "Edited a.txt: 1 replacement, at line 1.",
-        "a.txt was changed since it was read: read it again with read_file, then repeat the change",
+        "a.txt was not written: it was changed since you read it.\nTo change a part of it, use edit_file. To replace "
+        "all of it, call write_file again. It holds now:\nsomebody's\n",
     ]
     assert (folder / "a.txt").read_text() == "somebody's\n"
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from swink_agent.tools import Workspace, WorkspaceError
+from swink_agent.tools._beneath import Root
 
 
 def refusal(workspace: Workspace, path: str) -> str:
@@ -70,10 +72,30 @@ def test_a_missing_file_is_told_with_what_was_meant(workspace: Workspace, folder
         f"src/mian.py does not exist in the workspace {here}; did you mean src/main.py?"
     )
     assert refusal(workspace, "lib/main.py") == (
-        f"lib/main.py does not exist in the workspace {here}; neither does the folder lib"
+        f"lib/main.py does not exist in the workspace {here}; did you mean src/main.py?"
     )
-    assert refusal(workspace, "quite-another") == f"quite-another does not exist in the workspace {here}"
+    assert refusal(workspace, "lib/other.py") == (
+        f"lib/other.py does not exist in the workspace {here}; neither does the folder lib"
+    )
+    assert refusal(workspace, "quite-another") == (
+        f"quite-another does not exist in the workspace {here}; see with list_dir what is there"
+    )
     assert "does not exist" in refusal(workspace, "/".join(["a"] * 2000))
+
+
+def test_the_look_for_what_was_meant_passes_links_and_hidden_folders_and_comes_to_an_end(
+    folder: Path, outside: Path, opener: Callable[[str], Root]
+) -> None:
+    workspace = Workspace(folder, open_root=opener, hidden=[str(folder / "keys")])
+    (folder / "keys").mkdir()
+    (folder / "keys/main.py").touch()
+    (outside / "main.py").touch()
+    (folder / "far").symlink_to(outside)
+    for number in range(600):
+        (folder / f"d{number:04}").mkdir()
+    (folder / "zz").mkdir()
+    (folder / "zz/main.py").touch()  # beyond as many folders as are looked into
+    assert refusal(workspace, "x/main.py").endswith("; neither does the folder x")
 
 
 def test_what_is_no_regular_file_is_refused_without_waiting(
@@ -215,17 +237,6 @@ def test_places_outside_or_of_no_file_are_refused(
     (folder / "circle").symlink_to("circle")
     with pytest.raises(WorkspaceError, match=why):
         workspace.place(path)
-
-
-def test_versions_are_remembered_up_to_a_number(workspace: Workspace) -> None:
-    workspace.refuse_stale(("a",), "1")
-    workspace.remember(("a",), "1")
-    workspace.refuse_stale(("a",), "1")
-    with pytest.raises(WorkspaceError, match="a was changed since it was read: read it again with read_file"):
-        workspace.refuse_stale(("a",), "2")
-    for number in range(10_000):
-        workspace.remember((str(number),), "1")
-    workspace.refuse_stale(("a",), "2")  # forgotten
 
 
 def test_a_root_that_is_no_folder_is_an_error_at_once(folder: Path) -> None:

@@ -51,6 +51,11 @@ def refused(result: AgentToolResult) -> str:
     return extract_text(result.content)
 
 
+async def know(tool: WriteFileTool, path: str) -> None:
+    """Lets whoever calls the tool have read the file."""
+    said(await ReadFileTool(tool.workspace).execute({"path": path}, ToolContext()))
+
+
 def names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
 
@@ -71,6 +76,7 @@ async def test_a_new_file_is_made_with_its_folders(tool: WriteFileTool, folder: 
 
 async def test_a_file_is_replaced_and_the_change_told(tool: WriteFileTool, folder: Path, use: Any) -> None:
     (folder / "a").write_text("old\n")
+    await know(tool, "a")
     result = await use(tool, path=str(folder / "a"), content="new")
     assert said(result) == "Replaced a (1 line, 3 bytes)."
     assert result.details == {"path": "a", "old": "old\n", "new": "new", "is_new": False}
@@ -82,6 +88,7 @@ async def test_a_file_is_replaced_and_the_change_told(tool: WriteFileTool, folde
 async def test_the_mode_is_kept(tool: WriteFileTool, folder: Path, use: Any, mode: int) -> None:
     (folder / "a").write_text("old")
     (folder / "a").chmod(mode)
+    await know(tool, "a")
     said(await use(tool, path="a", content="new"))
     assert stat.S_IMODE((folder / "a").stat().st_mode) == mode
 
@@ -89,6 +96,7 @@ async def test_the_mode_is_kept(tool: WriteFileTool, folder: Path, use: Any, mod
 async def test_privileges_of_a_file_do_not_outlive_its_content(tool: WriteFileTool, folder: Path, use: Any) -> None:
     (folder / "a").write_text("old")
     (folder / "a").chmod(0o4755)
+    await know(tool, "a")
     said(await use(tool, path="a", content="new"))
     assert stat.S_IMODE((folder / "a").stat().st_mode) == 0o755
 
@@ -107,13 +115,14 @@ async def test_privileges_of_a_file_do_not_outlive_its_content(tool: WriteFileTo
         ("a\r\n".encode("utf-16"), "ü\n", "ü\r\n".encode("utf-16")),
         ("ä\n".encode("latin-1"), "ü\n", "ü\n".encode("latin-1")),
         ("ä\n".encode("latin-1"), "€\n", "€\n".encode()),
-        (b"\x7fELF\0", "text\n", b"text\n"),
+        (b"\x89PNG\r\n\x1a\n\0", "text\n", b"text\n"),
     ],
 )
 async def test_line_ends_marks_and_encodings_are_kept(
     tool: WriteFileTool, folder: Path, use: Any, old: bytes, content: str, new: bytes
 ) -> None:
     (folder / "a").write_bytes(old)
+    await know(tool, "a")
     said(await use(tool, path="a", content=content))
     assert (folder / "a").read_bytes() == new
 
@@ -125,6 +134,7 @@ async def test_line_ends_marks_and_encodings_are_kept(
 def test_whatever_is_written_keeps_the_files_line_ends(lines: list[str], newline: str, folder: Path, use: Any) -> None:
     (folder / "a").write_bytes(f"x{newline}".encode())
     tool = WriteFileTool(Workspace(folder, fsync=lambda fd: None))
+    asyncio.run(know(tool, "a"))
     said(asyncio.run(use(tool, path="a", content="\n".join(lines))))
     assert (folder / "a").read_bytes() == newline.join(lines).encode()
 
@@ -143,13 +153,25 @@ async def test_large_texts_are_cut_in_the_details_only(tool: WriteFileTool, fold
     assert (folder / "a").read_text() == content
 
 
-async def test_a_file_too_large_to_read_is_replaced_if_unchanged(tool: WriteFileTool, folder: Path, use: Any) -> None:
-    (folder / "a").write_text("text\n")
-    os.truncate(folder / "a", WHOLE_FILE_LIMIT + 1)
-    said(await use(ReadFileTool(tool.workspace), path="a", limit=1))
+async def test_a_file_too_large_to_read_is_replaced_once_all_of_it_was_read(
+    tool: WriteFileTool, folder: Path, use: Any
+) -> None:
+    line = "x" * 1000 + "\n"
+    (folder / "a").write_text(line * (WHOLE_FILE_LIMIT // len(line) + 1))
+    reader = ReadFileTool(tool.workspace)
+    said(await use(reader, path="a", limit=1))
+    why = refused(await use(tool, path="a", content="new"))
+    assert why.startswith("a was not written: you have not read all of it.\nIt cannot be shown as text (16.8 MB)")
+    offset: int | None = 2
+    while offset:
+        result = await use(reader, path="a", offset=offset)
+        offset = None if result.details["total_lines"] else result.details["last_line"] + 1
     os.utime(folder / "a", ns=(1, 1))
-    assert "was changed since it was read" in refused(await use(tool, path="a", content="new"))
-    said(await use(ReadFileTool(tool.workspace), path="a", limit=1))
+    assert "it was changed since you read it" in refused(await use(tool, path="a", content="new"))
+    offset = 1
+    while offset:
+        result = await use(reader, path="a", offset=offset)
+        offset = None if result.details["total_lines"] else result.details["last_line"] + 1
     result = await use(tool, path="a", content="new")
     assert (said(result), result.details["old_is_text"]) == ("Replaced a (1 line, 3 bytes).", False)
 
@@ -162,6 +184,7 @@ async def test_a_link_stays_and_its_target_is_written(tool: WriteFileTool, folde
     (folder / "sub/real").write_text("old")
     (folder / "link").symlink_to("sub/real")
     (folder / "dangling").symlink_to("sub/new")
+    await know(tool, "sub/real")
     result = await use(tool, path="link", content="new")
     assert result.details["path"] == "sub/real"
     said(await use(tool, path="dangling", content="fresh"))
@@ -186,6 +209,7 @@ async def test_another_name_of_the_same_file_keeps_its_content(
     tool: WriteFileTool, folder: Path, outside: Path, use: Any
 ) -> None:
     os.link(outside / "secret", folder / "hard")
+    await know(tool, "hard")
     said(await use(tool, path="hard", content="new"))
     assert (folder / "hard").read_text() == "new"
     assert (outside / "secret").read_text() == "outside"
@@ -212,10 +236,10 @@ async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(
     (folder / "a").write_text("two")
     os.utime(folder / "a", ns=(before.st_atime_ns, before.st_mtime_ns))  # same size, same time
     assert refused(await use(tool, path="a", content="mine")) == (
-        "a was changed since it was read: read it again with read_file, then repeat the change"
+        "a was not written: it was changed since you read it.\nTo change a part of it, use edit_file. To replace all "
+        "of it, call write_file again. It holds now:\ntwo"
     )
     assert (folder / "a").read_text() == "two"
-    said(await use(reader, path="a"))
     said(await use(tool, path="a", content="mine"))
     said(await use(tool, path="a", content="mine again"))  # our own writing counts as having seen it
     (folder / "a").unlink()
@@ -229,7 +253,9 @@ async def test_a_file_changed_between_the_check_and_the_end_is_not_overwritten(f
     def change(fd: int) -> None:
         (folder / "a").write_text("two")
 
-    result = await use(WriteFileTool(Workspace(folder, fsync=change)), path="a", content="mine")
+    tool = WriteFileTool(Workspace(folder, fsync=change))
+    await know(tool, "a")
+    result = await use(tool, path="a", content="mine")
     assert "was changed since it was read" in refused(result)
     assert (folder / "a").read_text() == "two"
     assert names(folder) == ["a"]
@@ -278,7 +304,9 @@ async def test_a_fault_leaves_the_old_file_and_nothing_else(folder: Path, use: A
     def fail(*arguments: Any, **named: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    result = await use(WriteFileTool(Workspace(folder, **{fault: fail})), path="a", content="new")
+    tool = WriteFileTool(Workspace(folder, **{fault: fail}))
+    await know(tool, "a")
+    result = await use(tool, path="a", content="new")
     assert refused(result) == "a: No space left on device"
     assert (folder / "a").read_text() == "old"
     assert names(folder) == ["a"]
@@ -287,6 +315,7 @@ async def test_a_fault_leaves_the_old_file_and_nothing_else(folder: Path, use: A
 async def test_readers_see_the_old_file_or_the_new_one(tool: WriteFileTool, folder: Path, use: Any) -> None:
     versions = [letter * 100_000 for letter in "ab"]
     (folder / "a").write_text(versions[0])
+    await know(tool, "a")
     over = threading.Event()
     seen: set[str] = set()
 
@@ -307,7 +336,9 @@ async def test_readers_see_the_old_file_or_the_new_one(tool: WriteFileTool, fold
 
 async def test_writes_at_once_are_all_done(tool: WriteFileTool, folder: Path, use: Any) -> None:
     results = await asyncio.gather(*[use(tool, path=f"a/b/{n % 5}", content=f"{n % 5}") for n in range(20)])
-    assert [said(result).split()[1] for result in results] == [f"a/b/{n % 5}" for n in range(20)]
+    written = [result for result in results if said(result).startswith("Created")]
+    assert sorted(result.details["path"] for result in written) == [f"a/b/{n}" for n in range(5)]
+    assert {said(result).split(":")[0] for result in results if result not in written} == {"Nothing was changed"}
     assert names(folder / "a/b") == ["0", "1", "2", "3", "4"]
 
 
@@ -342,8 +373,8 @@ def test_writes_while_links_are_swapped_never_land_outside(
             number = sum(outcomes.values())
             arguments = {"path": ("door/secret", "door/new/x", "file")[number % 3], "content": f"{number}"}
             try:
-                tool.run(Call(tool, arguments, ToolContext()))
-                outcomes["written"] += 1
+                result = tool.run(Call(tool, arguments, ToolContext()))
+                outcomes["refused" if result.is_error else "written"] += 1
             except ToolError:
                 outcomes["refused"] += 1
     finally:
@@ -389,9 +420,14 @@ async def test_what_changed_after_the_approval_is_not_written(tool: WriteFileToo
         (folder / "link").symlink_to("two")
         return True
 
-    stream = scripted(call("write_file", path="link", content="new"), text("done"))
-    result = await Agent(MODEL, tools=[tool], stream_fn=stream, approve=approve).prompt("go")
-    assert "is not what was approved" in extract_text(result.messages[2].content)  # type: ignore[union-attr]
+    reader = ReadFileTool(tool.workspace)
+    stream = scripted(
+        [call("read_file", path="one"), call("read_file", path="two")],
+        call("write_file", path="link", content="new"),
+        text("done"),
+    )
+    result = await Agent(MODEL, tools=[tool, reader], stream_fn=stream, approve=approve).prompt("go")
+    assert "is not what was approved" in extract_text(result.messages[5].content)  # type: ignore[union-attr]
     assert ((folder / "one").read_text(), (folder / "two").read_text()) == ("one", "two")
 
 
@@ -435,6 +471,7 @@ async def test_a_write_that_nobody_waits_for_any_more_changes_nothing(folder: Pa
                 ended.set()
 
     tool = Watched(Workspace(folder, fsync=pause, rename=rename))
+    await know(tool, "a")
     task = asyncio.create_task(tool.execute({"path": "a", "content": "new"}, ToolContext()))
     await asyncio.to_thread(reached.wait, 10)
     task.cancel()

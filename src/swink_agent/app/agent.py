@@ -24,10 +24,11 @@ from .credentials import Credentials
 from .errors import UsageProblem
 from .headless import PrepareFn
 from .models import choose_model, local_fetch, stream_fn_of
-from .paths import config_folder
+from .paths import config_folder, data_folder
 from .prompt import project_notes, standard_prompt
 from .settings import STANDARD_TOOLS, Settings
 from .trust import Project
+from .undo import open_undo
 
 if TYPE_CHECKING:
     from swink_agent.policies import Approvals, CallRules
@@ -179,23 +180,25 @@ def _tools(
     from swink_agent.tools import standard_tools
 
     profile = sandbox_profile(root, added=added, network=settings.value("network"))
+    # Before the sandbox: a folder that is not there yet could be made by a command.
+    undo = open_undo(warnings) if settings.value("undo") and {"write_file", "edit_file"} & set(wanted) else None
     opened = _open_sandbox(profile, settings.value("sandbox"), warnings) if {"bash", "search"} & set(wanted) else None
     try:
-        tools = standard_tools(root, profile if opened is None else opened, also=added)
+        tools = standard_tools(root, profile if opened is None else opened, undo=undo, also=added)
     except OSError as error:
         raise UsageProblem(f"{error.filename or root} cannot be opened: {error.strerror or error}") from error
     return [tool for tool in tools if tool.name in wanted], opened
 
 
 def sandbox_profile(root: Path, *, added: tuple[Path, ...] = (), network: bool = False) -> SandboxProfile:
-    """The walls for a folder, and those added to it: our own settings and keys are hidden wherever they are."""
+    """The walls for a folder, and those added to it: our own settings, keys and copies are hidden wherever they are."""
     from msgspec import structs
 
     from swink_agent.sandbox import SandboxProfile
 
     try:
         profile = SandboxProfile(write=(str(root), *map(str, added)), network=network)
-        return structs.replace(profile, hidden=(*profile.hidden, str(config_folder())))
+        return structs.replace(profile, hidden=(*profile.hidden, str(config_folder()), str(data_folder())))
     except ValueError as error:
         raise UsageProblem(f"{root} is no folder to work in: {error}") from error
 

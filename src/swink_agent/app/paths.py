@@ -1,6 +1,6 @@
 """Where the application keeps its files, and how it writes them: whole or not at all.
 
-Owns the folder of settings and keys. The cache of models belongs to `local`.
+Owns the folder of settings and keys, and that of data. The cache of models belongs to `local`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["config_folder", "write_whole"]
+__all__ = ["config_folder", "data_folder", "write_whole"]
 
 CONFIG_VARIABLE = "SWINK_CONFIG_DIR"
+DATA_VARIABLE = "SWINK_DATA_DIR"
 
 
 def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -23,6 +24,16 @@ def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
     import platformdirs
 
     return Path(platformdirs.user_config_dir("swink-agent", appauthor=False))
+
+
+def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """The user's folder for what runs leave behind, such as copies for undo: `SWINK_DATA_DIR`, else the usual place."""
+    given = environ.get(DATA_VARIABLE)
+    if given:
+        return Path(given).expanduser().absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("swink-agent", appauthor=False))
 
 
 def write_whole(path: Path, content: str, *, mode: int = 0o600) -> None:

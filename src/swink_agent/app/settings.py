@@ -99,6 +99,7 @@ DEFINITIONS = (
         choices=("auto", "bubblewrap", "landlock", "sandbox-exec", "off"),
     ),
     _setting("network", "switch", "whether commands may use the network", default=False, in_project="stricter"),
+    _setting("undo", "switch", "whether copies of what the file tools replace are kept, for swink undo", default=True),
     _setting("max_turns", "count", "replies in one run", default=50, in_project="stricter"),
     _setting("max_cost", "amount", "US dollars for one run", in_project="stricter"),
     _setting("timeout", "amount", "seconds for one run", in_project="stricter"),

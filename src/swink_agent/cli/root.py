@@ -18,6 +18,7 @@ COMMANDS = {
     "models": ("swink_agent.cli.models:models", "List models with prices and windows; fetch and remove local ones."),
     "keys": ("swink_agent.cli.keys:keys", "Keep the keys of providers: set, list, remove."),
     "config": ("swink_agent.cli.config:config", "Show and change settings; trust a folder's own."),
+    "undo": ("swink_agent.cli.undo:undo", "Put back what the file tools of a run changed."),
     "doctor": ("swink_agent.cli.doctor:doctor", "Tell what works on this machine, and what to do about the rest."),
     "proxy": ("swink_agent.cli.proxy:proxy", "Serve models to machines that have no keys."),
     "completion": ("swink_agent.cli.completion:completion", "Print the completion script for a shell."),

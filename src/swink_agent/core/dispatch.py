@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -86,6 +86,11 @@ class _Call:
         )
 
 
+def _context(run: Run, call: _Call, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
+    root = run.config.execution_root
+    return ToolContext(call.id, run.cancel, run.state, root, on_update, run.threads, call.grant, run.id, run.transcript)
+
+
 class _Execution:
     """A call that has started: its task, and the ways to reach it."""
 
@@ -98,9 +103,7 @@ class _Execution:
         self.tool = tool
         self.is_over = False
         self.relays: dict[str, Relay] = {}
-        self.context = ToolContext(
-            call.id, run.cancel, run.state, run.config.execution_root, self._update, run.threads, call.grant, run.id
-        )
+        self.context = _context(run, call, self._update)
         self.task: asyncio.Task[AgentToolResult]
 
     @property
@@ -236,7 +239,7 @@ class _Batch:
         for call in list(self._unresolved):
             if self.run.stopped_by is not None or self.supervisor.is_interrupted:
                 return
-            if not self._needs_approval(call):
+            if not self._needs_approval(call) or await self._is_foreseen(call):
                 continue
             scope = await self._scope(call)
             if scope is None:
@@ -259,6 +262,21 @@ class _Batch:
                 scope = None if call.result is not None else await self._scope(call)
             if scope is not None:
                 call.grant = Grant(call.name, call.arguments, scope)
+
+    async def _is_foreseen(self, call: _Call) -> bool:
+        """Whether the tool says that the call would be refused, and gave it that result: then nobody is asked."""
+        foresee = getattr(call.tool, "foresee", None)
+        if foresee is None or self.run.toolbox.problems(call.name, call.arguments) is not None:
+            return False
+        arguments, context = copy_json(call.arguments), _context(self.run, call)
+        try:
+            refusal = await self.supervisor.wait(self.run.threads.run(lambda: foresee(arguments, context)))
+        except Exception:  # it may not happen at all: what is wrong with it will be told in its place
+            log.debug("%s could not say whether it would act", call.name, exc_info=True)
+            return False
+        if refusal is not None:
+            self._resolve(call, refusal, _FAILED)
+        return refusal is not None
 
     async def _scope(self, call: _Call) -> dict[str, Any] | None:
         """Where and how the tool says that it would act; `None` if it says that it would not, and has its result.

@@ -58,6 +58,21 @@ class AgentToolResult(Value, frozen=True):
         return cls((Text(text),), details, True)
 
 
+class Conversation(Protocol):
+    """The conversation that calls a tool, as far as tools may know it.
+
+    Its length, in messages, is the same for all calls of one reply, and grows once the model has their results.
+    """
+
+    @property
+    def memory(self) -> dict[Any, Any]:
+        """What tools keep about it, each under a key of its own: never sent, never saved, gone when the history is
+        replaced or reset."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
 class ToolContext:
     """What a tool is given besides its arguments. Every field has a default, so tests can make one."""
 
@@ -66,6 +81,7 @@ class ToolContext:
         "_on_update",
         "_run_cancel",
         "call_id",
+        "conversation",
         "execution_root",
         "grant",
         "run_id",
@@ -83,6 +99,7 @@ class ToolContext:
         threads: WorkerThreads | None = None,
         grant: Grant | None = None,
         run_id: str = "",
+        conversation: Conversation | None = None,
     ) -> None:
         self.call_id = call_id
         self.run_id = run_id
@@ -95,6 +112,8 @@ class ToolContext:
         self.threads = threads
         self.grant = grant
         """What a person or a rule approved for this call; `None` if nobody was asked."""
+        self.conversation = conversation
+        """The conversation that the call belongs to; `None` outside of one."""
         self._on_update = on_update
 
     def __repr__(self) -> str:
@@ -122,7 +141,8 @@ class AgentTool(Protocol):
     """A tool. `on_steer` ("cancel" or "finish") may be left out, and is "cancel" then.
 
     One that needs approval may have `approval_scope(arguments)`, a JSON object that says where and how it would act:
-    it is shown with the question, and `ctx.grant` holds it together with what was approved.
+    it is shown with the question, and `ctx.grant` holds it together with what was approved. And it may have
+    `foresee(arguments, ctx)`, an error result for a call that it would refuse: nobody is asked about that.
     """
 
     @property
@@ -400,7 +420,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 def as_result(value: Any, name: str) -> AgentToolResult:
     """What a tool returned, as a result: text as it is, blocks and results as they are, anything else as JSON."""
-    kind = type(value)
+    kind: type = type(value)
     if kind is int or kind is float or kind is bool or kind is dict:  # by far the most, and none of what follows
         return _as_json(value, name)
     if isinstance(value, AgentToolResult):

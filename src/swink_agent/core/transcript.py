@@ -8,6 +8,7 @@ turn to the next unless something in it changed. The rules for pairs are in `con
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 from .context import Snapshot, is_empty, repair_pairs
 from .types import LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolResultMessage
@@ -18,9 +19,11 @@ __all__ = ["Transcript"]
 class Transcript:
     """One history, its context, and its conversation."""
 
-    __slots__ = ("_checked", "_context", "_converted", "_history", "_llm", "_sent")
+    __slots__ = ("_checked", "_context", "_converted", "_history", "_llm", "_sent", "memory")
 
     def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:
+        self.memory: dict[Any, Any] = {}
+        """What tools keep about this conversation. It goes with it: another history knows nothing of it."""
         self._history = list(messages)
         self._context = self._history  # the same list, until a transform makes it another
         self._restart()
@@ -86,7 +89,7 @@ class Transcript:
     def convert_by_default(self) -> None:
         """Converts what is there as `default_convert_to_llm` would."""
         fresh = self._context[self._converted :]
-        self._llm.extend([message for message in fresh if type(message) in LLM_MESSAGES])
+        self._llm.extend([cast("LlmMessage", message) for message in fresh if type(message) in LLM_MESSAGES])
         self._converted = len(self._context)
 
     def convert(self, messages: Iterable[LlmMessage]) -> None:

@@ -158,7 +158,7 @@ def extract_text(blocks: Sequence[ContentBlock]) -> str:
 
 def as_blocks(content: str | Sequence[Any], owner: str, allowed: frozenset[type]) -> tuple[Any, ...]:
     """Content as a tuple of blocks that may stand in `owner`. Raises `TypeError` for any other."""
-    if type(content) is tuple and len(content) == 1 and type(content[0]) in allowed:
+    if isinstance(content, tuple) and len(content) == 1 and type(content[0]) in allowed:
         return content  # as it mostly is
     if isinstance(content, str):
         return (Text(content),)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .search import SearchTool
     from .shell import BashTool
     from .standard import standard_tools
+    from .undo import UndoError, UndoStore
     from .workspace import Workspace, WorkspaceError
     from .write_file import WriteFileTool
 
@@ -24,6 +25,8 @@ _HOMES = {
     "ListDirTool": "list_dir",
     "ReadFileTool": "read_file",
     "SearchTool": "search",
+    "UndoError": "undo",
+    "UndoStore": "undo",
     "Workspace": "workspace",
     "WorkspaceError": "workspace",
     "WriteFileTool": "write_file",
@@ -36,6 +39,8 @@ __all__ = [
     "ListDirTool",
     "ReadFileTool",
     "SearchTool",
+    "UndoError",
+    "UndoStore",
     "Workspace",
     "WorkspaceError",
     "WriteFileTool",

@@ -31,8 +31,10 @@ class Edit(NamedTuple):
     """One replacement of one text by another."""
 
     old: str
+    """What is replaced; empty for new lines at the end, or before `line`."""
     new: str
     replace_all: bool = False
+    line: int | None = None
 
 
 def apply_edits(text: str, newline: str, edits: Sequence[Edit], path: str) -> tuple[str, str]:
@@ -43,27 +45,69 @@ def apply_edits(text: str, newline: str, edits: Sequence[Edit], path: str) -> tu
     """
     given = text
     lines: list[int] = []
+    added: list[str] = []
     for number, edit in enumerate(edits, 1):
         which = f"edit {number} of {len(edits)}: " if len(edits) > 1 else ""
-        text, starts = _apply(text, newline, edit, which, path)
-        lines += starts
+        if edit.old:
+            text, starts = _apply(text, newline, edit, which, path)
+            lines += starts
+        else:
+            text, where = _insert(text, newline, edit, which, path)
+            added.append(where)
         if len(lines) > _MOST_REPLACEMENTS:
             raise _too_much(which, f"more than {_MOST_REPLACEMENTS:,} replacements", path)
     if text == given:
         raise ToolError(f"the edits cancel each other out: {path} would stay as it is, nothing was changed")
     count = len(lines)
-    return text, f"{count} replacement{'s' * (count != 1)}, {_places(lines)}"
+    replaced = [f"{count} replacement{'s' * (count != 1)}, {_places(lines)}"] if count else []
+    return text, "; ".join([*replaced, *added[:_MOST_LINES_NAMED]])
+
+
+def _insert(text: str, newline: str, edit: Edit, which: str, path: str) -> tuple[str, str]:
+    """New lines at the end of the text, or before one of its lines; the lines around them stay whole."""
+    if not edit.new:
+        raise ToolError(f"{which}old and new are both empty: there is nothing to change, and nothing was")
+    if len(text) + len(edit.new) > max(_LARGEST, len(text)):
+        raise _too_much(which, f"a file of more than {_LARGEST:,} characters", path)
+    end = newline or "\n"
+    new = with_newlines(edit.new, newline)
+    count = text.count("\n") + (not text.endswith("\n") and bool(text))
+    if edit.line is not None and edit.line <= count:
+        new += "" if new.endswith("\n") else end
+        at = _line_start(text, edit.line)
+        return text[:at] + new + text[at:], _added("added", edit.line, new)
+    if edit.line is not None and edit.line > count + 1:
+        raise ToolError(
+            f"{which}{path} has {count} line{'s' * (count != 1)}: there is no line {edit.line} to insert at; leave "
+            "line out to add at the end. Nothing was changed"
+        )
+    if text.endswith("\n"):
+        new += "" if new.endswith("\n") else end
+    elif text and new.startswith(("\n", "\r\n")):
+        at = new.index("\n") + 1  # it brings the end of the last line along
+        text, new = text + new[:at], new[at:]
+    elif text:
+        text += end
+    return text + new, _added("added" if text else "wrote", count + 1, new)
+
+
+def _line_start(text: str, line: int) -> int:
+    at = 0
+    for _ in range(line - 1):
+        at = text.index("\n", at) + 1
+    return at
+
+
+def _added(verb: str, first: int, new: str) -> str:
+    last = first + new.count("\n") - new.endswith("\n")
+    return f"{verb} line {first}" if last == first else f"{verb} lines {first}-{last}"
 
 
 def _apply(text: str, newline: str, edit: Edit, which: str, path: str) -> tuple[str, list[int]]:
     plain = text.replace("\r\n", "\n")
     old, new = edit.old.replace("\r\n", "\n"), edit.new
     if old == new.replace("\r\n", "\n"):
-        raise ToolError(f"{which}old and new are the same: there is nothing to change, and nothing was")
-    if not old:
-        if plain:
-            raise ToolError(f"{which}old is empty but {path} is not: give the text to replace; nothing was changed")
-        return new, [1]
+        raise ToolError(f"{which}old and new are the same, so nothing was changed: new is the text as it should be")
     # Of one that must be the only one, a second that overlaps it counts too: `aa` is twice in `aaa`.
     most = _MOST_REPLACEMENTS if edit.replace_all else _MOST_TIMES_COUNTED
     starts = list(islice(_occurrences(plain, old, len(old) if edit.replace_all else 1), most + 1))
@@ -72,11 +116,13 @@ def _apply(text: str, newline: str, edit: Edit, which: str, path: str) -> tuple[
 
         raise ToolError(f"{which}old was not found in {path}; nothing was changed. {describe_nearest(plain, old)}")
     lines = _line_numbers(plain, starts)
+    if edit.line is not None and not edit.replace_all and lines.count(edit.line) == 1:
+        starts, lines = [starts[lines.index(edit.line)]], [edit.line]
     if len(starts) > 1 and not edit.replace_all:
         times = f"more than {most:,}" if len(starts) > most else str(len(starts))
         raise ToolError(
             f"{which}old is found {times} times in {path}, {_places(lines)}; nothing was changed. Add lines "
-            "around it to old and new, so that it fits once, or set replace_all"
+            "around it to old and new, so that it fits once, say which line, or set replace_all"
         )
     if len(starts) > most:
         raise _too_much(which, f"more than {most:,} replacements", path)

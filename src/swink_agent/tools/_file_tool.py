@@ -19,8 +19,10 @@ from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from ._bounded import bound_text
 from ._place import Place, replace_file
+from ._seen import seen_by
 from ._text import showable
-from .workspace import WHOLE_FILE_LIMIT, OpenFile, Workspace, WorkspaceError, read_whole, stale, version_of
+from .undo import Change, UndoStore
+from .workspace import WHOLE_FILE_LIMIT, OpenFile, Workspace, WorkspaceError, read_whole, stale, too_large, version_of
 
 __all__ = ["Before", "Call", "FileTool", "WritingTool"]
 
@@ -123,6 +125,12 @@ class WritingTool(FileTool):
 
     requires_approval = True
     on_steer = "finish"
+    replaces_all: ClassVar[bool] = False
+    """Whether nothing of the old content is left, so that the model knows all of the new one."""
+
+    def __init__(self, root: str | os.PathLike[str] | Workspace, *, undo: UndoStore | None = None) -> None:
+        super().__init__(root)
+        self.undo = undo
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Which file would be written, with every link resolved. Raises `ToolError` for one that never would."""
@@ -140,8 +148,14 @@ class WritingTool(FileTool):
                 return self.change(call, place, None)
             with file:
                 before = Before(file)
-                workspace.refuse_stale(place.parts, before.version)
-                return self.change(call, place, before)
+                return self.refusal(call, place, before) or self.change(call, place, before)
+
+    def refusal(self, call: Call, place: Place, before: Before) -> AgentToolResult | None:
+        """Why an existing file is left alone, if it is. Raises `ToolError` for a reason that takes one sentence."""
+        seen, _ = seen_by(call.ctx, self.workspace)
+        if seen.version(place.parts) not in (None, before.version):
+            raise stale(place.parts)
+        return None
 
     @abstractmethod
     def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
@@ -160,8 +174,10 @@ class WritingTool(FileTool):
                     raise stale(parts)
                 yield
 
+        made = len(place.missing)
         with call.act(self.scope_of(place.parts_now())):
             place.make_folders()
+        kept = self._keep(call, place, before, data, made)
         try:
             status = replace_file(
                 place,
@@ -171,9 +187,32 @@ class WritingTool(FileTool):
                 rename=workspace.rename,
                 fsync=workspace.fsync,
             )
-        except FileExistsError as error:
+        except BaseException as error:
+            if kept is not None:
+                kept.discard()
+            if not isinstance(error, FileExistsError):
+                raise
             raise WorkspaceError(f"{'/'.join(parts)} has appeared meanwhile: read it with read_file first") from error
-        workspace.remember(parts, version_of(status, data if len(data) <= WHOLE_FILE_LIMIT else None))
+        seen, now = seen_by(call.ctx, workspace)
+        knew_all = before is None or self.replaces_all or seen.is_whole(parts, before.version, now)
+        version = version_of(status, data if len(data) <= WHOLE_FILE_LIMIT else None)
+        seen.wrote(parts, version, is_whole=knew_all)
+
+    def _keep(self, call: Call, place: Place, before: Before | None, data: bytes, made: int) -> Change | None:
+        """A copy of what is about to be replaced, on disk before it is. Raises `UndoError`: then nothing is."""
+        if self.undo is None:
+            return None
+        if before is not None and before.data is None:
+            raise too_large(before.file)
+        return self.undo.keep(
+            str(self.workspace.root),
+            call.ctx.run_id or None,
+            place.parts,
+            None if before is None else before.data,
+            data,
+            mode=0o644 if before is None else before.file.stat.st_mode,
+            folders=made,
+        )
 
 
 def as_json(path: str) -> str:

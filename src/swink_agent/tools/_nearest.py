@@ -24,7 +24,11 @@ _MOST_CANDIDATES = 8
 _LONGEST_WINDOW = 1500
 _LIKE_ENOUGH = 0.5
 _MOST_SHOWN = 4096
+_FEW_LINES = 60
+_MOST_OF_SHORT = 2000
+_FEW_SHOWN = 8
 _WORD = re.compile(r"\w+")
+_NAME_PART = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}|\d{2,}")
 _TYPOGRAPHY = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "`": "'", "\u2013": "-", "\u2014": "-"}
 )
@@ -38,7 +42,7 @@ def describe_nearest(text: str, old: str) -> str:
     wanted = old.strip("\n").split("\n")
     start = _best_start(lines, wanted)
     if start is None:
-        return "Nothing in it is much like it: read the file again and copy the text from there."
+        return _likeliest(text, lines, wanted)
     found = lines[start : start + len(wanted)]
     where = f"line {start + 1}" if len(found) == 1 else f"lines {start + 1}-{start + len(found)}"
     shown = bound_text("\n".join(found), _MOST_SHOWN).text
@@ -59,6 +63,37 @@ def _best_start(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
         if score > best_score or (best is None and score >= best_score):
             best, best_score = start, score
     return best
+
+
+def _likeliest(text: str, lines: Sequence[str], wanted: Sequence[str]) -> str:
+    """What to show where nothing is like it: all of a short file, else the lines that share rare words with it."""
+    if not text.strip():
+        return "The file is empty: to add text, leave old empty."
+    if len(lines) <= _FEW_LINES and len(text) <= _MOST_OF_SHORT:
+        return f"Nothing in it is much like it. This is all of it; copy old from here:\n{text}"
+    found = _by_rare_words(lines, wanted)
+    shown = "\n".join(
+        [f"{index + 1}: {lines[index][:_LONGEST_LINE]}" for index in found or range(min(_FEW_SHOWN, len(lines)))]
+    )
+    what = "These lines share words with it" if found else "It begins with these lines"
+    return (
+        f"Nothing in it is much like it: read the file with read_file and copy old from there. {what}, each behind its "
+        f"number:\n{shown}"
+    )
+
+
+def _by_rare_words(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """The lines that have words of the wanted ones, or parts of such; a word that is everywhere says little."""
+    asked = {part for line in wanted[:_MOST_COMPARED] for part in _parts(line)}
+    sharing = [(index, asked.intersection(_parts(line))) for index, line in enumerate(lines[:_MOST_COMPARED])]
+    counts = Counter(part for _, parts in sharing for part in parts)
+    ranked = [(sum(1 / counts[part] for part in parts), -index) for index, parts in sharing if parts]
+    return sorted(-index for _, index in heapq.nlargest(_FEW_SHOWN, ranked))
+
+
+def _parts(line: str) -> set[str]:
+    """The words of a line, names taken apart: `serverPort` and `server_port` are `server` and `port`."""
+    return {part.casefold() for part in _NAME_PART.findall(line[: 4 * _LONGEST_LINE])}
 
 
 def _by_equal_lines(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:

@@ -26,14 +26,14 @@ class EditFileTool(WritingTool):
     name = "edit_file"
     label = "Edit file"
     description = (
-        "Changes a file in the workspace by replacing exact pieces of its text. Each `old` must be in the file exactly "
-        "once, spaces included: copy it from read_file, with a line around it if needed. Edits are applied in order, "
-        "all of them or none. An empty `old` creates a new file."
+        "Changes a file by replacing exact pieces of its text. Each `old` must be in the file exactly once, spaces "
+        "included: copy it from read_file. An empty `old` adds `new` at the end, or before `line`. Edits are "
+        "applied in order, all or none."
     )
     parameters_schema: dict[str, Any] = {
         "type": "object",
         "properties": {
-            "path": {"type": "string", "description": "The file, relative to the workspace, such as src/main.py"},
+            "path": {"type": "string", "description": "The file, relative to the workspace"},
             "edits": {
                 "type": "array",
                 "minItems": 1,
@@ -41,9 +41,10 @@ class EditFileTool(WritingTool):
                 "items": {
                     "type": "object",
                     "properties": {
-                        "old": {"type": "string", "description": "The text to replace, exactly as in the file"},
-                        "new": {"type": "string", "description": "The text to put in its place"},
-                        "replace_all": {"type": "boolean", "description": "Replace every occurrence. Default false"},
+                        "old": {"type": "string", "description": "The text to replace; empty to add"},
+                        "new": {"type": "string", "description": "The text to put there"},
+                        "replace_all": {"type": "boolean", "description": "Replace every occurrence"},
+                        "line": {"type": "integer", "minimum": 1, "description": "With an empty old: add before it"},
                     },
                     "required": ["old", "new"],
                     "additionalProperties": False,
@@ -56,9 +57,15 @@ class EditFileTool(WritingTool):
 
     def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
         path = "/".join(place.parts)
-        edits = [Edit(item["old"], item["new"], item.get("replace_all", False)) for item in call.arguments["edits"]]
+        edits = [
+            Edit(item["old"], item["new"], item.get("replace_all", False), item.get("line"))
+            for item in call.arguments["edits"]
+        ]
         if before is None and edits[0].old:
-            raise ToolError(f"{show_name(path)} does not exist: give an empty old to create it, or use write_file")
+            near = self.workspace.nearest(path)
+            raise ToolError(
+                f"{show_name(path)} does not exist{near}: nothing was changed. To make a new file, use write_file"
+            )
         existing = _text_of(before)
         text, where = apply_edits(existing.text, existing.format.newline, edits, show_name(path))
         try:

@@ -17,6 +17,7 @@ from swink_agent.core.types import Base64Image, Image, Text
 
 from ._bounded import OUTPUT_LIMIT, cut_bytes, show_name, show_size
 from ._file_tool import Call, FileTool, as_json
+from ._seen import seen_by
 from ._text import decode_text, showable
 from .workspace import OpenFile, read_whole, version_of
 
@@ -67,8 +68,14 @@ class ReadFileTool(FileTool):
                 result = _show_image(file, media_type, data)
             else:
                 result = _show_lines(file, data, first, most)
-            self.workspace.remember(file.parts, version_of(file.stat, data))
+            self._remember(call, file, version_of(file.stat, data), result)
             return result
+
+    def _remember(self, call: Call, file: OpenFile, version: str, result: AgentToolResult) -> None:
+        seen, now = seen_by(call.ctx, self.workspace)
+        details: dict[str, Any] = result.details
+        last = details.get("last_line", 0) - details.get("is_cut", False)  # half of a line is not that line
+        seen.read(file.parts, version, details.get("first_line", 1), last, details.get("total_lines", 0), now)
 
 
 # -- lines ---------------------------------------------------------------------------------------------------
@@ -118,7 +125,8 @@ def _result(file: OpenFile, part: _Lines) -> AgentToolResult:
         notes.append(f"lines {part.first}-{last} of {part.total}, the end of the file")
     if notes:
         text = f"{text}{'' if text.endswith(chr(10)) else chr(10)}[{'; '.join(notes)}]"
-    return AgentToolResult.text(text, _details(file, part.first, last, part.total))
+    details = _details(file, part.first, last, part.total)
+    return AgentToolResult.text(text, details | {"is_cut": True} if cut else details)
 
 
 def _fitting(lines: Sequence[str]) -> tuple[str, int, int]:
@@ -224,7 +232,10 @@ def _binary(file: OpenFile) -> ToolError:
 
 
 def _beyond(file: OpenFile, first: int, total: int) -> ToolError:
-    return ToolError(f"{show_name(file.path)} has {total} lines: offset={first} is beyond its end")
+    lines = f"{total} line{'s' * (total != 1)}"
+    return ToolError(
+        f"{show_name(file.path)} has {lines}: offset={first} is beyond its end; leave offset out to read from line 1"
+    )
 
 
 def _details(file: OpenFile, first: int, last: int, total: int | None) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from ._engines import Binary, Engine, Hit, Query, Record, RipgrepEngine, Scanner
 from ._glob import NameGlob
 from ._programs import find_program
 from ._tree import IgnoredPaths
+from ._wider import MOST_FOUND, looked_at, wider_queries
 from .workspace import Workspace, WorkspaceError
 
 __all__ = ["SearchTool"]
@@ -37,6 +38,8 @@ _MOST_UNSORTED = 4000
 _LONGEST_PATTERN = 4000
 _CHUNK = 64 * 1024
 _NOTES = 1024
+_LONGEST_HINT = 2.0
+"""Seconds for each look at what may have been meant."""
 _UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Of a line, what a terminal would obey: controls, and what turns the direction of writing."""
 
@@ -129,7 +132,9 @@ class SearchTool:
         try:
             limit = arguments.get("limit", _DEFAULT_LIMIT)
             query = await in_thread(ctx, lambda: self._query(arguments))
-            return _Answer(query, limit).result(await self._search(query, limit, ctx))
+            found = await self._search(query, limit, ctx, self._time_limit)
+            is_nothing = not (found.hits or found.stopped or found.skipped)
+            return _Answer(query, limit).result(found, await self._hint(query, ctx) if is_nothing else "")
         except (ToolError, SandboxError) as error:
             return AgentToolResult.error(str(error))
         except OSError as error:
@@ -168,9 +173,25 @@ class SearchTool:
 
     # -- engines ---------------------------------------------------------------------------------------------
 
-    async def _search(self, query: Query, limit: int, ctx: ToolContext) -> _Found:
+    async def _hint(self, query: Query, ctx: ToolContext) -> str:
+        """What to try next, as nothing was found: what a wider search finds in a short time, if it does."""
+        said = [looked_at(query)] if looked_at(query) else []
+        time_limit = min(self._time_limit, _LONGEST_HINT)
+        for wider in wider_queries(query):
+            try:
+                found = await self._search(wider.query, MOST_FOUND, ctx, time_limit)
+            except (ToolError, SandboxError, OSError):
+                break
+            if found.hits:
+                said.append(wider.tell(found.hits))
+                break
+            if found.stopped:
+                break
+        return "; ".join(said)
+
+    async def _search(self, query: Query, limit: int, ctx: ToolContext, time_limit: float) -> _Found:
         """Runs ripgrep, and our own scanner where that cannot run or does not understand the pattern."""
-        deadline = asyncio.get_running_loop().time() + self._time_limit
+        deadline = asyncio.get_running_loop().time() + time_limit
         confined = await in_thread(ctx, self._open_confined)
         if confined is not None and self._ripgrep is not None:
             # All cores at once first. If that finds more than can be sorted here, the first in order are found soon.
@@ -324,7 +345,7 @@ class _Answer:
         self._query = query
         self._limit = limit
 
-    def result(self, found: _Found) -> AgentToolResult:
+    def result(self, found: _Found, hint: str = "") -> AgentToolResult:
         shown = found.hits[: self._limit]
         lines: list[str] = []
         size = 0
@@ -334,7 +355,7 @@ class _Answer:
             if size > OUTPUT_LIMIT - _NOTES:
                 break
             lines.append(line)
-        notes = self._notes(found, len(lines))
+        notes = self._notes(found, len(lines)) + ([f"[{hint}]"] if hint else [])
         details = {
             "matches": len(lines),
             "files": len({hit.path for hit in shown[: len(lines)]}),

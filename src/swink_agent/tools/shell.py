@@ -271,7 +271,7 @@ class _Command:
             "sandbox": self._backend,
         }
         result = AgentToolResult.text if code == 0 else AgentToolResult.error
-        return result(text or "[no output]", details)
+        return result(text or "[no output]\n[exit code 0]", details)
 
 
 def _not_run(error: SandboxError) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Literal
 
 from swink_agent import sandbox as sandboxes
@@ -15,6 +16,7 @@ from swink_agent.core.tool import AgentTool
 from .edit_file import EditFileTool
 from .list_dir import ListDirTool
 from .read_file import ReadFileTool
+from .undo import UndoStore
 from .workspace import Workspace
 from .write_file import WriteFileTool
 
@@ -25,6 +27,7 @@ def standard_tools(
     root: str | os.PathLike[str] | Workspace,
     sandbox: Literal["auto", "off"] | sandboxes.SandboxProfile | sandboxes.Sandbox = "auto",
     *,
+    undo: UndoStore | None = None,
     also: Iterable[str | os.PathLike[str]] = (),
 ) -> list[AgentTool]:
     """All built-in tools for one folder: read_file, write_file, edit_file, list_dir, search and bash.
@@ -32,29 +35,33 @@ def standard_tools(
     They share one `Workspace`, so a file that one of them read is known to the others. `sandbox` is for what runs
     commands: "auto" confines them to the folder by whatever works on this machine, a profile or an open sandbox says
     how, and "off" lets them do all that the user can. What a profile hides and
-    protects, it hides and protects from the file tools too.
+    protects, it hides and protects from the file tools too. With `undo`, copies of what the file tools replace are kept
+    there, where neither they nor confined commands can get at them; a profile, a sandbox or a workspace that was made
+    elsewhere must hide that folder itself, else it is a `ValueError`.
 
     `also` are further folders, which the file tools reach by absolute paths, behind walls of their own; nothing of
     git's own is written there but by commands. With "auto" commands may write there too; a profile says so itself.
     """
+    from swink_agent.sandbox import SandboxProfile
+
     from .search import SearchTool
     from .shell import BashTool
 
     folders = [os.path.abspath(folder) for folder in also]
     if folders and sandbox == "auto":
-        main = root.root if isinstance(root, Workspace) else root
-        sandbox = sandboxes.SandboxProfile(write=(str(main), *folders))
-    profile = (
-        None
-        if isinstance(sandbox, str)
-        else sandbox
-        if isinstance(sandbox, sandboxes.SandboxProfile)
-        else sandbox.profile
-    )
+        main = str(root.root if isinstance(root, Workspace) else root)
+        profile = SandboxProfile(write=(main, *folders))
+        hidden = profile.hidden if undo is None else (*profile.hidden, os.path.realpath(undo.folder))
+        sandbox = SandboxProfile(write=(main, *folders), hidden=hidden)
+    if undo is not None:
+        sandbox = _hiding(undo, root, sandbox)
+    profile = None if isinstance(sandbox, str) else sandbox if isinstance(sandbox, SandboxProfile) else sandbox.profile
     workspace = root if isinstance(root, Workspace) else _workspace(root, profile)
-    tools: list[AgentTool] = [*_file_tools(workspace), SearchTool(workspace, sandbox)]
+    tools: list[AgentTool] = [*_file_tools(workspace, undo), SearchTool(workspace, sandbox)]
     if folders:
-        tools = _for_all(tools, workspace, [_workspace(folder, profile) for folder in folders], folders, sandbox)
+        spaces = [_workspace(folder, profile) for folder in folders]
+        siblings = [[*_file_tools(space, undo), SearchTool(space, sandbox)] for space in spaces]
+        tools = _for_all(tools, workspace, dict(zip(folders, siblings, strict=True)))
     return [*tools, BashTool(workspace, sandbox)]
 
 
@@ -62,30 +69,26 @@ def _workspace(root: str | os.PathLike[str], profile: sandboxes.SandboxProfile |
     return Workspace(root) if profile is None else Workspace(root, hidden=profile.hidden, protected=profile.protected)
 
 
-def _file_tools(workspace: Workspace) -> list[AgentTool]:
-    return [ReadFileTool(workspace), WriteFileTool(workspace), EditFileTool(workspace), ListDirTool(workspace)]
+def _file_tools(workspace: Workspace, undo: UndoStore | None) -> list[AgentTool]:
+    return [
+        ReadFileTool(workspace),
+        WriteFileTool(workspace, undo=undo),
+        EditFileTool(workspace, undo=undo),
+        ListDirTool(workspace),
+    ]
 
 
-def _for_all(
-    tools: list[AgentTool],
-    main: Workspace,
-    others: list[Workspace],
-    folders: list[str],
-    sandbox: Literal["auto", "off"] | sandboxes.SandboxProfile | sandboxes.Sandbox,
-) -> list[AgentTool]:
+def _for_all(tools: list[AgentTool], main: Workspace, siblings: dict[str, list[AgentTool]]) -> list[AgentTool]:
     """The tools of the main folder, each with its siblings for the other folders."""
     from ._several_folders import SeveralFoldersTool
-    from .search import SearchTool
 
     several: list[AgentTool] = []
-    siblings = [
-        (folder, [*_file_tools(space), SearchTool(space, sandbox)])
-        for folder, space in zip(folders, others, strict=True)
-    ]
     for position, tool in enumerate(tools):
         # A repository's own folder is for git to write: a file tool could put a hook there that git would run.
         reachable = [
-            (folder, own[position]) for folder, own in siblings if not (tool.requires_approval and _is_gits(folder))
+            (folder, own[position])
+            for folder, own in siblings.items()
+            if not (tool.requires_approval and _is_gits(folder))
         ]
         several.append(SeveralFoldersTool(tool, str(main.root), reachable) if reachable else tool)
     return several
@@ -95,3 +98,38 @@ def _is_gits(folder: str) -> bool:
     real = os.path.realpath(folder)
     names = real.casefold().split(os.sep)
     return ".git" in names or (os.path.isfile(f"{real}/HEAD") and os.path.isdir(f"{real}/objects"))
+
+
+def _hiding(
+    undo: UndoStore,
+    root: str | os.PathLike[str] | Workspace,
+    sandbox: Literal["auto", "off"] | sandboxes.SandboxProfile | sandboxes.Sandbox,
+) -> Literal["off"] | sandboxes.SandboxProfile | sandboxes.Sandbox:
+    """The choice of walls, with the copies behind them. Raises `ValueError` if they stand open.
+
+    The folder is made first: what does not exist yet could be made by a command, and be its own.
+    """
+    from swink_agent.sandbox import SandboxProfile
+
+    with suppress(OSError):  # then nothing can be kept there, and nothing will be replaced
+        undo.prepare()
+    folder = os.path.realpath(undo.folder)
+    if sandbox == "auto":
+        path = str(root.root) if isinstance(root, Workspace) else os.path.realpath(root)
+        profile = SandboxProfile(write=(path,))
+        sandbox = SandboxProfile(write=(path,), hidden=(*profile.hidden, folder))
+    elif not isinstance(sandbox, str):
+        profile = sandbox if isinstance(sandbox, SandboxProfile) else sandbox.profile
+        if not any(_is_beneath(folder, os.path.realpath(path)) for path in profile.hidden):
+            raise ValueError(
+                f"the folder {folder} of undo is not hidden by the sandbox: add it to the profile's hidden"
+            )
+    if isinstance(root, Workspace) and _is_beneath(folder, str(root.root)):
+        parts = os.path.relpath(folder, root.root).split(os.sep)
+        if not root.is_hidden(tuple(parts)):
+            raise ValueError(f"the folder {folder} of undo is not hidden by {root!r}: give it as hidden")
+    return sandbox
+
+
+def _is_beneath(path: str, above: str) -> bool:
+    return path == above or path.startswith(above.rstrip("/") + "/")

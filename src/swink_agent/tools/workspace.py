@@ -1,12 +1,11 @@
 """The wall around the folder that tools work in.
 
-Owns the root descriptor, the way from a path that a model wrote to an open file, what no tool reads or writes, and the
-memory of which version of a file was seen last. Replacing a file is in `_place`; the opening itself in `_beneath`.
+Owns the root descriptor, the way from a path that a model wrote to an open file, and what no tool reads or writes.
+Replacing a file is in `_place`; the opening itself in `_beneath`; what was seen of the files in `_seen`.
 """
 
 from __future__ import annotations
 
-import difflib
 import errno
 import hashlib
 import os
@@ -15,7 +14,6 @@ import threading
 import unicodedata
 import weakref
 from collections.abc import Callable, Iterable
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
@@ -25,6 +23,7 @@ from swink_agent.core.errors import ToolError
 from ._beneath import LeavesRoot, Opened, Root, open_root
 from ._bounded import show_name, show_size
 from ._place import Place, find_place
+from ._seen import SeenFiles
 
 __all__ = ["OpenFile", "OpenFolder", "Workspace", "WorkspaceError"]
 
@@ -33,7 +32,6 @@ WHOLE_FILE_LIMIT = 16 * 1024 * 1024
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_MOST_VERSIONS = 10_000
 _ALWAYS_PROTECTED = frozenset({".git", ".swink"})  # at any depth: a repository may lie in a folder of another
 _Names: TypeAlias = tuple[tuple[str, ...], ...]
 
@@ -87,8 +85,8 @@ class Workspace:
 
     Every file is opened beneath the root's descriptor. `hidden` are absolute paths beneath the root that are not
     opened (credentials, where the root is a home folder); `protected` are relative names that are not written. Both
-    default to the sandbox's. One workspace may be shared by tools and threads: it remembers, for all of them, which
-    version of a file was read or written last. Raises `OSError` when the root is no folder that can be opened.
+    default to the sandbox's. One workspace may be shared by tools and threads. Raises `OSError` when the root is no
+    folder that can be opened.
     """
 
     def __init__(
@@ -113,8 +111,8 @@ class Workspace:
         self._hidden = _hidden_in(self.beneath.path, hidden)
         self._protected = _protected_in(self.beneath.path, protected)
         self._pseudo = frozenset(_devices("/proc", "/sys")) - {os.fstat(self.beneath.fd).st_dev}
-        self._versions: dict[tuple[str, ...], str] = {}
-        self._versions_lock = threading.Lock()
+        self.seen = SeenFiles()
+        """What was seen of its files by calls that belong to no conversation."""
 
     def __repr__(self) -> str:
         return f"Workspace({str(self.root)!r})"
@@ -233,23 +231,6 @@ class Workspace:
         if self.is_hidden(parts):
             raise WorkspaceError(f"{shown} holds credentials and is hidden from tools")
 
-    # -- versions --------------------------------------------------------------------------------------------
-
-    def remember(self, parts: tuple[str, ...], version: str) -> None:
-        """Notes the version that the model has seen, or has written itself."""
-        with self._versions_lock:
-            self._versions.pop(parts, None)
-            self._versions[parts] = version
-            if len(self._versions) > _MOST_VERSIONS:
-                self._versions.pop(next(iter(self._versions)))
-
-    def refuse_stale(self, parts: tuple[str, ...], version: str) -> None:
-        """Raises `WorkspaceError` if the file was seen before, in another version than this."""
-        with self._versions_lock:
-            seen = self._versions.get(parts)
-        if seen is not None and seen != version:
-            raise stale(parts)
-
     # -- what went wrong -------------------------------------------------------------------------------------
 
     def explain(self, path: str, error: OSError) -> WorkspaceError:
@@ -260,7 +241,7 @@ class Workspace:
             return WorkspaceError(f"{shown} leads out of the workspace {self.root}{link}: give a path beneath it")
         match error.errno:
             case errno.ENOENT:
-                return WorkspaceError(f"{shown} does not exist in the workspace {self.root}{self._nearest(path)}")
+                return WorkspaceError(f"{shown} does not exist in the workspace {self.root}{self.nearest(path)}")
             case errno.ENOTDIR:
                 return WorkspaceError(f"{shown} takes a file for a folder: see with list_dir what is there")
             case errno.EISDIR:
@@ -276,22 +257,11 @@ class Workspace:
             case _:
                 return WorkspaceError(f"{shown}: {error.strerror or error}")
 
-    def _nearest(self, path: str) -> str:
-        """What the path may have meant: a name much like it in the folder where it was looked for."""
-        folder, _, name = self.relative(path).rstrip("/").rpartition("/")
-        try:
-            opened = self.beneath.open(folder or ".", _LIST)
-        except OSError:
-            return f"; neither does the folder {show_name(folder)}" if folder else ""
-        try:
-            if self.is_hidden(opened.parts):
-                return ""
-            with os.scandir(opened.fd) as entries:
-                names = [entry.name for entry in islice(entries, 2000)]
-        finally:
-            os.close(opened.fd)
-        close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-        return f"; did you mean {show_name('/'.join([*opened.parts, close[0]]))}?" if close else ""
+    def nearest(self, path: str) -> str:
+        """What a path that does not exist may have meant, as the end of a sentence."""
+        from ._missing import describe_missing
+
+        return describe_missing(self.beneath, self.relative(path), self.is_hidden)
 
 
 def stale(parts: tuple[str, ...]) -> WorkspaceError:

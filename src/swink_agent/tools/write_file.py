@@ -8,40 +8,65 @@ from __future__ import annotations
 from typing import Any
 
 from swink_agent.core.errors import ToolError
-from swink_agent.core.tool import AgentToolResult
+from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from ._bounded import show_name, show_size
 from ._file_tool import Before, Call, WritingTool, change_details
 from ._place import Place
+from ._seen import seen_by
 from ._text import NEW_FILE, Decoded, decode_text, encode_text, with_newlines
+from ._unread import refuse_unread
 
 __all__ = ["WriteFileTool"]
 
 
 class WriteFileTool(WritingTool):
-    """Writes a file of the workspace as a whole; refuses to replace one that changed since it was read."""
+    """Writes a file of the workspace as a whole; refuses to replace one that the conversation has not read as it is."""
 
     name = "write_file"
     label = "Write file"
+    replaces_all = True
     description = (
-        "Writes a whole file in the workspace: creates it, with its folders, or replaces all of its content. "
-        "To change a part of a file, use edit_file."
+        "Writes a whole file: creates it, with its folders, or replaces all of its content. "
+        "To change or add a part, use edit_file."
     )
     parameters_schema: dict[str, Any] = {
         "type": "object",
         "properties": {
-            "path": {"type": "string", "description": "The file, relative to the workspace, such as src/main.py"},
-            "content": {"type": "string", "description": "The whole new content of the file"},
+            "path": {"type": "string", "description": "The file, relative to the workspace"},
+            "content": {"type": "string", "description": "The whole new content"},
         },
         "required": ["path", "content"],
         "additionalProperties": False,
     }
+
+    def refusal(self, call: Call, place: Place, before: Before) -> AgentToolResult | None:
+        return None  # asked once the new content is known: the same again is no loss
+
+    def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
+        """The refusal of a call that would replace what the conversation does not know; asked before a person is."""
+        with self.workspace.place(arguments["path"]) as place:
+            file = self.workspace.open_existing(place)
+            if file is None:
+                return None
+            with file:
+                before = Before(file)
+                decoded = None if before.data is None else decode_text(before.data)
+                if _encode(arguments["content"], decoded) == before.data:
+                    return None
+                return refuse_unread(ctx, self.workspace, place, before)
 
     def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
         content: str = call.arguments["content"]
         decoded = None if before is None or before.data is None else decode_text(before.data)
         data = _encode(content, decoded)
         path = "/".join(place.parts)
+        if before is not None:
+            if data == before.data:
+                return self._same(call, place, before, content)
+            refused = refuse_unread(call.ctx, self.workspace, place, before)
+            if refused is not None:
+                return refused
         self.put(call, place, before, data)
         new = decode_text(data)
         details = change_details(
@@ -51,6 +76,12 @@ class WriteFileTool(WritingTool):
             details["old_is_text"] = False
         verb = "Created" if before is None else "Replaced"
         return AgentToolResult.text(f"{verb} {show_name(path)} ({_measure(content, data)}).", details)
+
+    def _same(self, call: Call, place: Place, before: Before, content: str) -> AgentToolResult:
+        seen_by(call.ctx, self.workspace)[0].wrote(place.parts, before.version, is_whole=True)
+        path = "/".join(place.parts)
+        text = f"Nothing was changed: {show_name(path)} already holds exactly this."
+        return AgentToolResult.text(text, change_details(path, content, content, is_new=False))
 
 
 def _encode(content: str, existing: Decoded | None) -> bytes:
