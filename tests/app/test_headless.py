@@ -12,7 +12,7 @@ import pytest
 from swink_agent import Agent, CancellationToken, Cost, Stop, Usage, decode_event, tool
 from swink_agent.app.errors import ExitCode, NoModel
 from swink_agent.app.headless import HeadlessRun, Outcome
-from swink_agent.app.output import error_summary, output_for
+from swink_agent.app.output import output_for
 from swink_agent.core.errors import Aborted
 from swink_agent.core.redaction import Redactor
 from swink_agent.testing import call, check_events, fail, scripted, stall, text, truncated
@@ -193,21 +193,24 @@ async def test_json_is_one_object_whatever_happened() -> None:
         "cost": {"input": 0.0, "output": 0.0, "cache_read": 0.0, "cache_write": 0.0, "total": 0.25, "extra": {}},
         "turns": 1,
         "tool_calls": 0,
+        "rejected": [],
+        "value": None,
     }
     failed = json.loads(await written(agent(fail("auth", "no")), "json"))
     assert (failed["exit_code"], failed["error"], failed["error_kind"]) == (3, "no", "auth")
     stopped = json.loads(await written(agent(policies=[Always()]), "json"))
     assert stopped["stopped_by"] == {"policy": "always", "reason": "enough is enough"}
     assert json.loads(await written(agent(call("final_answer", n=3)), "json", schema=SCHEMA))["value"] == {"n": 3}
-    assert json.loads(error_summary("no model", ExitCode.NO_MODEL)) == {"text": "", "exit_code": 3, "error": "no model"}
 
 
 async def test_stream_json_is_the_events_that_the_library_reads_back() -> None:
     made = agent(call("add", a=1, b=2), text("It is 3.", deltas=3))
     seen: list[Any] = []
     made.subscribe(seen.append)
-    lines = (await written(made, "stream-json")).splitlines()
+    *lines, last = (await written(made, "stream-json")).splitlines()
     events = [decode_event(line) for line in lines]
+    result = json.loads(last)
+    assert (result["type"], result["text"], result["exit_code"], result["turns"]) == ("result", "It is 3.", 0, 2)
     check_events(events)
     assert events == seen
 

@@ -62,7 +62,7 @@ def test_addresses_come_from_the_providers_own_variables(tmp_path: Path) -> None
         ('# x\nmodle = "a:b"\n', "line 2: no setting is called modle; did you mean model?"),
         ("[limits]\nturns = 1\n", "line 2: no setting is called limits.turns; there are: model, thinking"),
         ('max_turns = "ten"\n', "line 1: max_turns cannot be 'ten': it is a whole number, 1 or more"),
-        ("max_turns = true\n", "line 1: max_turns cannot be True: it is a whole number"),
+        ("max_turns = true\n", "line 1: max_turns cannot be true: it is a whole number"),
         ("max_turns = 0\n", "it is a whole number, 1 or more"),
         ("max_cost = -1\n", "max_cost cannot be -1: it is a number above 0"),
         ("timeout = inf\n", "timeout cannot be inf"),
@@ -148,8 +148,10 @@ def with_project(text: str, **flags: Any) -> Any:
     "text", ['sandbox = "off"', 'output = "json"', 'models_dir = "/x"', '[base_url]\nxai = "http://x"']
 )
 def test_a_project_cannot_touch_what_is_the_users(text: str) -> None:
-    with pytest.raises(SettingsError, match="a project may not set"):
-        with_project(text + "\n")
+    settings = with_project(text + "\nmax_turns = 3\n" if "[" not in text else "max_turns = 3\n" + text)
+    (note,) = settings.notes
+    assert "a project may not set" in note
+    assert {name for name, item in settings.items() if item.source != "default"} == {"max_turns"}
 
 
 def test_a_project_can_only_tighten() -> None:
@@ -221,6 +223,7 @@ VALUES = {
     "names": st.lists(st.sampled_from(STANDARD_TOOLS), unique=True).map(tuple),
     "address": st.just("http://127.0.0.1:8080/v1"),
     "folder": st.just("/models"),
+    "rules": st.sampled_from([(), ("bash: pytest *",), ("write_file", "bash: npm test -- 'a, b'")]),
 }
 
 
@@ -232,11 +235,37 @@ def test_every_setting_survives_the_file(tmp_path_factory: pytest.TempPathFactor
     wanted: dict[str, Any] = {}
     for item in chosen:
         value = data.draw(st.sampled_from(item.choices) if item.kind == "choice" else VALUES[item.kind])
-        text = (",".join(value) or "none") if isinstance(value, tuple) else str(value)
+        between = ";" if item.kind == "rules" else ","
+        text = (between.join(value) or "none") if isinstance(value, tuple) else str(value)
         set_value(item.name, text, path=path)
         wanted[item.name] = value
     read = load_settings(path=path, environ={})
     assert {name: item.value for name, item in read.items() if item.source != "default"} == wanted
+
+
+def test_rules_of_every_source_count_together(tmp_path: Path) -> None:
+    path = write(tmp_path / "config.toml", 'allow = ["bash: pytest *"]\ndeny = ["bash: git push"]\n')
+    project = parse_file("/p/.swink/config.toml", b'deny = ["bash: npm publish"]\n')
+    read = load_settings(
+        path=path,
+        environ={"SWINK_ALLOW": "edit_file; bash: npm test"},
+        flags={"allow": ["bash: pytest *", "write_file: src/**"], "deny": None},
+        project=project,
+    )
+    assert read.value("allow") == ("bash: pytest *", "edit_file", "bash: npm test", "write_file: src/**")
+    assert read.value("deny") == ("bash: git push", "bash: npm publish")
+    assert read.notes == ()
+    assert read["allow"].source == f"{path}:1, environment SWINK_ALLOW, flag --allow"
+
+
+def test_a_rule_that_says_nothing_is_told_with_its_place_and_the_grammar(tmp_path: Path) -> None:
+    path = write(tmp_path / "config.toml", 'allow = ["pytest *"]\n')
+    with pytest.raises(SettingsError, match=r"config.toml, line 1: the rule 'pytest \*' names no tool"):
+        load_settings(path=path, environ={})
+    with pytest.raises(SettingsError, match=r"--deny: the deny rule 'a\|b' is no plain command: it has the operator"):
+        load_settings(path=tmp_path / "none", environ={}, flags={"deny": ["bash: a|b"]})
+    project = parse_file("/p/.swink/config.toml", b'allow = ["bash"]\n')
+    assert load_settings(path=tmp_path / "none", environ={}, project=project).value("allow") == ()
 
 
 def test_the_document_names_every_setting_and_its_variable() -> None:
@@ -247,7 +276,9 @@ def test_the_document_names_every_setting_and_its_variable() -> None:
         (row,) = [line for line in document.splitlines() if line.startswith(f"| `{item.name}` |")]
         assert item.variable in row
         assert all(choice in row for choice in item.choices)
-        may = {"free": "set it", "never": "", "stricter": ("be stricter", "leave some out")}[item.in_project]
+        may = {"free": "set it", "never": "", "stricter": ("be stricter", "leave some out", "add some")}[
+            item.in_project
+        ]
         assert row.rsplit("|", 2)[1].strip() in may
 
 

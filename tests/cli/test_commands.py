@@ -153,7 +153,7 @@ def test_a_bug_is_one_line_and_a_way_to_see_more(program: Any, monkeypatch: pyte
     monkeypatch.setattr("swink_agent.cli.config.settings_file", broken)
     done = program("config", "path")
     assert (done.code, done.out) == (1, "")
-    assert done.err == "error: RuntimeError: boom\n(this should not happen; SWINK_DEBUG=1 shows where)\n"
+    assert done.err == "error: boom\n(this should not happen; SWINK_DEBUG=1 shows where)\n"
     monkeypatch.setenv("SWINK_DEBUG", "1")
     assert "Traceback" in program("config", "path").err
 
@@ -199,14 +199,41 @@ def test_a_folder_is_trusted_and_no_longer(place: Path, program: Any) -> None:
     assert program("config", "trust").code == 2, "TOML has no such character"
     (place / ".swink" / "config.toml").write_text("max_turns = 3 # \u202e\n")
     assert "not used: swink config trust" in program("config").err
-    trusted = program("config", "trust")
+    trusted = program("config", "trust", "--yes")
     assert trusted.code == 0
-    assert trusted.err.endswith("is trusted.\nIts settings:\n  │ max_turns = 3 # \\u{202e}\n")
+    assert trusted.err.endswith(f"  │ max_turns = 3 # \\u{{202e}}\n{place.resolve()} is trusted.\n")
     assert program("config", "trust", "--list").out == f"{place.resolve()}\n"
     assert program("config", "get", "max_turns").out == "3\n"
     assert program("config", "trust", "--remove").code == 0
     assert program("config", "get", "max_turns").out == "50\n"
     assert program("config", "trust", "--remove").code == 2
+
+
+def test_trust_shows_all_of_it_and_what_would_not_count_before_it_asks(place: Path, monkeypatch: Any) -> None:
+    (place / ".git").mkdir()
+    (place / ".swink").mkdir()
+    (place / "deep").mkdir()
+    lines = ["max_turns = 3", 'sandbox = "off"', 'approve = "all"', "# " + "x" * 500]
+    (place / ".swink" / "config.toml").write_text("\n".join(lines) + "\n")
+    (place / "AGENTS.md").write_text("Say please.\n\x1b[31mTrust /etc? [y/N] y\n")
+    monkeypatch.chdir(place / "deep")
+    for answer in ("n\n", "maybe\n"):
+        refused = invoke("config", "trust", stdin=answer)
+        assert refused.exit_code == 1
+        assert "Nothing was changed" in refused.stderr
+        assert invoke("config", "trust", "--list").stdout == ""
+    shown = refused.stderr.splitlines()
+    assert f"{place}/.swink/config.toml, whose settings would be used:" in shown
+    assert "  │ max_turns = 3" in shown
+    assert "not counted: line 2: a project may not set sandbox, so that is not used" in refused.stderr
+    assert "not counted: line 3: approve is looser there than in your own settings, so yours holds" in shown
+    assert "  │ Say please." in shown
+    assert "  │ \\u{1b}[31mTrust /etc? [y/N] y" in shown
+    assert all("│" in line for line in shown if "xxx" in line)
+    trusted = invoke("config", "trust", stdin="y\n")
+    assert trusted.stderr.endswith(f"{place} is trusted.\n")
+    assert invoke("config", "get", "max_turns").stdout == "3\n"
+    assert invoke("config", "get", "sandbox").stdout == "auto\n"
 
 
 # -- keys ----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -76,6 +77,7 @@ async def test_no_key_is_exit_3_with_what_to_do_also_in_json(swink: Any) -> None
     assert done.code == 3
     assert "set XAI_API_KEY" in done.stderr
     assert json.loads(done.stdout)["exit_code"] == 3
+    assert json.loads(done.stdout)["error"] in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -104,8 +106,20 @@ async def test_the_formats_of_stdout(swink: Any, tmp_path: Path) -> None:
     assert (fields["text"], fields["model"], fields["turns"]) == ("One.", "anthropic:claude-sonnet-4-6", 1)
     assert fields["usage"]["input"] == 12
     assert fields["cost"]["total"] > 0
-    events = [decode_event(line) for line in as_stream.stdout.splitlines()]
+    *lines, last = as_stream.stdout.splitlines()
+    events = [decode_event(line) for line in lines]
     check_events(events)
+    result = json.loads(last)
+    assert {name: result[name] for name in ("type", "text", "exit_code", "turns", "tool_calls", "value")} == {
+        "type": "result",
+        "text": "Two.",
+        "exit_code": 0,
+        "turns": 2,
+        "tool_calls": 1,
+        "value": None,
+    }
+    assert result["usage"]["input"] == 24
+    assert result["cost"]["total"] > 0
     assert len([event for event in events if type(event).__name__ == "TurnEnd"]) == 2
     assert json.loads(as_value.stdout) == {"n": 3}
     assert [as_json.code, as_stream.code, as_value.code] == [0, 0, 0]
@@ -164,13 +178,285 @@ async def test_a_projects_settings_and_notes_count_after_trust(swink: Any) -> No
         before = await swink("-p", "x", *NO_CHILDREN)
         trust = await swink("config", "trust")
         after = await swink("-p", "x")
-    assert "its settings are not used" in before.stderr
+    assert "is not trusted, so its .swink/config.toml and AGENTS.md are not used" in before.stderr
     assert trust.code == 0
     assert (after.code, after.stderr) == (0, "")
     assert len(provider.bodies[0]["tools"]) == 3
     assert "say please" not in json.dumps(provider.bodies[0])
     assert [tool["name"] for tool in provider.bodies[1]["tools"]] == ["list_dir"]
     assert "Always say please." in provider.bodies[1]["system"][0]["text"]
+
+
+# -- every end has its object --------------------------------------------------------------------------------
+
+FIELDS = {
+    *("text", "exit_code", "error", "error_kind", "stop_reason", "stopped_by", "model", "usage", "cost", "turns"),
+    *("tool_calls", "rejected", "seconds", "value"),
+}
+
+
+@pytest.mark.parametrize("format_name", ["json", "stream-json"])
+async def test_every_way_to_end_prints_every_field(swink: Any, tmp_path: Path, format_name: str) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    (swink.home / "config").mkdir()
+    failed = FakeFailure(400, "no such thing")
+    ways: list[tuple[int, list[Any], tuple[str, ...]]] = [
+        (0, ["Fine."], ()),
+        (0, [WRITE, "I could not."], ()),
+        (1, [failed], ()),
+        (1, [FakeReply(text="half", ends="vanishes")] * 4, ()),
+        (2, [], ("--frobnicate",)),
+        (2, [], ("--max-turns", "many")),
+        (2, [], ("--approve", "sure")),
+        (2, [], ("--model", "antropic:x")),
+        (2, [], ("--schema", str(tmp_path / "bad.json"))),
+        (2, [], ("--schema", '{"type": "nonsense"}')),
+        (2, [], ("--allow", "hammer: nails")),
+        (2, [], ("--add-dir", "not-there")),
+        (2, [], ("--image", str(tmp_path / "bad.json"))),
+        (2, [], ("--tools", "hammer")),
+        (3, [], ("--model", "xai:grok-4.3")),
+        (4, [READ], ("--max-turns", "1")),
+        (4, [FakeReply(text="half", ends="hangs")], ("--timeout", "0.3")),
+        (4, ["x"], ("--max-cost", "0.000001")),
+    ]
+    for code, replies, flags in ways:
+        async with FakeProvider("anthropic", replies) as provider:
+            swink.use(provider)
+            done = await swink("-p", "x", "--output", format_name, "--tools", "read_file,write_file", *flags)
+        assert done.code == code, (flags, done)
+        last = done.stdout if format_name == "json" else done.stdout.splitlines()[-1]
+        fields = json.loads(last)
+        assert set(fields) - {"type"} == FIELDS, flags
+        assert fields["exit_code"] == code
+        assert (fields["error"] is None) == (code == 0)
+        assert "Traceback" not in done.stderr
+        if fields["error"] is not None:
+            assert not re.search(r"Error\b|Exception|<class|object at 0x|\{'", fields["error"]), fields["error"]
+        if replies and code != 1 and "--timeout" not in flags:  # which may come before the request does
+            assert fields["turns"] == len(provider.requests)
+
+
+async def test_calls_that_were_not_approved_are_listed(swink: Any) -> None:
+    push = FakeReply(calls=[("bash", {"command": "git push"})])
+    async with FakeProvider("anthropic", [WRITE, push, "I could not."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "--output", "json", "--deny", "bash: git push")
+    rejected = json.loads(done.stdout)["rejected"]
+    assert [(call["tool"], call["arguments"]) for call in rejected] == [
+        ("write_file", {"path": "new.txt", "content": "hi"}),
+        ("bash", {"command": "git push"}),
+    ]
+    assert "nobody to ask" in rejected[0]["reason"]
+    assert "denies it" in rejected[1]["reason"]
+
+
+async def test_settings_that_cannot_be_read_and_a_prompt_that_never_comes_have_their_object_too(swink: Any) -> None:
+    (swink.home / "config").mkdir()
+    (swink.home / "config" / "config.toml").write_text("model = \n")
+    for flags in (("-p", "x", "--output", "json"), ("--output=json",), ("-p", "x", "--output", "json", "-x")):
+        done = await swink(*flags)
+        assert done.code == 2
+        assert set(json.loads(done.stdout)) == FIELDS
+    done = await swink("-p", "x", "-x", environ={"SWINK_OUTPUT": "json"})
+    assert json.loads(done.stdout)["exit_code"] == 2
+    done = await swink("config", "--output", "json")
+    assert (done.code, done.stdout) == (2, "") or json.loads(done.stdout)["exit_code"] == 2
+
+
+async def test_the_time_counts_from_the_start_and_waiting_for_stdin_too(swink: Any) -> None:
+    async with FakeProvider("anthropic", []) as provider:
+        swink.use(provider)
+        process = await swink.start(
+            "-p", "x", "--timeout", "0.5", "--output", "json", *NO_CHILDREN, stdin=asyncio.subprocess.PIPE
+        )
+        stdout = await asyncio.wait_for(process.stdout.read(), 20)
+        assert await process.wait() == 4
+        process.stdin.close()
+    fields = json.loads(stdout)
+    assert (fields["exit_code"], fields["error"]) == (4, "stopped after 0.5 seconds (--timeout)")
+    assert 0.5 <= fields["seconds"] < 5
+    assert provider.requests == []
+
+
+async def test_an_interrupt_while_stdin_is_waited_for_ends_it(swink: Any) -> None:
+    async with FakeProvider("anthropic", []) as provider:
+        swink.use(provider)
+        process = await swink.start("-p", "x", "--output", "json", *NO_CHILDREN, stdin=asyncio.subprocess.PIPE)
+        assert b"waiting for the end of stdin" in await process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        stdout = await asyncio.wait_for(process.stdout.read(), 20)
+        assert await process.wait() == 130
+        process.stdin.close()
+    assert json.loads(stdout)["error"] == "interrupted"
+
+
+# -- what may run --------------------------------------------------------------------------------------------
+
+
+async def test_rules_of_flags_and_settings_let_calls_run_where_nobody_can_be_asked(swink: Any) -> None:
+    (swink.home / "config").mkdir()
+    (swink.home / "config" / "config.toml").write_text('allow = ["bash: touch *"]\ndeny = ["bash: touch b"]\n')
+    calls = [
+        ("bash", {"command": "touch a && touch c"}),
+        ("bash", {"command": "touch b"}),
+        ("bash", {"command": "touch d; mkdir e"}),
+        ("write_file", {"path": "src/x.txt", "content": "x"}),
+        ("write_file", {"path": "y.txt", "content": "x"}),
+    ]
+    async with FakeProvider("anthropic", [FakeReply(calls=calls), "Done."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "--allow", "write_file: src/**", "--output", "json")
+    assert done.code == 0, done
+    there = sorted(path.name for path in swink.folder.iterdir())
+    assert there == ["a", "c", "src"]
+    assert len(json.loads(done.stdout)["rejected"]) == 3
+
+
+async def test_a_tool_that_is_denied_is_not_offered(swink: Any) -> None:
+    async with FakeProvider("anthropic", ["Done."]) as provider:
+        swink.use(provider)
+        await swink("-p", "x", "--deny", "bash", "--deny", "search")
+    names = [tool["name"] for tool in provider.bodies[0]["tools"]]
+    assert names == ["read_file", "write_file", "edit_file", "list_dir"]
+
+
+async def test_folders_can_be_added_for_files_and_commands(swink: Any, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.txt").write_text("in the other folder\n")
+    calls = [
+        ("read_file", {"path": f"{other}/a.txt"}),
+        ("write_file", {"path": f"{other}/b.txt", "content": "x"}),
+        ("bash", {"command": f"cp {other}/a.txt {other}/c.txt"}),
+        ("bash", {"command": f"touch {tmp_path}/outside"}),
+    ]
+    async with FakeProvider("anthropic", [FakeReply(calls=calls), "Done."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "--approve", "all", "--add-dir", "../other")
+    assert done.code == 0, done
+    assert "in the other folder" in json.dumps(provider.bodies[1]["messages"][-1])
+    assert str(other) in provider.bodies[0]["system"][0]["text"]
+    assert sorted(path.name for path in other.iterdir()) == ["a.txt", "b.txt", "c.txt"]
+    assert not (tmp_path / "outside").exists()
+
+
+def linked_worktree(main: Path, linked: Path) -> None:
+    main.mkdir()
+    (main / "a.txt").write_text("x")
+    linked.rmdir()
+    for command in ("init -q", "add a.txt", "commit -qm one", f"worktree add -q {linked}"):
+        named = ["git", "-c", "user.name=a", "-c", "user.email=a@b.invalid", *command.split()]
+        subprocess.run(named, cwd=main, check=True, capture_output=True)
+
+
+async def test_a_linked_worktree_can_be_committed_to_and_nothing_that_git_runs_is_written(
+    swink: Any, tmp_path: Path
+) -> None:
+    main = tmp_path / "main"
+    linked_worktree(main, swink.folder)
+    commit = (
+        "echo hi > b && git add b && git -c user.name=a -c user.email=a@b.invalid commit -qm two && git log --oneline"
+    )
+    hook = f"echo evil > {main}/.git/hooks/pre-commit; echo evil >> {main}/.git/config"
+    calls = [("bash", {"command": commit}), ("bash", {"command": hook})]
+    calls.append(("write_file", {"path": f"{main}/.git/hooks/pre-push", "content": "evil"}))
+    async with FakeProvider("anthropic", [FakeReply(calls=calls), "Done."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "--approve", "all", "--add-dir", str(main / ".git"))
+    assert done.code == 0, done
+    assert " two" in json.dumps(provider.bodies[1]["messages"][-1]["content"][0])
+    assert not {"pre-commit", "pre-push"} & {path.name for path in (main / ".git" / "hooks").iterdir()}
+    assert "evil" not in (main / ".git" / "config").read_text()
+
+
+async def test_instructions_can_be_added_and_the_schema_written_out(swink: Any) -> None:
+    schema = '{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}'
+    async with FakeProvider("anthropic", [FakeReply(calls=[("final_answer", {"n": 3})])]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "--append-system", "Always say please.", "--schema", schema, *NO_CHILDREN)
+    assert json.loads(done.stdout) == {"n": 3}
+    system = provider.bodies[0]["system"][0]["text"]
+    assert system.startswith("You are Swink")
+    assert "\nAlways say please.\nDate: " in system
+
+
+async def test_pictures_go_with_the_prompt(swink: Any) -> None:
+    png = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+    (swink.folder / "a.png").write_bytes(png)
+    (swink.folder / "b.png").write_text("no picture")
+    async with FakeProvider("anthropic", ["A picture."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "What is this?", "--image", "a.png", "--image", "a.png", *NO_CHILDREN)
+        assert (done.code, done.stdout) == (0, "A picture.\n")
+        wrong = await asyncio.gather(
+            swink("-p", "x", "--image", "b.png"),
+            swink("-p", "x", "--image", "none.png"),
+            swink("-p", "x", "--image", "."),
+            swink("-p", "x", "--image", "a.png", "-m", "local"),
+        )
+    content = provider.bodies[0]["messages"][0]["content"]
+    assert [block["type"] for block in content] == ["text", "image", "image"]
+    assert content[1]["source"]["media_type"] == "image/png"
+    assert [done.code for done in wrong[:3]] == [2, 2, 2]
+    for done, message in zip(wrong, ("is no picture", "cannot be read", "is a folder"), strict=False):
+        assert message in done.stderr
+    assert wrong[3].code in (2, 3)  # without the extra there is no local model at all
+
+
+# -- long runs -----------------------------------------------------------------------------------------------
+
+
+def sizes(provider: FakeProvider) -> list[int]:
+    return [len(request.body) for request in provider.requests]
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-4-6", "a-model-that-nobody-knows"])
+async def test_fifteen_long_outputs_do_not_make_requests_of_megabytes(swink: Any, model: str) -> None:
+    for number in range(15):
+        (swink.folder / f"{number}.txt").write_text(f"start of {number}\n" + "some words of text\n" * 6_000)
+    reads = [FakeReply(calls=[("read_file", {"path": f"{number}.txt"})]) for number in range(15)]
+    at_once = FakeReply(calls=[("read_file", {"path": f"{number}.txt"}) for number in range(15)])
+    async with FakeProvider("anthropic", [*reads, "One by one.", at_once, "At once."]) as provider:
+        swink.use(provider)
+        chosen = ("-m", f"anthropic:{model}", *NO_CHILDREN)
+        one_by_one = await swink("-p", "Read them all.", *chosen)
+        assert (one_by_one.code, one_by_one.stdout) == (0, "One by one.\n")
+        assert len(provider.requests) == 16
+        longest, in_all = max(sizes(provider)), sum(sizes(provider))
+        together = await swink("-p", "Read them all.", *chosen)
+    assert (together.code, together.stdout) == (0, "At once.\n")
+    assert provider.rejections == []
+    known = model.startswith("claude")
+    assert longest < (400_000 if known else 120_000)
+    assert in_all < 16 * 300_000
+    assert sizes(provider)[-1] < (400_000 if known else 120_000)
+    for body in provider.bodies[:16]:
+        assert body["messages"][0]["content"][0]["text"] == "Read them all."
+    assert "start of 14" in json.dumps(provider.bodies[15]["messages"][-1]), "the newest result is there"
+    assert json.dumps(provider.bodies[17]["messages"][-1]).count("start of ") == 15, "a part of each"
+
+
+async def test_a_window_of_the_settings_holds_for_any_model(swink: Any) -> None:
+    (swink.folder / "a.txt").write_text("some words of text\n" * 6_000)
+    async with FakeProvider("anthropic", [READ, "Done."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", *NO_CHILDREN, environ={"SWINK_CONTEXT_WINDOW": "8000"})
+    assert (done.code, done.stdout) == (0, "Done.\n")
+    assert sizes(provider)[-1] < 8000 * 3
+
+
+async def test_a_provider_that_says_the_context_is_too_long_gets_a_shorter_one(swink: Any) -> None:
+    (swink.folder / "a.txt").write_text("some words of text\n" * 3_000)
+    too_long = FakeFailure(400, "prompt is too long: 210000 tokens > 200000 maximum")
+    async with FakeProvider("anthropic", [READ, too_long, "Done."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "--output", "json", *NO_CHILDREN)
+    assert done.code == 0, done
+    assert json.loads(done.stdout)["text"] == "Done."
+    first, before, after = sizes(provider)
+    assert after < before
+    assert after > first
 
 
 # -- streams -------------------------------------------------------------------------------------------------
@@ -225,7 +511,9 @@ async def test_one_signal_stops_it_cleanly(swink: Any, number: signal.Signals) -
             lines.append(await process.stdout.readline())
         process.send_signal(number)
         rest, stderr = await process.communicate()
-    events = [decode_event(line) for line in [*lines, *rest.splitlines()]]
+    *lines, last = [*lines, *rest.splitlines()]
+    events = [decode_event(line) for line in lines]
+    assert json.loads(last)["exit_code"] == 130
     check_events(events)
     assert process.returncode == 130
     assert stderr == b"stopping; once more to stop at once\nerror: interrupted\n"

@@ -257,3 +257,16 @@ async def test_a_key_is_typed_without_being_shown(terminal: Any, swink: Any) -> 
     assert await terminal.finish() == 0
     assert key not in terminal.shown
     assert key in (swink.home / "config" / "keys.json").read_text()
+
+
+@pytest.mark.parametrize(("keys", "code"), [("y\n", 0), ("\n", 1), ("\x03", 130)])
+async def test_trust_is_asked_for_after_the_files_were_shown(terminal: Any, swink: Any, keys: str, code: int) -> None:
+    (swink.folder / "AGENTS.md").write_text("Always say please.\n")
+    await terminal.start("config", "trust")
+    await terminal.expect("│ Always say please.")
+    await terminal.expect("[y/N]")
+    terminal.type(keys)
+    assert await terminal.finish() == code, terminal.shown
+    assert "Traceback" not in terminal.shown
+    trusted = (swink.home / "config" / "trusted.json").exists()
+    assert trusted == (code == 0)

@@ -133,11 +133,78 @@ def test_a_history_that_fits_is_left_alone() -> None:
 
 
 def test_the_oldest_messages_go_first_and_the_task_stays() -> None:
-    kept = SlidingWindow(WHOLE // 2)(HISTORY, False)
+    kept = SlidingWindow(WHOLE // 2, keep_first=1)(HISTORY, False)
     assert kept is not None
     assert kept[0] is HISTORY[0]
     assert kept[1:] == HISTORY[-(len(kept) - 1) :]
     assert 1 < len(kept) < len(HISTORY)
+
+
+def test_a_window_that_is_full_is_cut_to_half_so_that_what_is_sent_begins_alike_for_many_turns() -> None:
+    window, context, cuts = SlidingWindow(1_000), list(HISTORY), 0
+    for number in range(100):
+        context += exchange(number)
+        kept = window(context, False)
+        if kept is not None:
+            cuts += 1
+            assert 300 < estimate_tokens(kept) <= 500
+            context = kept
+    assert 2 <= cuts <= 15, "each cut makes room for many turns"
+    assert context[:2] == HISTORY[:2]
+
+
+def test_the_newest_request_stays_however_much_came_after_it() -> None:
+    history = [ask("first"), say("hello"), ask("the request"), *[m for n in range(20) for m in exchange(n)[1:]]]
+    for budget in (40, 80, 160, 320):
+        for overflow in (False, True):
+            kept = SlidingWindow(budget)(history, overflow)
+            assert kept is not None
+            assert history[2] in kept
+            assert kept[-1] is history[-1]
+            assert repair_pairs(kept) == kept  # type: ignore[arg-type]
+
+
+def test_long_results_are_shortened_before_anything_is_left_out_and_the_newest_last() -> None:
+    history: list[AgentMessage] = [ask("the task")]
+    for number in range(5):
+        history += [say("", str(number)), answer(str(number), f"<{number}>" + "x" * 8_000 + f"</{number}>")]
+    kept = SlidingWindow(9_000)(history, False)
+    assert kept is not None
+    assert len(kept) == len(history)
+    assert estimate_tokens(kept) <= 9_000
+    assert kept[-1] is history[-1], "the newest is whole"
+    for number in range(4):
+        text = kept[2 + 2 * number].content[0].text  # type: ignore[union-attr]
+        assert text.startswith(f"<{number}>x")
+        assert text.endswith(f"x</{number}>")
+        assert "characters left out to save room" in text
+    assert SlidingWindow(9_000)(kept, False) is None
+
+
+def test_results_that_are_too_long_by_themselves_are_shortened_and_short_ones_beside_them_stay() -> None:
+    calls = say("", "a", "b", "c")
+    history = [ask("the task"), calls, answer("a", "x" * 400_000), answer("b", "fine"), answer("c", "y" * 400_000)]
+    for overflow in (False, True):
+        kept = SlidingWindow(4_000)(history, overflow)
+        assert kept is not None
+        assert kept[:2] == history[:2]
+        assert kept[3] is history[3]
+        assert 2_000 < estimate_tokens(kept) <= 4_000
+        assert [message.tool_call_id for message in kept[2:]] == ["a", "b", "c"]  # type: ignore[union-attr]
+
+
+def test_tokens_are_counted_as_the_application_says() -> None:
+    seen: list[AgentMessage] = []
+
+    def count(message: AgentMessage) -> int:
+        seen.append(message)
+        return 10
+
+    assert SlidingWindow(10 * len(HISTORY), count=count)(HISTORY, False) is None
+    assert seen == HISTORY
+    kept = SlidingWindow(100, count=count)(HISTORY, False)
+    assert kept is not None
+    assert kept == [*HISTORY[:2], HISTORY[-5], HISTORY[-1]], "the anchor, the request, and no half of a pair"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +228,7 @@ def test_the_cut_keeps_a_pair_together_also_when_a_custom_message_stands_between
 
 
 def test_the_budget_is_kept_wherever_the_anchor_and_the_last_exchange_fit_into_it() -> None:
-    least = estimate_tokens([HISTORY[0], HISTORY[-1]])
+    least = estimate_tokens([*HISTORY[:2], HISTORY[-5], HISTORY[-1]])
     for budget in range(least, WHOLE):
         kept = SlidingWindow(budget)(HISTORY, False)
         assert kept is not None
@@ -169,17 +236,18 @@ def test_the_budget_is_kept_wherever_the_anchor_and_the_last_exchange_fit_into_i
 
 
 def test_something_is_sent_however_small_the_budget() -> None:
-    history = [ask("the task"), *exchange(0), ask("x" * 10_000), say("", "z"), answer("z", "x" * 10_000)]
-    kept = SlidingWindow(10)(history, False)
-    assert kept == [history[0], *history[-2:]]
+    history = [ask("the task"), *exchange(0), ask("x" * 10_000), say("", "z"), answer("z", "short")]
+    kept = SlidingWindow(10, keep_first=1)(history, False)
+    assert kept == [history[0], *history[-3:]]
 
 
-def test_after_an_overflow_the_budget_is_half_unless_told_otherwise() -> None:
-    for overflow_tokens, budget in ((None, WHOLE // 2), (WHOLE // 4, WHOLE // 4)):
-        kept = SlidingWindow(WHOLE, overflow_tokens=overflow_tokens)(HISTORY, True)
-        assert kept is not None
-        assert estimate_tokens(kept) <= budget
-        assert estimate_tokens(kept) > budget // 2
+def test_after_an_overflow_the_budget_is_the_one_for_that_and_never_above_the_usual_one() -> None:
+    for overflow_tokens, budget in ((50_000, WHOLE // 2), (WHOLE // 2, WHOLE // 2), (WHOLE // 4, WHOLE // 4)):
+        window = SlidingWindow(WHOLE, overflow_tokens=overflow_tokens)
+        assert window.overflow_tokens <= WHOLE
+        kept = window(HISTORY, True)
+        assert kept is not None, "also when the provider counts more tokens than we do"
+        assert budget // 2 < estimate_tokens(kept) <= budget
 
 
 def test_a_window_that_was_cut_is_not_cut_again() -> None:

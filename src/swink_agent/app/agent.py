@@ -19,18 +19,19 @@ from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import ModelSpec
 from swink_agent.core.value import Value
 
+from .context import compaction, provider_options
 from .credentials import Credentials
 from .errors import UsageProblem
 from .headless import PrepareFn
 from .models import choose_model, local_fetch, stream_fn_of
 from .paths import config_folder, data_folder
 from .prompt import project_notes, standard_prompt
-from .settings import Settings
+from .settings import STANDARD_TOOLS, Settings
 from .trust import Project
 from .undo import open_undo
 
 if TYPE_CHECKING:
-    from swink_agent.policies import Approvals
+    from swink_agent.policies import Approvals, CallRules
     from swink_agent.policies.approvals import AskFn
     from swink_agent.sandbox import Sandbox, SandboxProfile
 
@@ -47,6 +48,8 @@ class AgentOptions(Value, frozen=True, kw_only=True):
     settings: Settings
     credentials: Credentials
     folder: Path
+    added: tuple[Path, ...] = ()
+    """Folders besides it that tools may read and write."""
     project: Project | None = None
     ask: AskFn | None = None
     on_local_state: Callable[[Any], None] | None = None
@@ -103,15 +106,20 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     redactor = redactor_for(settings, credentials) if options.redactor is None else options.redactor
     warnings = list(settings.notes)
     root = _folder(options.folder)
-    tools, sandbox = _tools(root, settings, warnings)
-    approvals = _approvals(settings, options.ask, tools, redactor)
+    added = tuple([_folder(folder) for folder in options.added])
+    rules = _rules(root, settings)
+    tools, sandbox = _tools(root, added, settings, rules, warnings)
+    approvals = _approvals(settings, rules, options.ask, tools, redactor)
+    system = _system_prompt(root, model, options)
+    reply = _most_output(model, settings.value("max_cost"))
     agent = Agent(
         model,
-        system_prompt=_system_prompt(root, model, options),
+        system_prompt=system,
         tools=tools,
         stream_fn=stream_fn,
-        stream_options=StreamOptions(max_tokens=_most_output(model, settings.value("max_cost"))),
-        policies=_policies(root, model, settings),
+        stream_options=StreamOptions(max_tokens=reply, extra=provider_options(model, settings)),
+        transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
+        policies=_policies(root, added, settings, rules),
         approve=approvals,
         approval_mode=ApprovalMode.SMART,
         get_api_key=_key_finder(credentials, redactor),
@@ -144,7 +152,14 @@ def _folder(folder: Path) -> Path:
 def _system_prompt(root: Path, model: ModelSpec, options: AgentOptions) -> str:
     notes_path = None if options.project is None else options.project.notes_path
     notes = project_notes(notes_path, _LOCAL_NOTES) if model.provider == "local" else project_notes(notes_path)
-    return standard_prompt(root, instructions=options.settings.value("system"), notes=notes)
+    settings = options.settings
+    return standard_prompt(
+        root,
+        instructions=settings.value("system"),
+        also=settings.value("append_system") or "",
+        added=options.added,
+        notes=notes,
+    )
 
 
 def _key_finder(credentials: Credentials, redactor: Redactor) -> Callable[[str], str | None]:
@@ -161,31 +176,33 @@ def _key_finder(credentials: Credentials, redactor: Redactor) -> Callable[[str],
 # -- hands ---------------------------------------------------------------------------------------------------
 
 
-def _tools(root: Path, settings: Settings, warnings: list[str]) -> tuple[list[AgentTool], Sandbox | None]:
-    wanted = settings.value("tools")
+def _tools(
+    root: Path, added: tuple[Path, ...], settings: Settings, rules: CallRules, warnings: list[str]
+) -> tuple[list[AgentTool], Sandbox | None]:
+    wanted = [name for name in settings.value("tools") if name not in rules.denied_tools]
     if not wanted:
         return [], None
     from swink_agent.tools import standard_tools
 
-    profile = sandbox_profile(root, network=settings.value("network"))
+    profile = sandbox_profile(root, added=added, network=settings.value("network"))
     # Before the sandbox: a folder that is not there yet could be made by a command.
     undo = open_undo(warnings) if settings.value("undo") and {"write_file", "edit_file"} & set(wanted) else None
     opened = _open_sandbox(profile, settings.value("sandbox"), warnings) if {"bash", "search"} & set(wanted) else None
     try:
-        tools = standard_tools(root, profile if opened is None else opened, undo=undo)
+        tools = standard_tools(root, profile if opened is None else opened, undo=undo, also=added)
     except OSError as error:
-        raise UsageProblem(f"{root} cannot be opened: {error.strerror or error}") from error
+        raise UsageProblem(f"{error.filename or root} cannot be opened: {error.strerror or error}") from error
     return [tool for tool in tools if tool.name in wanted], opened
 
 
-def sandbox_profile(root: Path, *, network: bool = False) -> SandboxProfile:
-    """The walls for a folder: our own settings, keys and copies are hidden wherever they are."""
+def sandbox_profile(root: Path, *, added: tuple[Path, ...] = (), network: bool = False) -> SandboxProfile:
+    """The walls for a folder, and those added to it: our own settings, keys and copies are hidden wherever they are."""
     from msgspec import structs
 
     from swink_agent.sandbox import SandboxProfile
 
     try:
-        profile = SandboxProfile(write=(str(root),), network=network)
+        profile = SandboxProfile(write=(str(root), *map(str, added)), network=network)
         return structs.replace(profile, hidden=(*profile.hidden, str(config_folder()), str(data_folder())))
     except ValueError as error:
         raise UsageProblem(f"{root} is no folder to work in: {error}") from error
@@ -204,21 +221,30 @@ def _open_sandbox(profile: SandboxProfile, backend: str, warnings: list[str]) ->
         return None
 
 
-def _approvals(settings: Settings, ask: AskFn | None, tools: list[AgentTool], redactor: Redactor) -> Approvals:
+def _rules(root: Path, settings: Settings) -> CallRules:
+    from swink_agent.policies import CallRules
+
+    return CallRules(root, allow=settings.value("allow"), deny=settings.value("deny"), tools=STANDARD_TOOLS)
+
+
+def _approvals(
+    settings: Settings, rules: CallRules, ask: AskFn | None, tools: list[AgentTool], redactor: Redactor
+) -> Approvals:
     from swink_agent.policies import Approvals
     from swink_agent.tools import change_preview
 
     preview = change_preview(tools, redactor)
-    return Approvals(ask, mode=settings.value("approve"), preview=preview, redactor=redactor)
+    return Approvals(ask, mode=settings.value("approve"), calls=rules, preview=preview, redactor=redactor)
 
 
 # -- limits --------------------------------------------------------------------------------------------------
 
 
-def _policies(root: Path, model: ModelSpec, settings: Settings) -> list[object]:
+def _policies(root: Path, added: tuple[Path, ...], settings: Settings, rules: CallRules) -> list[object]:
     from swink_agent.policies import recommended
 
-    return list(recommended(root, max_turns=settings.value("max_turns"), max_cost=settings.value("max_cost")))
+    limits = {"max_turns": settings.value("max_turns"), "max_cost": settings.value("max_cost")}
+    return [rules, *recommended(root, also=added, **limits)]
 
 
 def _most_output(model: ModelSpec, max_cost: float | None) -> int | None:

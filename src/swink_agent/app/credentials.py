@@ -147,9 +147,9 @@ class Credentials:
         if keyring is not None:
             try:
                 keyring.set_password(SERVICE, account, value)
-            except Exception as error:  # any back end's own kind of error
+            except Exception:  # any back end's own kind of error; its text may hold anything
                 raise CredentialsError(
-                    f"the keyring did not take the key ({type(error).__name__}); --store file keeps it in a file"
+                    "the keyring did not take the key: it may be locked; --store file keeps it in a file"
                 ) from None
         entry = _Entry("keyring", shown=masked(value)) if keyring is not None else _Entry("file", value)
         self._write({**entries, account: entry})
@@ -194,8 +194,11 @@ class Credentials:
             )
         try:
             value = keyring.get_password(SERVICE, account)
-        except Exception as error:  # any back end's own kind of error; its text may hold anything
-            raise CredentialsError(f"the keyring did not give the key of {provider}: {type(error).__name__}") from None
+        except Exception:  # any back end's own kind of error; its text may hold anything
+            raise CredentialsError(
+                f"the keyring did not give the key of {provider}: it may be locked; unlock it, or keep the key in a "
+                f"file with: swink keys set {account} --store file"
+            ) from None
         if not value:
             raise CredentialsError(f"the keyring has no key of {provider} any more: swink keys set {account}")
         return Key(provider, value, "keyring")

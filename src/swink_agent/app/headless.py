@@ -9,31 +9,61 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
-from swink_agent.core.agent import Agent
+from swink_agent.core.agent import Agent, Prompt
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted, AgentError, AuthError, ErrorKind, StructuredOutputFailed
-from swink_agent.core.events import AgentEnd, AgentEvent, MessageEnd, ToolExecutionEnd, TurnEnd
-from swink_agent.core.types import AssistantMessage, Cost, ModelSpec, PolicyStop, StopReason, Usage
+from swink_agent.core.events import (
+    AgentEnd,
+    AgentEvent,
+    MessageEnd,
+    MessageStart,
+    ToolExecutionEnd,
+    TurnEnd,
+)
+from swink_agent.core.types import (
+    AssistantMessage,
+    Cost,
+    ModelSpec,
+    PolicyStop,
+    StopReason,
+    ToolOutcome,
+    Usage,
+    extract_text,
+)
 from swink_agent.core.value import Value
 
 from .errors import ApplicationError, ExitCode
 
-__all__ = ["HeadlessRun", "Outcome", "PrepareFn", "Reason"]
+__all__ = ["HeadlessRun", "Outcome", "PrepareFn", "PromptFn", "Reason", "RejectedCall"]
 
+_REFUSALS = (ToolOutcome.REJECTED, ToolOutcome.SKIPPED)
+
+T = TypeVar("T")
 PrepareFn: TypeAlias = Callable[[CancellationToken], None]
 """What is done before a run, in a thread. It raises `ApplicationError`, or `Aborted` when cancelled."""
+PromptFn: TypeAlias = Callable[[CancellationToken], Prompt]
+"""What gives the prompt when it has to be waited for, in a thread. It raises as `PrepareFn` does."""
 
 Reason: TypeAlias = Literal["interrupted", "timeout", "output"]
 """Why a run was cut short from outside: a person, the clock, or nobody left to read."""
+
+
+class RejectedCall(Value, frozen=True):
+    """A call that was not approved, or not let through by a rule or a policy."""
+
+    tool: str
+    arguments: dict[str, Any]
+    reason: str
 
 
 class Outcome(Value, frozen=True, kw_only=True):
     """How it ended, with what there is to show for it."""
 
     exit_code: ExitCode
-    model: ModelSpec
+    model: ModelSpec | None = None
+    """Which model was asked, or would have been, as far as it came to that."""
     text: str = ""
     """The last reply, whole or as far as it came."""
     value: Any = None
@@ -46,7 +76,9 @@ class Outcome(Value, frozen=True, kw_only=True):
     usage: Usage = Usage()
     cost: Cost = Cost()
     turns: int = 0
+    """Requests to the model; one that was repeated after a failure counts once."""
     tool_calls: int = 0
+    rejected: tuple[RejectedCall, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -72,7 +104,7 @@ class HeadlessRun:
         self._schema = schema
         self._timeout = timeout
         self._prepare = prepare
-        self._preparing = CancellationToken()
+        self._waiting = CancellationToken()
         self._clock = clock
         self._reason: Reason | None = None
         self._tally = _Tally()
@@ -80,39 +112,69 @@ class HeadlessRun:
     def interrupt(self, reason: Reason = "interrupted") -> None:
         """Ends the run soon and cleanly. The first reason is the one that counts."""
         self._reason = self._reason or reason
-        self._preparing.cancel()
+        self._waiting.cancel()
         self.agent.abort()
 
-    async def run(self, prompt: str) -> Outcome:
-        """Runs to the end, whatever that is. Nothing that the model or the provider does raises."""
-        problem = await self._get_ready()
-        if problem is not None:
-            return problem(0.0)
-        start = self._clock()
-        with self.agent.subscribe(self._tally.add):
+    async def run(self, prompt: Prompt | PromptFn) -> Outcome:
+        """Runs to the end, whatever that is. Nothing that the model or the provider does raises.
+
+        A prompt that has to be waited for is waited for while the model is made ready; the time that is limited and
+        told begins when it is.
+        """
+        given = self._in_thread(prompt) if callable(prompt) else prompt
+        reading = given if isinstance(given, asyncio.Future) else None
+        try:
+            problem = await self._get_ready(reading)
+            if problem is not None:
+                return problem(0.0)
+            start = self._clock()
             timer = None
             if self._timeout is not None:
                 timer = asyncio.get_running_loop().call_later(self._timeout, self.interrupt, "timeout")
             try:
-                outcome = await self._ask(prompt)
+                with self.agent.subscribe(self._tally.add):
+                    outcome = await self._read_and_ask(given)
             finally:
                 if timer is not None:
                     timer.cancel()
-        return outcome(self._clock() - start)
+            return outcome(self._clock() - start)
+        finally:
+            if reading is not None:
+                self._waiting.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
 
-    async def _get_ready(self) -> Callable[[float], Outcome] | None:
+    def _in_thread(self, work: Callable[[CancellationToken], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(None, work, self._waiting)
+
+    async def _get_ready(self, reading: asyncio.Future[Any] | None) -> Callable[[float], Outcome] | None:
         """Does what comes before the run, and says how it went wrong if it did. No limit of time holds here."""
         if self._prepare is None:
             return None
+        preparing = self._in_thread(self._prepare)
+        both = {preparing} if reading is None else {preparing, reading}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if reading is not None and reading.done() and reading.exception() is not None:
+            self._waiting.cancel()  # what is wrong with the prompt is told without fetching a model first
+            await asyncio.gather(preparing, return_exceptions=True)
+            return await self._tried(reading)
+        return await self._tried(preparing)
+
+    async def _tried(self, work: asyncio.Future[Any]) -> Callable[[float], Outcome] | None:
+        """Waits for it, and says how it went wrong if it did."""
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._prepare, self._preparing)
+            await work
         except ApplicationError as error:
             return self._made(error.exit_code, error=str(error))
         except Aborted:
             return self._cut_short(self._reason or "interrupted")
         return None
 
-    async def _ask(self, prompt: str) -> Callable[[float], Outcome]:
+    async def _read_and_ask(self, prompt: Prompt | asyncio.Future[Prompt]) -> Callable[[float], Outcome]:
+        if isinstance(prompt, asyncio.Future):
+            problem = await self._tried(prompt)
+            if problem is not None:
+                return problem
+            prompt = prompt.result()
         if self._reason is not None:
             return self._cut_short(self._reason)
         work = asyncio.ensure_future(self._answer(prompt))
@@ -121,7 +183,7 @@ class HeadlessRun:
             self.agent.abort()
         return await work
 
-    async def _answer(self, prompt: str) -> Callable[[float], Outcome]:
+    async def _answer(self, prompt: Prompt) -> Callable[[float], Outcome]:
         try:
             if self._schema is not None:
                 value = await self.agent.structured_output(prompt, self._schema)
@@ -175,6 +237,7 @@ class HeadlessRun:
             "cost": tally.cost,
             "turns": tally.turns,
             "tool_calls": tally.tool_calls,
+            "rejected": tuple(tally.rejected),
         }
         return lambda seconds: Outcome(exit_code=code, seconds=seconds, **{**common, **fields})
 
@@ -188,17 +251,22 @@ class _Tally:
         self.stopped_by: PolicyStop | None = None
         self.usage, self.cost = Usage(), Cost()
         self.turns = self.tool_calls = 0
+        self.rejected: list[RejectedCall] = []
+        self._asked: dict[str, dict[str, Any]] = {}
+        """The arguments of the calls of this turn, by id."""
 
     def add(self, event: AgentEvent) -> None:
         match event:
+            case MessageStart():
+                self.turns += 1
             case MessageEnd(message=message):
                 self.usage += message.usage
                 self.cost += message.cost
                 self._take(message)
             case ToolExecutionEnd():
                 self.tool_calls += 1
+                self._note_rejection(event)
             case TurnEnd(message=message):
-                self.turns += 1
                 if message is not None:
                     self._take(message)  # a policy may have put another in its place
             case AgentEnd(stopped_by=stopped_by):
@@ -206,5 +274,12 @@ class _Tally:
             case _:
                 pass
 
+    def _note_rejection(self, event: ToolExecutionEnd) -> None:
+        arguments = self._asked.pop(event.call_id, {})
+        if event.outcome in _REFUSALS:
+            text = extract_text(event.result.content)
+            self.rejected.append(RejectedCall(event.name, arguments, text.partition(": ")[2] or text))
+
     def _take(self, message: AssistantMessage) -> None:
         self.text, self.stop_reason = message.text, message.stop_reason
+        self._asked = {call.id: call.arguments for call in message.tool_calls}

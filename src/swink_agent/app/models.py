@@ -112,7 +112,9 @@ def _local_stream_fn(model: ModelSpec, settings: Settings, on_state: Callable[[A
         raise NoModel(f"{model} runs on this machine, and what that needs is not installed: {LOCAL_EXTRA}")
     from swink_agent.local import LocalStreamFn
 
-    return LocalStreamFn(model.model_id, cache_dir=settings.value("models_dir"), on_state=on_state)
+    window = settings.value("context_window")
+    chosen: dict[str, Any] = {} if window is None else {"context_length": window}
+    return LocalStreamFn(model.model_id, cache_dir=settings.value("models_dir"), on_state=on_state, **chosen)
 
 
 def local_fetch(

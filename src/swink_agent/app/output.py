@@ -16,7 +16,7 @@ from swink_agent.core.redaction import Redactor
 
 from .headless import Outcome
 
-__all__ = ["JsonOutput", "Output", "StreamJsonOutput", "TextOutput", "error_summary", "output_for"]
+__all__ = ["JsonOutput", "Output", "StreamJsonOutput", "TextOutput", "output_for", "summary"]
 
 WriteFn: TypeAlias = Callable[[str], None]
 
@@ -68,10 +68,14 @@ class JsonOutput:
 
 
 class StreamJsonOutput:
-    """Each event as it happens, as the library encodes it: `decode_event` reads it back."""
+    """Each event as it happens, as the library encodes it: `decode_event` reads it back. At the end the outcome.
+
+    The last line is the object of `JsonOutput` with the type `result`.
+    """
 
     def __init__(self, write: WriteFn, redactor: Redactor, on_closed: Callable[[], None]) -> None:
         self._write = write
+        self._redactor = redactor
         self._events = redactor.events()
         self._on_closed = on_closed
         self.error: OSError | None = None
@@ -81,13 +85,17 @@ class StreamJsonOutput:
 
     def finish(self, outcome: Outcome) -> None:
         self._put(self._events.finish())
+        self._put_line(msgspec.json.encode(self._redactor.redact_value({"type": "result", **summary(outcome)})))
 
     def _put(self, events: list[AgentEvent]) -> None:
         for event in events:
-            if self.error is None:
-                _put(self, self._write, encode_event(event).decode() + "\n")
-                if self.error is not None:
-                    self._on_closed()
+            self._put_line(encode_event(event))
+
+    def _put_line(self, line: bytes) -> None:
+        if self.error is None:
+            _put(self, self._write, line.decode() + "\n")
+            if self.error is not None:
+                self._on_closed()
 
 
 def output_for(format_name: str, write: WriteFn, redactor: Redactor, on_closed: Callable[[], None]) -> Output:
@@ -111,15 +119,17 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "error_kind": None if outcome.error_kind is None else outcome.error_kind.value,
         "stop_reason": outcome.stop_reason.value,
         "stopped_by": None if stop is None else {"policy": stop.policy, "reason": stop.reason},
-        "model": str(outcome.model),
+        "model": None if outcome.model is None else str(outcome.model),
         "usage": msgspec.to_builtins(outcome.usage),
         "cost": msgspec.to_builtins(outcome.cost),
         "turns": outcome.turns,
         "tool_calls": outcome.tool_calls,
+        "rejected": [
+            {"tool": call.tool, "arguments": call.arguments, "reason": call.reason} for call in outcome.rejected
+        ],
         "seconds": round(outcome.seconds, 3),
+        "value": outcome.value,
     }
-    if outcome.has_value:
-        fields["value"] = outcome.value
     return fields
 
 
@@ -133,8 +143,3 @@ def _put(output: Output, write: WriteFn, text: str) -> None:
             write(text)
     except OSError as error:
         output.error = error
-
-
-def error_summary(error: str, exit_code: int) -> str:
-    """The one object of `--output json` when there was no run."""
-    return _pretty({"text": "", "exit_code": int(exit_code), "error": error}) + "\n"

@@ -7,7 +7,7 @@ for the same folder on the same day, so that a prefix that was cached stays of u
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 
@@ -26,14 +26,22 @@ def standard_prompt(
     root: Path,
     *,
     instructions: str | None = None,
+    also: str = "",
+    added: Iterable[Path] = (),
     notes: str = "",
     today: Callable[[], date] = date.today,
 ) -> str:
-    """The whole prompt. `instructions` take the place of the standard ones; the facts follow in any case."""
+    """The whole prompt. `instructions` take the place of the standard ones, `also` comes behind them; the facts follow.
+
+    `added` are folders besides the root.
+    """
     system = {"Darwin": "macOS"}.get(platform.system(), platform.system())
     parts = [INSTRUCTIONS if instructions is None else instructions.strip()]
+    parts.append(also.strip())
     parts.append(f"Date: {today().isoformat()}. System: {system}. Folder: {root}. Paths are relative to it. It holds:")
     parts.append(folder_listing(root))
+    if others := ", ".join(_shown_path(folder) for folder in added):
+        parts.append(f"You may also work, by absolute paths, in: {others}")
     if notes:
         parts.append(f"The project's notes for agents:\n{notes}")
     return "\n".join(part for part in parts if part)
@@ -64,6 +72,10 @@ def _entries(root: Path) -> list[str]:
     from swink_agent.tools.listing import visible_entries
 
     return [_shown(name) + "/" * is_folder for name, is_folder in visible_entries(root)]
+
+
+def _shown_path(folder: Path) -> str:
+    return "".join(character if character.isprintable() else "?" for character in str(folder))
 
 
 def _shown(name: str) -> str:

@@ -38,7 +38,7 @@ STANDARD_TOOLS = ("bash", "read_file", "write_file", "edit_file", "list_dir", "s
 APPROVALS = ("none", "ask", "smart", "all")  # from the strictest on
 _LARGEST_FILE = 1024 * 1024
 
-Kind: TypeAlias = Literal["text", "choice", "count", "amount", "switch", "names", "address", "folder"]
+Kind: TypeAlias = Literal["text", "choice", "count", "amount", "switch", "names", "address", "folder", "rules"]
 InProject: TypeAlias = Literal["free", "stricter", "never"]
 
 
@@ -71,7 +71,13 @@ DEFINITIONS = (
         choices=("off", "minimal", "low", "medium", "high", "extra_high"),
         in_project="free",
     ),
+    _setting(
+        "context_window",
+        "count",
+        "tokens of the model's window; without it, what is known of the model, of which 100,000 are used at most",
+    ),
     _setting("system", "text", "instructions in place of the standard ones", in_project="free"),
+    _setting("append_system", "text", "instructions besides the standard ones", in_project="free"),
     _setting(
         "tools", "names", "which built-in tools", default=STANDARD_TOOLS, choices=STANDARD_TOOLS, in_project="stricter"
     ),
@@ -83,6 +89,8 @@ DEFINITIONS = (
         choices=APPROVALS,
         in_project="stricter",
     ),
+    _setting("allow", "rules", "calls that need no question, besides the harmless ones: bash: pytest *", default=()),
+    _setting("deny", "rules", "calls that never run: bash: git push", default=(), in_project="stricter"),
     _setting(
         "sandbox",
         "choice",
@@ -182,14 +190,15 @@ def load_settings(
     for definition in DEFINITIONS:
         for variable in (definition.variable, *definition.other_variables):
             if text := environ.get(variable):
-                values[definition.name] = _from_environment(definition, text, variable)
+                given = _from_environment(definition, text, variable)
+                values[definition.name] = _joined(definition, values[definition.name], given)
                 break
     for name, value in (flags or {}).items():
         if value is not None:
             flag = f"--{name.replace('_', '-')}"
             definition = _BY_NAME[name]
             checked = parse_value(definition, value, flag) if isinstance(value, str) else check(definition, value, flag)
-            values[name] = Sourced(checked, f"flag {flag}")
+            values[name] = _joined(definition, values[name], Sourced(checked, f"flag {flag}"))
     return Settings(values, notes)
 
 
@@ -201,6 +210,13 @@ def _from_environment(definition: Definition, text: str, variable: str) -> Sourc
         if definition.kind != "address":
             raise
         return Sourced(None, source, str(error))
+
+
+def _joined(definition: Definition, before: Sourced, given: Sourced) -> Sourced:
+    """What is given now: in the place of what was there, or, of rules, together with it."""
+    if definition.kind != "rules" or not before.value:
+        return given
+    return Sourced(tuple(dict.fromkeys((*before.value, *given.value))), f"{before.source}, {given.source}")
 
 
 # -- files ---------------------------------------------------------------------------------------------------
@@ -279,10 +295,13 @@ def _add_project(values: dict[str, Sourced], project: SettingsFile, notes: list[
     for name, value in {**project.problems, **project.values}.items():
         definition, place = _BY_NAME[name], project.source(name)
         if definition.in_project == "never":
-            raise SettingsError(f"{place}: a project may not set {name}: it belongs into your own settings")
+            notes.append(
+                f"{place}: a project may not set {name}, so that is not used; it belongs into your own settings"
+            )
+            continue
         if definition.in_project == "stricter":
             stricter = _stricter(name, values[name].value, value)
-            if stricter != value:
+            if stricter != value and definition.kind != "rules":
                 notes.append(f"{place}: {name} is looser there than in your own settings, so yours holds")
             if stricter == values[name].value:
                 continue
@@ -296,6 +315,8 @@ def _stricter(name: str, mine: Any, theirs: Any) -> Any:
         return min(mine, theirs, key=APPROVALS.index)
     if name == "tools":
         return tuple([tool for tool in mine if tool in theirs])
+    if name == "deny":
+        return tuple(dict.fromkeys((*mine, *theirs)))
     return theirs if mine is None else min(mine, theirs)
 
 
@@ -332,6 +353,9 @@ def parse_value(definition: Definition, text: str, place: str) -> Any:
         case "names":
             names = () if text.lower() == "none" else [name.strip() for name in text.split(",") if name.strip()]
             return check(definition, list(names), place)
+        case "rules":
+            rules = [rule.strip() for line in text.splitlines() for rule in line.split(";")]
+            return check(definition, [rule for rule in rules if rule and rule.lower() != "none"], place)
         case _:
             return check(definition, text, place)
 
@@ -340,8 +364,11 @@ def check(definition: Definition, value: object, place: str) -> Any:
     """The value, if it is one that the setting can have. Raises `SettingsError` that says what it can be."""
     fits, wanted = _fit(definition, value)
     if not fits:
-        raise SettingsError(f"{place}: {definition.name} cannot be {_shown(value)}: it is {wanted}")
-    if definition.kind == "names":
+        where = "" if place == definition.name else f"{place}: "
+        raise SettingsError(f"{where}{definition.name} cannot be {_shown(value)}: it is {wanted}")
+    if definition.kind == "rules":
+        _check_rules(definition, cast("list[str]", value), place)
+    if definition.kind in ("names", "rules"):
         return tuple(dict.fromkeys(cast("list[str]", value)))
     return float(cast("float", value)) if definition.kind == "amount" else value
 
@@ -349,7 +376,8 @@ def check(definition: Definition, value: object, place: str) -> Any:
 def _fit(definition: Definition, value: object) -> tuple[bool, str]:
     match definition.kind:
         case "text":
-            return isinstance(value, str) and (bool(value.strip()) or definition.name == "system"), "a text"
+            may_be_empty = definition.name in ("system", "append_system")
+            return isinstance(value, str) and (bool(value.strip()) or may_be_empty), "a text"
         case "choice":
             return value in definition.choices, f"one of {', '.join(definition.choices)}"
         case "count":
@@ -369,6 +397,23 @@ def _fit(definition: Definition, value: object) -> tuple[bool, str]:
             return isinstance(value, str) and _is_address(definition, value), "an http:// or https:// address"
         case "folder":
             return isinstance(value, str) and bool(value.strip()), "a folder"
+        case "rules":
+            fits = isinstance(value, (list, tuple)) and all(
+                isinstance(rule, str) for rule in cast("list[object]", value)
+            )
+            return fits, "a list of rules, such as 'bash: pytest *'"
+
+
+def _check_rules(definition: Definition, rules: list[str], place: str) -> None:
+    if not rules:
+        return
+    from swink_agent.policies import CallRules
+
+    try:
+        is_allowing = definition.name == "allow"
+        CallRules(os.sep, tools=STANDARD_TOOLS, allow=rules if is_allowing else (), deny=() if is_allowing else rules)
+    except ValueError as error:
+        raise SettingsError(f"{place}: {error}") from error
 
 
 def _is_address(definition: Definition, text: str) -> bool:
@@ -380,5 +425,16 @@ def _is_address(definition: Definition, text: str) -> bool:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    """A value as the user may have written it."""
+    match value:
+        case bool():
+            text = "true" if value else "false"
+        case str():
+            text = f"'{value}'"
+        case list() | tuple():
+            text = ", ".join(_shown(item) for item in cast("list[object]", value)) or "an empty list"
+        case dict():
+            text = "a table"
+        case _:
+            text = str(value)
     return text if len(text) <= 60 else text[:57] + "…"

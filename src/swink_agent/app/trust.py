@@ -20,7 +20,7 @@ from .errors import SettingsError
 from .paths import config_folder, write_whole
 from .settings import SettingsFile, parse_file
 
-__all__ = ["Project", "TrustStore", "find_project"]
+__all__ = ["Offer", "Project", "TrustStore", "find_project"]
 
 PROJECT_FILE = Path(".swink", "config.toml")
 NOTES_FILE = "AGENTS.md"
@@ -38,11 +38,33 @@ class Project(Value, frozen=True):
     was_changed: bool = False
     """It was trusted once, and its settings have changed since."""
 
+    has_notes: bool = False
+
+    @property
+    def what_is_unused(self) -> str:
+        """In words, what lies here and is not used for want of trust; nothing if all of it is."""
+        if self.is_trusted or not (self.has_settings or self.has_notes):
+            return ""
+        files = [str(PROJECT_FILE)] * self.has_settings + [NOTES_FILE] * self.has_notes
+        verb = "is" if len(files) == 1 else "are"
+        changed = f"; {PROJECT_FILE} has changed since you trusted it" if self.was_changed else ""
+        return f"{self.folder} is not trusted, so its {' and '.join(files)} {verb} not used{changed}"
+
     @property
     def notes_path(self) -> Path | None:
         """Where the project's notes for agents are, if they may be read and are there."""
         path = Path(self.folder, NOTES_FILE)
         return path if self.is_trusted and path.is_file() else None
+
+
+class Offer(Value, frozen=True):
+    """What is in a folder that is to be trusted: the very bytes of its settings and notes, or `None`."""
+
+    hidden_fields = frozenset({"settings", "notes"})
+
+    folder: str
+    settings: bytes | None = None
+    notes: bytes | None = None
 
 
 class TrustStore:
@@ -62,12 +84,20 @@ class TrustStore:
 
     def trust(self, folder: Path) -> Project:
         """Trusts the folder with its settings as they are now. Raises `SettingsError` if they have a mistake."""
+        return self.accept(self.offer(folder))
+
+    def offer(self, folder: Path) -> Offer:
+        """What trusting the folder would mean, to be shown first. Raises `SettingsError` as `trust` does."""
         real = _real(folder)
         data = _settings_of(real)
         if data is not None:
             parse_file(str(real / PROJECT_FILE), data)
-        self._write({**self.folders(), str(real): _digest(data)})
-        return find_project(real, self) or Project(str(real), True)
+        return Offer(str(real), data, _notes_of(real))
+
+    def accept(self, offer: Offer) -> Project:
+        """Trusts what was offered: settings that have changed since are not trusted."""
+        self._write({**self.folders(), offer.folder: _digest(offer.settings)})
+        return find_project(Path(offer.folder), self) or Project(offer.folder, True)
 
     def distrust(self, folder: Path) -> bool:
         """Takes trust away; says whether there was any."""
@@ -94,14 +124,33 @@ def find_project(folder: Path, store: TrustStore) -> Project | None:
         try:
             data = _settings_of(place)
         except SettingsError:  # what cannot be read cannot have been trusted
-            return Project(str(place), False, has_settings=True)
-        if data is None and not (place / NOTES_FILE).is_file():
+            return Project(str(place), False, has_settings=True, has_notes=_has_notes(place))
+        has_notes = _has_notes(place)
+        if data is None and not has_notes:
             continue
         recorded = store.folders().get(str(place))
         is_trusted = recorded == _digest(data)
         settings = parse_file(str(place / PROJECT_FILE), data) if data is not None and is_trusted else None
-        return Project(str(place), is_trusted, settings, data is not None, recorded is not None and not is_trusted)
+        was_changed = recorded is not None and not is_trusted
+        return Project(str(place), is_trusted, settings, data is not None, was_changed, has_notes)
     return None
+
+
+def _notes_of(folder: Path) -> bytes | None:
+    try:
+        if not _has_notes(folder):
+            return None
+        with (folder / NOTES_FILE).open("rb") as file:
+            return file.read(_LARGEST_FILE)
+    except OSError:
+        return None  # nor will they be read later
+
+
+def _has_notes(folder: Path) -> bool:
+    try:
+        return (folder / NOTES_FILE).is_file()
+    except OSError:
+        return False
 
 
 def _upwards(folder: Path) -> list[Path]:

@@ -19,9 +19,10 @@ from swink_agent.app.settings import (
     settings_file,
     unset_value,
 )
-from swink_agent.app.trust import PROJECT_FILE, Project, TrustStore, find_project
+from swink_agent.app.trust import Project, TrustStore, find_project
 from swink_agent.policies.display import safe_display
 
+from .lazy import offered
 from .screen import Screen, write_answer
 from .table import table
 
@@ -85,12 +86,12 @@ def show(as_json: bool = False) -> None:
     screen = Screen(sys.stderr)
     for note in settings.notes:
         screen.say("note: ", note)
-    if project is not None and project.has_settings and not project.is_trusted:
-        screen.say("note: ", f"{project.folder} has settings of its own that are not used: swink config trust")
+    if project is not None and (text := project.what_is_unused):
+        screen.say("note: ", f"{text}: swink config trust")
 
 
 @config.command("get")
-@click.argument("name")
+@click.argument("name", shell_complete=offered("settings"))
 def get(name: str) -> None:
     """Print one value."""
     definition_of(name)
@@ -99,8 +100,8 @@ def get(name: str) -> None:
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})
-@click.argument("name")
-@click.argument("value")
+@click.argument("name", shell_complete=offered("settings"))
+@click.argument("value", shell_complete=offered("setting_values"))
 def set_(name: str, value: str) -> None:
     """Set one value in your own settings file."""
     path = settings_file()
@@ -116,7 +117,7 @@ def _tell_what_wins(definition: Definition, stored: Any) -> None:
 
 
 @config.command("unset")
-@click.argument("name")
+@click.argument("name", shell_complete=offered("settings"))
 def unset(name: str) -> None:
     """Take one value out of your own settings file."""
     path = settings_file()
@@ -135,11 +136,12 @@ def path_() -> None:
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".")
 @click.option("--remove", is_flag=True, help="Take trust away again.")
 @click.option("--list", "list_all", is_flag=True, help="List the trusted folders.")
-def trust(folder: Path, remove: bool, list_all: bool) -> None:
+@click.option("-y", "--yes", is_flag=True, help="Show, and do not ask.")
+def trust(folder: Path, remove: bool, list_all: bool, yes: bool) -> None:
     """Trust a folder: its .swink/config.toml and its AGENTS.md are used from now on.
 
-    Look at both first. When the settings file changes, it has to be trusted again. A folder's settings can be
-    stricter than your own, never looser.
+    Both are shown first, with the lines that would not count, and you are asked. When the settings file changes, it has
+    to be trusted again. A folder's settings can be stricter than your own, never looser.
     """
     store = TrustStore()
     if list_all:
@@ -150,9 +152,7 @@ def trust(folder: Path, remove: bool, list_all: bool) -> None:
             raise UsageProblem(f"{folder.resolve()} is not trusted")
         click.echo(f"{safe_display(str(folder.resolve()))} is no longer trusted.", err=True)
     else:
-        project = store.trust(folder)
-        click.echo(f"{safe_display(project.folder)} is trusted.", err=True)
-        if project.settings is not None:
-            text = Path(project.folder, PROJECT_FILE).read_text(encoding="utf-8", errors="replace")
-            click.echo("Its settings:", err=True)
-            Screen(sys.stderr).rows("  │ ", text.rstrip())
+        from .trusting import trust_folder
+
+        if not trust_folder(folder, is_sure=yes):
+            click.get_current_context().exit(1)

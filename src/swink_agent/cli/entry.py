@@ -14,16 +14,21 @@ from typing import Any, cast
 
 import click
 
-__all__ = ["run"]
+from .errors_text import DEBUG_VARIABLE, FAILED, INTERRUPTED, is_foreseen, text_of
 
-DEBUG_VARIABLE = "SWINK_DEBUG"
-FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as in app.errors, which is not loaded for this
+__all__ = ["run"]
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """The program, with every way out of it."""
     _fill_missing_streams()
     _write_anything()
+    if arguments is None:  # it is the process's own command line, so the process is ours
+        _hush_python()
+    if "_SWINK_COMPLETE" in os.environ:
+        from .completion import speak_to_shells
+
+        speak_to_shells()
     from .root import swink
 
     try:
@@ -43,6 +48,7 @@ def _run(command: click.Command, arguments: Sequence[str] | None) -> int:
         return INTERRUPTED
     except click.ClickException as error:
         _show(error)
+        _answer_wrong_usage(error, sys.argv[1:] if arguments is None else arguments)
         return error.exit_code
     except Exception as error:
         if _is_lost_output(error):
@@ -51,21 +57,24 @@ def _run(command: click.Command, arguments: Sequence[str] | None) -> int:
     return outcome if isinstance(outcome, int) else 0
 
 
+def _answer_wrong_usage(error: click.ClickException, arguments: Sequence[str]) -> None:
+    """A script that asked for an object gets one, also for a command line that nobody understands."""
+    from .unanswered import format_in, write_unanswered
+
+    write_unanswered(format_in(arguments), error.format_message(), error.exit_code)
+
+
 def _report(error: Exception) -> int:
     """One line for an error that says what to do; a bug in the program is one line too, and a way to see more."""
-    from swink_agent.app.errors import ApplicationError
-
     if os.environ.get(DEBUG_VARIABLE):
         import traceback
 
         click.echo(_safe("".join(traceback.format_exception(error))), err=True)
-    if isinstance(error, ApplicationError):
-        complain(_safe(str(error)))
-        return int(error.exit_code)
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text, code = text_of(error)
     complain(_safe(text))
-    _tell(f"(this should not happen; {DEBUG_VARIABLE}=1 shows where)")
-    return FAILED
+    if not is_foreseen(error):
+        _tell(f"(this should not happen; {DEBUG_VARIABLE}=1 shows where)")
+    return code
 
 
 def _show(error: click.ClickException) -> None:
@@ -101,6 +110,21 @@ def _safe(text: str) -> str:
     from swink_agent.policies.escaping import safe_text
 
     return safe_text(Redactor().redact(text))
+
+
+def _hush_python() -> None:
+    """Keeps what the interpreter says of our own mistakes to those who look for them.
+
+    Who runs Python with options for warnings looks for them too.
+    """
+    if os.environ.get(DEBUG_VARIABLE) or sys.warnoptions:
+        return
+    import threading
+    import warnings
+
+    warnings.simplefilter("ignore")
+    sys.unraisablehook = lambda unraisable, /: None
+    threading.excepthook = lambda arguments, /: None
 
 
 # -- streams -------------------------------------------------------------------------------------------------

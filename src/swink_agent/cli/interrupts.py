@@ -6,14 +6,18 @@ when the loop is blocked in a write that nobody reads.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import socket
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["interruptible"]
+__all__ = ["interruptible", "wakeable"]
+
+T = TypeVar("T")
 
 INTERRUPTED = 130
 _CLEANUP_SECONDS = 0.5
@@ -52,3 +56,24 @@ def interruptible(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+async def wakeable(work: Awaitable[T]) -> T:
+    """Waits for the work in such a way that a signal wakes the event loop.
+
+    A signal that comes just before the loop goes to sleep, or to another thread, has its handler called only when the
+    loop wakes up by itself, which may be never.
+    """
+    waking, woken = socket.socketpair()
+    loop = asyncio.get_running_loop()
+    for end in (waking, woken):
+        end.setblocking(False)
+    before = signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
+    loop.add_reader(woken, woken.recv, 4096)
+    try:
+        return await work
+    finally:
+        loop.remove_reader(woken)
+        signal.set_wakeup_fd(before)
+        waking.close()
+        woken.close()

@@ -11,6 +11,7 @@ from swink_agent.app.credentials import Credentials
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.providers import PROVIDERS
 
+from .lazy import offered
 from .table import table
 
 __all__ = ["keys"]
@@ -38,7 +39,7 @@ def keys(ctx: click.Context) -> None:
 
 
 @keys.command("set")
-@click.argument("provider")
+@click.argument("provider", shell_complete=offered("providers"))
 @click.option(
     "--store", type=click.Choice(["keyring", "file"]), help="Where to keep it. Default: keyring if there is one."
 )
@@ -82,7 +83,7 @@ def list_keys() -> None:
 
 
 @keys.command("remove")
-@click.argument("provider")
+@click.argument("provider", shell_complete=offered("providers"))
 def remove_key(provider: str) -> None:
     """Forget a key that was kept here."""
     credentials = Credentials()

@@ -6,12 +6,23 @@ mistake load none of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
-__all__ = ["LazyGroup"]
+__all__ = ["LazyGroup", "offered"]
+
+
+def offered(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """The function of `completing` with that name, loaded when a shell asks."""
+
+    def offer(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+        from . import completing
+
+        return getattr(completing, name)(ctx, parameter, incomplete)
+
+    return offer
 
 
 class LazyGroup(click.Group):

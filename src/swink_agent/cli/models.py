@@ -15,6 +15,7 @@ from swink_agent.app.providers import PROVIDERS
 from swink_agent.app.settings import load_settings
 
 from .interrupts import interruptible
+from .lazy import offered
 from .reporter import Reporter, size_of
 from .screen import Screen
 from .table import table
@@ -151,7 +152,7 @@ def _tell_disk_use() -> None:
 
 
 @models.command("pull")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=offered("local_models"))
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def pull(name: str | None, quiet: bool) -> None:
     """Fetch a model of this machine, or go on with a fetch that was interrupted. Default: the standard one."""
@@ -179,7 +180,7 @@ def pull(name: str | None, quiet: bool) -> None:
 
 
 @models.command("rm")
-@click.argument("name")
+@click.argument("name", shell_complete=offered("local_models"))
 def remove(name: str) -> None:
     """Delete a model of this machine."""
     from swink_agent.local.events import LocalModelError

@@ -1,7 +1,8 @@
 """`swink -p`: one prompt, the standard agent, an answer.
 
-Owns the order of things: what can be wrong is found before anything is read, spent or run. The run itself is in
-`app.headless`, what is said meanwhile in `reporter`.
+Owns the order of things: what can be wrong is found before anything is spent or run; and that stdout gets what was
+promised whatever happens. The run itself is in `app.headless`, what is said meanwhile in `reporter`, what comes from
+files and stdin in `prompt_inputs`.
 """
 
 from __future__ import annotations
@@ -12,124 +13,158 @@ import fcntl
 import logging
 import os
 import sys
-from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from swink_agent.app.agent import AgentOptions, StandardAgent, redactor_for, standard_agent
 from swink_agent.app.credentials import Credentials
-from swink_agent.app.errors import ApplicationError, ExitCode, UsageProblem
-from swink_agent.app.headless import HeadlessRun, Outcome
-from swink_agent.app.output import Output, error_summary, output_for
-from swink_agent.app.settings import load_settings
-from swink_agent.app.trust import TrustStore, find_project
+from swink_agent.app.errors import ExitCode
+from swink_agent.app.headless import HeadlessRun, Outcome, PromptFn
+from swink_agent.app.output import Output, output_for
+from swink_agent.app.settings import Settings, load_settings
+from swink_agent.app.trust import Project, TrustStore, find_project
 
 from .asking import TerminalAsk
 from .entry import discard_stdout
-from .interrupts import interruptible
+from .interrupts import interruptible, wakeable
+from .prompt_inputs import PromptInputs
 from .reporter import Loudness, Reporter
 from .screen import Screen, write_answer
-from .stdin_text import read_stdin
+from .unanswered import UnansweredOutput
 
 __all__ = ["run_prompt"]
 
 _SETTINGS = (
-    *("model", "thinking", "system", "tools", "approve", "sandbox", "network"),
+    *("model", "thinking", "system", "append_system", "tools", "approve", "allow", "deny", "sandbox", "network"),
     *("max_turns", "max_cost", "timeout", "output", "masking", "unmask"),
 )
-_UNATTENDED = "there is nobody here to ask; --approve all allows such calls, confined to the folder"
+_UNATTENDED = (
+    "there is nobody here to ask; --approve all allows such calls, confined to the folder, and --allow, with a rule "
+    "such as 'bash: pytest *', some of them"
+)
 
 
 def run_prompt(options: dict[str, Any]) -> int:
     """The whole of it, to an exit code. Raises `ApplicationError` for what is wrong before the run."""
     _check_stdout()
-    loudness: Loudness = "verbose" if options["verbose"] else "quiet" if options["quiet"] else "normal"
-    screen = Screen(sys.stderr)
-    folder = _folder(options["cwd"])
-    project = find_project(folder, TrustStore())
-    settings = load_settings(
-        flags={name: options[name] for name in _SETTINGS}, project=None if project is None else project.settings
-    )
-    schema = _schema(options["schema"])
-    credentials = Credentials()
-    redactor = redactor_for(settings, credentials)
-    asks = settings.value("approve") in ("ask", "smart")
-    asking = TerminalAsk.open(screen, redactor.redact) if asks else None
-    try:
-        reporter = Reporter(screen, redactor, loudness, rejection_hint=_UNATTENDED if asks and asking is None else "")
+    with UnansweredOutput(options["output"]) as unanswered:
+        return _Prompt(options, unanswered).run()
+
+
+class _Prompt:
+    """One prompt on its way from the command line to an agent."""
+
+    def __init__(self, options: dict[str, Any], unanswered: UnansweredOutput) -> None:
+        self._unanswered = unanswered
+        self._interrupts = _Interrupts()
+        self._inputs = PromptInputs(
+            options["prompt"], cwd=options["cwd"], added=options["add_dir"], images=options["image"]
+        )
+        folder = self._inputs.folder
+        self._project = find_project(folder, TrustStore())
+        self._settings = load_settings(
+            flags={name: options[name] or None if name in ("allow", "deny") else options[name] for name in _SETTINGS},
+            project=None if self._project is None else self._project.settings,
+        )
+        unanswered.format_name = self._settings.value("output")
+        self._schema = self._inputs.schema(options["schema"])
+        self._screen = Screen(sys.stderr)
+        self._loudness: Loudness = "verbose" if options["verbose"] else "quiet" if options["quiet"] else "normal"
+
+    def run(self) -> int:
+        credentials = Credentials()
+        redactor = redactor_for(self._settings, credentials)
+        asks = self._settings.value("approve") in ("ask", "smart")
+        asking = TerminalAsk.open(self._screen, redactor.redact) if asks else None
+        hint = _UNATTENDED if asks and asking is None else ""
+        reporter = Reporter(self._screen, redactor, self._loudness, rejection_hint=hint)
         agent_options = AgentOptions(
-            settings=settings,
+            settings=self._settings,
             credentials=credentials,
-            folder=folder,
-            project=project,
+            folder=self._inputs.folder,
+            added=self._inputs.added,
+            project=self._project,
             ask=asking,
             on_local_state=reporter.on_local_state,
             redactor=redactor,
         )
-        with _logging_to(reporter):
-            return _run(agent_options, options["prompt"], schema, reporter, asking)
-    except ApplicationError as error:
-        if settings.value("output") == "json":
-            write_answer(error_summary(str(error), error.exit_code))
-        raise
-    finally:
-        screen.clear()
-        if asking is not None:
-            asking.close()
+        try:
+            with _logging_to(reporter), self._interrupts.handled(asking):
+                return self._run(agent_options, reporter)
+        finally:
+            self._screen.clear()
+            if asking is not None:
+                asking.close()
 
-
-def _run(
-    options: AgentOptions,
-    given: str,
-    schema: dict[str, Any] | None,
-    reporter: Reporter,
-    asking: TerminalAsk | None,
-) -> int:
-    settings, project = options.settings, options.project
-    with standard_agent(options) as made:
-        for warning in made.warnings:
-            reporter.warn(warning)
-        if project is not None and project.has_settings and not project.is_trusted:
-            changed = "have changed since you trusted them" if project.was_changed else "are not used"
-            reporter.note(
-                f"{project.folder}/.swink/config.toml: its settings {changed}; look at them: swink config trust"
+    def _run(self, options: AgentOptions, reporter: Reporter) -> int:
+        with standard_agent(options) as made:
+            self._unanswered.model = made.agent.model
+            _tell_first(made, self._project, reporter)
+            prompt = self._inputs.prompt(made.agent.model, reporter.warn)
+            run = HeadlessRun(
+                made.agent, schema=self._schema, timeout=self._settings.value("timeout"), prepare=made.prepare
             )
-        prompt = _prompt(given, reporter)
-        run = HeadlessRun(made.agent, schema=schema, timeout=settings.value("timeout"), prepare=made.prepare)
-        output = output_for(settings.value("output"), write_answer, made.redactor, lambda: run.interrupt("output"))
-        outcome = _drive(made, run, prompt, output, reporter, asking)
-    if outcome.is_answer and sys.stdout.isatty():
-        reporter.make_room()
-    output.finish(outcome)
-    if output.error is not None:
-        return _unread(output.error, reporter)
-    reporter.finish(outcome)
-    return int(outcome.exit_code)
+            output = self._output(self._settings, made, run)
+            self._interrupts.attach(run, made)
+            outcome = self._drive(made, run, prompt, output, reporter)
+        if outcome.is_answer and sys.stdout.isatty():
+            reporter.make_room()
+        output.finish(outcome)
+        self._unanswered.is_answered = True
+        if output.error is not None:
+            return _unread(output.error, reporter)
+        reporter.finish(outcome)
+        return int(outcome.exit_code)
+
+    @staticmethod
+    def _output(settings: Settings, made: StandardAgent, run: HeadlessRun) -> Output:
+        return output_for(settings.value("output"), write_answer, made.redactor, lambda: run.interrupt("output"))
+
+    @staticmethod
+    def _drive(made: StandardAgent, run: HeadlessRun, prompt: PromptFn, output: Output, reporter: Reporter) -> Outcome:
+        with made.agent.subscribe(reporter.on_event), made.agent.subscribe(output.on_event):
+            return asyncio.run(wakeable(run.run(prompt)))
 
 
-def _drive(
-    made: StandardAgent,
-    run: HeadlessRun,
-    prompt: str,
-    output: Output,
-    reporter: Reporter,
-    asking: TerminalAsk | None,
-) -> Outcome:
-    def clean_up() -> None:
-        if asking is not None:
-            asking.restore()
-        made.close()
+class _Interrupts:
+    """What a signal does, from before there is a run that it could stop."""
 
-    def say(text: str) -> None:
+    def __init__(self) -> None:
+        self._run: HeadlessRun | None = None
+        self._made: StandardAgent | None = None
+        self._asking: TerminalAsk | None = None
+        self._came = False
+
+    def handled(self, asking: TerminalAsk | None) -> Any:
+        self._asking = asking
+        return interruptible(self._stop, self._clean_up, say=self._say)
+
+    def attach(self, run: HeadlessRun, made: StandardAgent) -> None:
+        self._run, self._made = run, made
+        if self._came:
+            run.interrupt()
+
+    def _stop(self) -> None:
+        self._came = True
+        if self._run is not None:
+            self._run.interrupt()
+
+    def _clean_up(self) -> None:
+        if self._asking is not None:
+            self._asking.restore()
+        if self._made is not None:
+            self._made.close()
+
+    @staticmethod
+    def _say(text: str) -> None:
         os.write(2, f"\r\x1b[K{text}\n".encode() if os.isatty(2) else f"{text}\n".encode())
 
-    with (
-        made.agent.subscribe(reporter.on_event),
-        made.agent.subscribe(output.on_event),
-        interruptible(run.interrupt, clean_up, say=say),
-    ):
-        return asyncio.run(run.run(prompt))
+
+def _tell_first(made: StandardAgent, project: Project | None, reporter: Reporter) -> None:
+    """What a person should know before the run."""
+    for warning in made.warnings:
+        reporter.warn(warning)
+    if project is not None and (text := project.what_is_unused):
+        reporter.note(f"{text}; look at it: swink config trust")
 
 
 def _unread(error: OSError, reporter: Reporter) -> int:
@@ -140,70 +175,25 @@ def _unread(error: OSError, reporter: Reporter) -> int:
     return int(ExitCode.FAILED)
 
 
-# -- what comes in -------------------------------------------------------------------------------------------
-
-
 def _check_stdout() -> None:
     """Who closed stdout is told before anything is spent on an answer."""
     if fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
         raise OSError(errno.EBADF, "stdout is closed")
 
 
-def _folder(given: str | None) -> Path:
-    try:
-        folder = Path(given).expanduser() if given else Path.cwd()
-    except OSError as error:
-        raise UsageProblem(f"the current folder is gone: {error.strerror}") from error
-    if not folder.is_dir():
-        raise UsageProblem(f"{folder} is no folder (--cwd)")
-    return folder
-
-
-def _schema(path: str | None) -> dict[str, Any] | None:
-    if path is None:
-        return None
-    from swink_agent.core.structured import StructuredOutput
-
-    try:
-        schema = msgspec.json.decode(Path(path).expanduser().read_bytes(), type=dict[str, Any])
-        StructuredOutput(schema, 0)
-    except OSError as error:
-        raise UsageProblem(f"{path} cannot be read: {error.strerror or error} (--schema)") from error
-    except ValueError as error:
-        raise UsageProblem(f"{path} holds no JSON Schema that can be used: {error}") from error
-    return schema
-
-
-def _prompt(given: str, reporter: Reporter) -> str:
-    """The prompt, with what was piped in."""
-    piped = read_stdin(reporter.warn)
-    if given == "-":
-        prompt, piped = piped, ""
-    else:
-        prompt = _encodable(given)
-    if not prompt.strip() and not piped.strip():
-        raise UsageProblem(
-            "the prompt is empty" if given != "-" else "the prompt is to come from stdin, and nothing came"
-        )
-    if not piped.strip():
-        return prompt
-    return f"{prompt}\n\n<stdin>\n{piped.rstrip()}\n</stdin>" if prompt.strip() else piped
-
-
-def _encodable(text: str) -> str:
-    """Arguments that are not UTF-8 come with characters that cannot be sent."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
 class _logging_to:  # noqa: N801 - it is used as a function
-    """The library's warnings as warnings of ours, while it lasts."""
+    """The library's warnings as warnings of ours, while it lasts; what asyncio says of tasks is for nobody."""
 
     def __init__(self, reporter: Reporter) -> None:
-        self._handler = reporter.log_handler()
-        self._log = logging.getLogger("swink_agent")
+        self._handlers = (
+            (logging.getLogger("swink_agent"), reporter.log_handler()),
+            (logging.getLogger("asyncio"), logging.NullHandler()),
+        )
 
     def __enter__(self) -> None:
-        self._log.addHandler(self._handler)
+        for log, handler in self._handlers:
+            log.addHandler(handler)
 
     def __exit__(self, *_: object) -> None:
-        self._log.removeHandler(self._handler)
+        for log, handler in self._handlers:
+            log.removeHandler(handler)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from .lazy import LazyGroup
+from .lazy import LazyGroup, offered
 
 __all__ = ["swink"]
 
@@ -28,7 +28,7 @@ EPILOG = """\b
 Examples:
   swink -p "What does this project do?"
   git diff | swink -p "Review this change."
-  swink -p "Fix the failing test" --approve all --max-cost 0.50
+  swink -p "Fix the failing test" --allow "bash: pytest *" --allow edit_file
   swink -p "List the TODOs" --output json | jq -r .text
   swink -p "Name and version of this package" --schema schema.json
 
@@ -58,19 +58,45 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     epilog=EPILOG,
 )
 @click.option("-p", "--prompt", metavar="TEXT", help="Ask the agent this, and print its answer. - takes it from stdin.")
-@click.option("-m", "--model", metavar="PROVIDER:MODEL", help="Which model. Default: settings, first key, else local.")
+@click.option(
+    "-m",
+    "--model",
+    metavar="PROVIDER:MODEL",
+    shell_complete=offered("models"),
+    help="Which model. Default: settings, first key, else local.",
+)
 @click.option(
     "--thinking",
     type=click.Choice(["off", "minimal", "low", "medium", "high", "extra_high"]),
     help="How much reasoning to ask for.",
 )
 @click.option("--system", metavar="TEXT", help="Instructions in place of the standard ones.")
-@click.option("--tools", metavar="NAMES", help="Built-in tools, with commas between them, or none. Default: all.")
+@click.option("--append-system", metavar="TEXT", help="Instructions besides the standard ones.")
+@click.option(
+    "--tools",
+    metavar="NAMES",
+    shell_complete=offered("tools"),
+    help="Built-in tools, with commas between them, or none. Default: all.",
+)
 @click.option(
     "--approve",
     type=click.Choice(["none", "ask", "smart", "all"]),
     help="Which calls may run: none that need approval, each after asking, asking for all but harmless ones "
     "(default), or all. With nobody there to ask, asking means no.",
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="RULE",
+    shell_complete=offered("rules"),
+    help="Calls that need no question: 'bash: pytest *', 'write_file: src/**', a tool alone. Repeatable.",
+)
+@click.option(
+    "--deny",
+    multiple=True,
+    metavar="RULE",
+    shell_complete=offered("rules"),
+    help="Calls that never run, by the same rules. Repeatable.",
 )
 @click.option(
     "--sandbox",
@@ -94,8 +120,27 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     type=click.Choice(["text", "json", "stream-json"]),
     help="stdout gets the answer (default), one object, or every event as a line.",
 )
-@click.option("--schema", metavar="FILE", help="A JSON Schema: the answer is a JSON value of that shape.")
-@click.option("-C", "--cwd", metavar="FOLDER", help="Work in this folder.")
+@click.option(
+    "--schema",
+    metavar="FILE|JSON",
+    shell_complete=offered("files"),
+    help="A JSON Schema, or a file with one: the answer is a value of that shape.",
+)
+@click.option(
+    "--image",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=offered("files"),
+    help="A picture to go with the prompt. Repeatable.",
+)
+@click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Work in this folder.")
+@click.option(
+    "--add-dir",
+    multiple=True,
+    metavar="FOLDER",
+    shell_complete=offered("folders"),
+    help="Read and write in this folder too. Repeatable.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Thinking, tool results and usage on stderr.")
 @click.option(
@@ -119,7 +164,7 @@ def swink(ctx: click.Context, /, **options: Any) -> int | None:
 
 
 def _given(options: dict[str, Any]) -> list[str]:
-    return [name for name, value in options.items() if value not in (None, False)]
+    return [name for name, value in options.items() if value not in (None, False, ())]
 
 
 def _refuse_options_of_prompt(ctx: click.Context, options: dict[str, Any]) -> None:

@@ -11,25 +11,34 @@ import stat
 from collections.abc import Callable
 
 from swink_agent.app.errors import UsageProblem
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import Aborted
 
 __all__ = ["read_stdin"]
 
 MOST_BYTES = 10 * 1024 * 1024
 _PATIENCE = 3.0
+_GLANCE = 0.05
+"""Seconds between looks at whether anybody still wants it: a read that waits could not be broken off."""
 
 
 def read_stdin(
-    warn: Callable[[str], None], *, descriptor: int = 0, most_bytes: int = MOST_BYTES, patience: float = _PATIENCE
+    warn: Callable[[str], None],
+    *,
+    cancel: CancellationToken | None = None,
+    descriptor: int = 0,
+    most_bytes: int = MOST_BYTES,
+    patience: float = _PATIENCE,
 ) -> str:
     """The text on stdin; nothing if it is a terminal or closed. Raises `UsageProblem` if it is too much.
 
-    Who forgot that something holds stdin open is told so after a while.
+    Who forgot that something holds stdin open is told so after a while. Raises `Aborted` soon after a cancellation.
     """
     try:
         mode = os.fstat(descriptor).st_mode
         if os.isatty(descriptor) or stat.S_ISDIR(mode):
             return ""
-        data = _read(descriptor, most_bytes, patience, warn)
+        data = _read(descriptor, most_bytes, patience, warn, cancel or CancellationToken())
     except OSError as error:
         raise UsageProblem(f"stdin cannot be read: {error.strerror or error}") from error
     if len(data) > most_bytes:
@@ -51,12 +60,24 @@ def decoded(data: bytes, warn: Callable[[str], None]) -> str:
         return text
 
 
-def _read(descriptor: int, most_bytes: int, patience: float, warn: Callable[[str], None]) -> bytes:
-    if not select.select([descriptor], [], [], patience)[0]:
-        warn("waiting for the end of stdin; </dev/null gives none")
+def _read(
+    descriptor: int, most_bytes: int, patience: float, warn: Callable[[str], None], cancel: CancellationToken
+) -> bytes:
     pieces: list[bytes] = []
     size = 0
-    while size <= most_bytes and (piece := os.read(descriptor, 1 << 20)):
+    while size <= most_bytes:
+        while not select.select([descriptor], [], [], min(_GLANCE, max(patience, 0)))[0]:
+            if cancel.is_cancelled:
+                raise Aborted("the reading of stdin was cancelled")
+            if patience > 0 and (patience := patience - _GLANCE) <= 0:
+                patience = float("inf")
+                warn("waiting for the end of stdin; </dev/null gives none")
+        piece = os.read(descriptor, 1 << 20)
+        if not piece:
+            break
+        patience = float("inf")  # something came: whoever sends it is at work
         pieces.append(piece)
         size += len(piece)
+        if cancel.is_cancelled:
+            raise Aborted("the reading of stdin was cancelled")
     return b"".join(pieces)

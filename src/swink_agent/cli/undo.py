@@ -20,7 +20,6 @@ from swink_agent.tools.rewind import FileRewind, plan_rewind, rewind
 from swink_agent.tools.undo import UndoRun, UndoStore
 from swink_agent.tools.workspace import Workspace
 
-from .screen import plain_text
 from .table import table
 
 __all__ = ["undo"]
@@ -99,7 +98,7 @@ def _time(run: UndoRun) -> str:
 
 
 def _plan_text(plan: Sequence[FileRewind]) -> str:
-    rows = [(f"  {_VERBS[item.what]}", plain_text("/".join(item.parts)), _lines(item), _note(item)) for item in plan]
+    rows = [(f"  {_VERBS[item.what]}", "/".join(item.parts), _lines(item), _note(item)) for item in plan]
     return table(rows)
 
 
@@ -115,7 +114,7 @@ def _note(item: FileRewind) -> str:
         case "changed":
             return f"{item.note}; --force puts it back all the same"
         case _:
-            return plain_text(item.note)
+            return item.note
 
 
 def _nothing_possible(run: UndoRun, plan: Sequence[FileRewind], *, dry_run: bool) -> int:

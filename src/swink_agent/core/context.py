@@ -5,9 +5,9 @@ Owns the rules, as functions of messages. The history of a run, to which they ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from operator import eq
+from operator import eq, is_
 from typing import Any, TypeVar, cast, overload
 
 import msgspec
@@ -171,6 +171,12 @@ def is_empty(message: AssistantMessage) -> bool:
 _ATTACHED = (ToolResultMessage, CustomMessage)
 """What belongs to the message before it: a cut comes behind these, never between."""
 
+_SHARE = 8
+"""Of what is kept, a result of a tool that is not the newest may be one part in so many."""
+_LEAST_RESULT = 250
+"""Tokens below which no result is shortened."""
+_NOTE_LENGTH = 130
+
 _IMAGE_TOKENS = 1_200
 _MESSAGE_TOKENS = 4
 _MOST_IMAGE_TOKENS = 6000
@@ -213,48 +219,117 @@ def most_tokens(message: AgentMessage) -> int:
 
 
 class SlidingWindow:
-    """A `transform_context` that keeps the newest messages within a budget of estimated tokens.
+    """A `transform_context` that keeps a conversation within a budget of estimated tokens.
 
-    `keep_first` messages at the start, usually the task, always stay. The cut never separates a call from its
-    result. After an overflow the budget is `overflow_tokens`, by default half of `max_tokens`.
+    Above `max_tokens` it goes down to about half of it, so that for many turns after that what is sent begins with the
+    same messages, as providers' caches like it. Long results of tools are shortened first, then the oldest messages
+    go. `keep_first` messages at the start, usually the task, the newest message of the user and the last exchange
+    always stay; a call goes with its results. After an overflow the budget is `overflow_tokens`, or `max_tokens` if
+    that is less, or half of what was sent if that was within it. `count` gives the tokens of one message.
     """
 
-    __slots__ = ("keep_first", "max_tokens", "overflow_tokens")
+    __slots__ = ("count", "keep_first", "max_tokens", "overflow_tokens")
 
-    def __init__(self, max_tokens: int, *, overflow_tokens: int | None = None, keep_first: int = 1) -> None:
-        if max_tokens <= 0 or (overflow_tokens is not None and overflow_tokens <= 0) or keep_first < 0:
+    def __init__(
+        self,
+        max_tokens: int = 100_000,
+        *,
+        overflow_tokens: int = 50_000,
+        keep_first: int = 2,
+        count: Callable[[AgentMessage], int] = estimate_tokens,
+    ) -> None:
+        if max_tokens <= 0 or overflow_tokens <= 0 or keep_first < 0:
             raise ValueError("SlidingWindow: token budgets are above zero and keep_first is not negative")
         self.max_tokens = max_tokens
-        self.overflow_tokens = max_tokens // 2 if overflow_tokens is None else overflow_tokens
+        self.overflow_tokens = min(overflow_tokens, max_tokens)
         self.keep_first = keep_first
+        self.count = count
 
     def __repr__(self) -> str:
         return f"SlidingWindow({self.max_tokens})"
 
     def __call__(self, messages: Sequence[AgentMessage], overflow: bool) -> list[AgentMessage] | None:
         """The messages to keep, or `None` if all fit."""
-        budget = self.overflow_tokens if overflow else self.max_tokens
-        sizes = [_estimate(message) for message in messages]
-        if sum(sizes) <= budget and not overflow:
+        total = sum(map(self.count, messages))
+        if not overflow and total <= self.max_tokens:
             return None
-        first = self.keep_first
-        while first < len(messages) and isinstance(messages[first], _ATTACHED):
-            first += 1  # an anchor that ends in tool calls keeps their results
-        remaining = budget - sum(sizes[:first])
-        start = len(messages)
-        while start > first and remaining - sizes[start - 1] >= 0:
+        if not overflow:
+            budget, goal = self.max_tokens, max(1, self.max_tokens // 2)
+        else:
+            budget = goal = self.overflow_tokens if total > self.overflow_tokens else max(1, total // 2)
+        last = _last_exchange(messages)
+        kept = self._shortened(messages, 0, last, max(goal // _SHARE, _LEAST_RESULT))
+        if sum(map(self.count, kept)) > goal:
+            kept = self._newest(kept, last, goal)
+        kept = self._fitted(kept, budget)
+        return None if len(kept) == len(messages) and all(map(is_, kept, messages)) else kept
+
+    def _newest(self, messages: Sequence[AgentMessage], last: int, goal: int) -> list[AgentMessage]:
+        """What must stay, and before it as many of the newest messages as fit."""
+        first = min(_behind_results(messages, self.keep_first), len(messages))
+        request = max((at for at, message in enumerate(messages) if type(message) is UserMessage), default=-1)
+        start = max(first, last)
+        room = goal - sum(map(self.count, [*messages[:first], *messages[start:]]))
+        if first <= request < start:
+            room -= self.count(messages[request])
+        while start > first:
+            size = 0 if start - 1 == request else self.count(messages[start - 1])
+            if size > room:
+                break
             start -= 1
-            remaining -= sizes[start]
-        while start < len(messages) and isinstance(messages[start], _ATTACHED):
-            start += 1
-        if start == len(messages):
-            start = _last_exchange(messages, first)
-        return None if start <= first else [*messages[:first], *messages[start:]]
+            room -= size
+        start = min(_behind_results(messages, start), max(first, last))
+        asked = [messages[request]] if first <= request < start else []
+        return [*messages[:first], *asked, *messages[start:]]
+
+    def _fitted(self, messages: list[AgentMessage], budget: int) -> list[AgentMessage]:
+        """With results as short as it takes, where what must stay is more than the budget."""
+        sizes = [self.count(message) if type(message) is ToolResultMessage else 0 for message in messages]
+        room = budget - sum(map(self.count, messages)) + sum(sizes)
+        if room >= sum(sizes):
+            return messages
+        longest, left = 0, sum(1 for size in sizes if size)
+        for size in sorted(filter(None, sizes)):  # the short ones stay, what they leave is for the others
+            longest = max(room // left, _LEAST_RESULT)
+            if size > longest:
+                break
+            room, left = room - size, left - 1
+        return self._shortened(messages, 0, len(messages), longest)
+
+    def _shortened(self, messages: Sequence[AgentMessage], start: int, end: int, longest: int) -> list[AgentMessage]:
+        """The messages, those results among them that have more than so many tokens cut down to that."""
+        return [
+            _shorter(message, size, longest)
+            if start <= at < end and type(message) is ToolResultMessage and (size := self.count(message)) > longest
+            else message
+            for at, message in enumerate(messages)
+        ]
 
 
-def _last_exchange(messages: Sequence[AgentMessage], first: int) -> int:
+def _behind_results(messages: Sequence[AgentMessage], position: int) -> int:
+    """The next position at which a cut separates no call from its results."""
+    while position < len(messages) and isinstance(messages[position], _ATTACHED):
+        position += 1
+    return position
+
+
+def _last_exchange(messages: Sequence[AgentMessage]) -> int:
     """Where the last exchange begins: something is always sent, however small the budget."""
-    for position in range(len(messages) - 1, first - 1, -1):
+    for position in range(len(messages) - 1, -1, -1):
         if not isinstance(messages[position], _ATTACHED):
             return position
-    return first
+    return 0
+
+
+def _shorter(message: ToolResultMessage, size: int, longest: int) -> ToolResultMessage:
+    """The beginning and the end of a result, where most of what matters is, with a note of what is missing."""
+    texts = [block.text for block in message.content if isinstance(block, Text)]
+    others = [block for block in message.content if not isinstance(block, Text)]
+    whole = "\n".join(texts)
+    half = max(0, int(len(whole) * longest / size) - _NOTE_LENGTH) // 2
+    left_out = len(whole) - 2 * half
+    if left_out <= _NOTE_LENGTH:
+        return message
+    note = f"\n[… {left_out:,} characters left out to save room; call the tool again if they are needed …]\n"
+    text = Text(whole[:half] + note + whole[len(whole) - half :])
+    return msgspec.structs.replace(message, content=(text, *others))

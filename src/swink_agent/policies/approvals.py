@@ -13,7 +13,6 @@ import threading
 import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
@@ -23,15 +22,13 @@ from swink_agent.core.redaction import Redactor
 from swink_agent.core.value import Value, copy_json
 
 from ._shell_words import NotPlain, names, plain_words
-from .command_rules import CommandRules, Decision
+from .call_rules import CallRules
+from .command_rules import COMMAND_TOOLS, CommandRules, Decision
 from .display import display_warnings, is_deceptive, render_request, safe_display
 
 __all__ = ["ApprovalAnswer", "ApprovalChoice", "ApprovalQuestion", "Approvals", "SessionTrust"]
 
 ApprovalsMode: TypeAlias = Literal["smart", "ask", "all", "none"]
-
-COMMAND_TOOLS: Mapping[str, str] = MappingProxyType({"bash": "command"})
-"""The tools that run shell commands, and the argument that holds the command."""
 
 # What may stand beside a command without changing what it does.
 _BESIDE_A_COMMAND = frozenset({"timeout"})
@@ -198,8 +195,9 @@ class Approvals:
     `ApprovalAnswer`; anything else, and an exception, is a no. Without it nobody can be asked, and what needs asking is
     rejected. `mode`: "smart" lets pass what the rules allow or the session trusts, and asks about the rest; "ask" asks
     about every call; "all" approves every call; "none" rejects every call. What a deny rule recognises is rejected in
-    each of them. `tools` says which tools take a shell command, and in which argument. `preview` may give the details
-    of a write before it happens (path, old, new, is_new), so that it is shown as a diff; it is called in a thread, and
+    each of them. `calls` are rules on other tools than those for commands, and bring rules on commands with them.
+    `tools` says which tools take a shell command, and in which argument. `preview` may give the details of a write
+    before it happens (path, old, new, is_new), so that it is shown as a diff; it is called in a thread, and
     `tools.change_preview` makes one. A `redactor` masks secrets in what is shown.
 
     May be shared by several agents, who then may ask at the same time.
@@ -215,8 +213,10 @@ class Approvals:
         tools: Mapping[str, str] = COMMAND_TOOLS,
         preview: PreviewFn | None = None,
         redactor: Redactor | None = None,
+        calls: CallRules | None = None,
     ) -> None:
-        self.rules = CommandRules.standard() if rules is None else rules
+        self.calls = calls
+        self.rules = rules or (CommandRules.standard() if calls is None else calls.commands)
         self.trust = SessionTrust(tools=tools) if trust is None else trust
         self._ask = ask
         self._tools = dict(tools)
@@ -257,6 +257,10 @@ class Approvals:
         return self._settle(request, question, await self._answer(self._ask, question))
 
     def _decide(self, request: ToolApprovalRequest) -> Decision:
+        by_rule = None if self.calls is None else self.calls.decide(request)
+        return self._decide_by_kind(request) if by_rule is None else by_rule
+
+    def _decide_by_kind(self, request: ToolApprovalRequest) -> Decision:
         argument = self._tools.get(request.name)
         if argument is None:
             return Decision("ask", f"{safe_display(request.name, 80)} needs approval")

@@ -9,19 +9,32 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from types import MappingProxyType
+from typing import Literal, TypeAlias, TypeVar
 
 from swink_agent.core.value import Value
 
 from ._read_only import READ_ONLY, ReadOnly
-from ._shell_words import NotPlain, is_builtin, names, plain_words, simple_commands
+from ._shell_words import (
+    NotPlain,
+    is_builtin,
+    names,
+    pattern_words,
+    plain_commands,
+    plain_words,
+    simple_commands,
+)
 from .display import safe_display
 
-__all__ = ["CommandRules", "Decision"]
+__all__ = ["COMMAND_TOOLS", "CommandRules", "Decision"]
 
+T = TypeVar("T")
 CommandVerdict: TypeAlias = Literal["allow", "ask", "deny"]
+
+COMMAND_TOOLS: Mapping[str, str] = MappingProxyType({"bash": "command"})
+"""The tools that run shell commands, and the argument that holds the command."""
 
 STANDARD_DENY = ("sudo", "su", "doas", "pkexec", "shutdown", "reboot", "halt", "poweroff")
 
@@ -34,6 +47,9 @@ _NAME = re.compile(r"[\w./-]*")
 _LETTERS = re.compile(r"-[A-Za-z]+", re.ASCII)
 # Folders of programs that read a file in the current folder to find out what they are to run.
 _REDIRECTING_FOLDERS = frozenset({"shims", ".volta"})
+# What changes, for the commands behind it, what their words mean.
+_MOVING = frozenset({"cd", "umask"})
+_ANYTHING = ("", "")  # a word that is one star
 _DEEPEST = 4
 _LONGEST = 131_071  # of bytes, for one argument on Linux
 _MOST_LOOKED_AT = 200
@@ -57,25 +73,47 @@ class CommandRules:
     others, as far as they can be recognised. Everything else is asked about. A rule that is no plain command is a
     `ValueError`.
 
+    `patterns` allow too, and say where a command ends: `npm test` is that and nothing behind it; in `pytest *` the last
+    star is whatever follows, in `npm run test:*` it is a part of one word. With `compound`, commands with `;`, `&&`,
+    `||` or `|` between them are allowed if each of them is, one at least by a rule of yours.
+
     Immutable, so it can be shared by agents and threads.
     """
 
-    def __init__(self, allow: Iterable[str] = (), deny: Iterable[str] = (), *, search_path: str | None = None) -> None:
-        self._allow = tuple(_rule(text, "allow") for text in allow)
-        self._deny = tuple(_rule(text, "deny") for text in deny)
+    def __init__(
+        self,
+        allow: Iterable[str] = (),
+        deny: Iterable[str] = (),
+        *,
+        patterns: Iterable[str] = (),
+        compound: bool = False,
+        search_path: str | None = None,
+    ) -> None:
+        self._allow = (
+            *[_AllowRule(text) for text in allow],
+            *[_AllowRule(text, is_pattern=True) for text in patterns],
+        )
+        self._deny = tuple(_deny_rule(text) for text in deny)
+        self._compound = compound
         self._search_path = search_path
         self._standard: tuple[tuple[tuple[str, ...], ReadOnly], ...] = ()
 
     @classmethod
     def standard(
-        cls, *, allow: Iterable[str] = (), deny: Iterable[str] = STANDARD_DENY, search_path: str | None = None
+        cls,
+        *,
+        allow: Iterable[str] = (),
+        deny: Iterable[str] = STANDARD_DENY,
+        patterns: Iterable[str] = (),
+        compound: bool = False,
+        search_path: str | None = None,
     ) -> CommandRules:
         """Commands that only read, with the options that only read, in the current folder; and what you add.
 
         These ask as well when the program is not where the system keeps programs: when `search_path` (default: `PATH`)
         leads into the folder that the model can write, or is relative.
         """
-        rules = cls(allow, deny, search_path=search_path)
+        rules = cls(allow, deny, patterns=patterns, compound=compound, search_path=search_path)
         # The longer prefix first: `git branch --list` before `git branch`.
         entries = [(tuple(prefix.split()), check) for prefix, check in READ_ONLY.items()]
         rules._standard = tuple(sorted(entries, key=lambda entry: -len(entry[0])))
@@ -103,19 +141,44 @@ class CommandRules:
 
     def _permit(self, command: str, folder: str | None) -> Decision:
         try:
-            words = plain_words(command)
+            return self._permit_one(plain_words(command), folder)
         except NotPlain as problem:
-            return Decision("ask", f"the command is not a plain one: {problem}")
-        for rule in self._allow:
-            if words[: len(rule)] == rule:
-                return Decision("allow", f"the rule {_show(rule)} allows it")
-        for rule, check in self._standard:
-            if words[: len(rule)] == rule:
-                problem = check.problem(words[len(rule) :], folder) or self._misplaced(words[0], folder)
+            together = self._permit_each(command, folder) if self._compound else None
+            return together or Decision("ask", f"the command is not a plain one: {problem}")
+
+    def _permit_each(self, command: str, folder: str | None) -> Decision | None:
+        """What follows for commands joined by operators; `None` if they are something else, or nothing of ours."""
+        try:
+            commands = plain_commands(command)
+        except NotPlain:
+            return None
+        ours = [self._rule_for(words) is not None for words in commands]
+        if not any(ours):
+            return None
+        # What only reads does so in the folder: elsewhere its relative paths lead who knows where.
+        moves = any(words[0] in _MOVING for words in commands)
+        for words, is_ours in zip(commands, ours, strict=True):
+            decision = self._permit_one(words, folder)
+            if moves and not is_ours:
+                return Decision("ask", f"no rule allows {_show(words[:2])} in another folder")
+            if decision.verdict != "allow":
+                return decision
+        return Decision("allow", "rules allow each part of it")
+
+    def _permit_one(self, words: tuple[str, ...], folder: str | None) -> Decision:
+        rule = self._rule_for(words)
+        if rule is not None:
+            return Decision("allow", f"the rule {rule} allows it")
+        for prefix, check in self._standard:
+            if words[: len(prefix)] == prefix:
+                problem = check.problem(words[len(prefix) :], folder) or self._misplaced(words[0], folder)
                 if problem is not None:
-                    return Decision("ask", f"{_show(rule)} is asked about: {problem}")
-                return Decision("allow", f"{_show(rule)} only reads")
+                    return Decision("ask", f"{_show(prefix)} is asked about: {problem}")
+                return Decision("allow", f"{_show(prefix)} only reads")
         return Decision("ask", f"no rule allows {_show(words[:2])}")
+
+    def _rule_for(self, words: tuple[str, ...]) -> _AllowRule | None:
+        return next((rule for rule in self._allow if rule.covers(words)), None)
 
     def _misplaced(self, program: str, folder: str | None) -> str | None:
         """Why the program that the name would run is perhaps not the system's own, or `None`."""
@@ -150,10 +213,56 @@ class CommandRules:
         return None
 
 
-def _rule(text: str, kind: str) -> tuple[str, ...]:
+class _AllowRule:
+    """The words that a command begins with, or is, to be allowed; each in pieces with any text between them."""
+
+    __slots__ = ("_is_whole", "_text", "_words")
+
+    def __init__(self, text: str, *, is_pattern: bool = False) -> None:
+        words = _parsed(text, "allow", pattern_words if is_pattern else _whole_words)
+        is_open = not is_pattern or (words[-1] == _ANYTHING and len(words) > 1)
+        self._text = text
+        self._words = words[:-1] if is_pattern and is_open else words
+        self._is_whole = not is_open
+
+    def __str__(self) -> str:
+        return _show(self._text.split())
+
+    def covers(self, words: tuple[str, ...]) -> bool:
+        if len(words) < len(self._words) or (self._is_whole and len(words) > len(self._words)):
+            return False
+        return all(map(_fits, self._words, words))
+
+
+def _fits(pieces: tuple[str, ...], word: str) -> bool:
+    """Whether the word is these pieces with something, or nothing, between them.
+
+    What stands there is never an option where the rule names none, nor a way up and out: `src/*` is no `src/../etc`.
+    """
+    if len(pieces) == 1:
+        return word == pieces[0]
+    head, tail = pieces[0], pieces[-1]
+    if not word.startswith(head) or not word.endswith(tail) or len(word) < len(head) + len(tail):
+        return False
+    if (not head and word.startswith("-")) or ".." in re.split(r"[/=:,]", word):
+        return False
+    position, end = len(head), len(word) - len(tail)
+    for piece in pieces[1:-1]:
+        found = word.find(piece, position, end)
+        if found < 0:
+            return False
+        position = found + len(piece)
+    return True
+
+
+def _deny_rule(text: str) -> tuple[str, ...]:
+    return _parsed(text, "deny", _deny_words)
+
+
+def _parsed(text: str, kind: str, parse: Callable[[str], T]) -> T:
     if isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a rule may come from a settings file
         try:
-            return plain_words(text) if kind == "allow" else _deny_words(text)
+            return parse(text)
         except NotPlain as problem:
             why = str(problem)
     else:
@@ -161,6 +270,10 @@ def _rule(text: str, kind: str) -> tuple[str, ...]:
     raise ValueError(
         f"the {kind} rule {text!r} is no plain command: {why}; a rule is a program and words that follow it"
     )
+
+
+def _whole_words(text: str) -> list[tuple[str, ...]]:
+    return [(word,) for word in plain_words(text)]
 
 
 def _deny_words(text: str) -> tuple[str, ...]:

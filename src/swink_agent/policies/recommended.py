@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import IO, Any, Literal
 
 from swink_agent.core import hints
@@ -22,13 +23,14 @@ def recommended(
     pii: bool = False,
     audit: str | os.PathLike[str] | IO[str] | None = None,
     redactor: hints.Redactor | None = None,
+    also: Iterable[str | os.PathLike[str]] = (),
 ) -> list[Any]:
     """A fresh list for `Agent(policies=…)`.
 
     Always: `MaxTurns`, `WorkspaceOnly(root)`, `PromptGuard`, `LoopDetection`. If asked for: `AuditLog` (first, so that
     it sees what others refuse), `MaxDuration`, `PiiRedactor`, and `Budget` (last, so that it reserves nothing for a
     turn that another policy stops). `PiiRedactor` is not on by itself, because the model cannot edit what it may not
-    see.
+    see. `also` are folders besides `root` that calls may name.
     """
     from .loop_detection import LoopDetection
     from .max_turns import MaxTurns
@@ -45,7 +47,7 @@ def recommended(
         from .max_duration import MaxDuration
 
         policies.append(MaxDuration(max_seconds))
-    policies += [WorkspaceOnly(root), PromptGuard(prompt_guard)]
+    policies += [WorkspaceOnly(root, also=also), PromptGuard(prompt_guard)]
     if pii:
         from .pii import PiiRedactor
 

@@ -18,6 +18,7 @@ from ._edits import apply_edits
 from ._file_tool import Before, WritingTool, change_details
 from ._masked import mask_text, masked_note, put_back
 from ._place import Place
+from ._several_folders import SeveralFoldersTool
 from ._text import NEW_FILE, Decoded, decode_text
 from .edit_file import edits_in
 from .write_file import as_in
@@ -34,11 +35,13 @@ def change_preview(
     values. There is nothing for a call of another tool, and only a note for one that would fail, or for a file that is
     no text or too large to compare.
     """
-    writers = {tool.name: tool for tool in tools if isinstance(tool, WritingTool)}
+    by_name = {tool.name: tool for tool in tools if isinstance(tool, (WritingTool, SeveralFoldersTool))}
 
     def preview(request: ToolApprovalRequest) -> dict[str, Any] | None:
-        tool = writers.get(request.name)
-        if tool is None:
+        tool = by_name.get(request.name)
+        if isinstance(tool, SeveralFoldersTool):
+            tool = tool.tool_for(request.arguments)
+        if not isinstance(tool, WritingTool):
             return None
         try:
             return _details(tool, request.arguments, redactor)

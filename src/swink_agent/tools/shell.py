@@ -78,7 +78,7 @@ class BashTool:
         self._shell = _shell_program(self._root)
         profile = _profile(choice, self._root)
         self._source = SandboxSource(choice, profile, open_sandbox or default_opener(choice))
-        self.description = _description(self._shell[0], choice, profile, timeout)
+        self.description = _description(self._shell[0], choice, profile, self._root, timeout)
         self.parameters_schema: dict[str, Any] = {
             "type": "object",
             "properties": {
@@ -334,13 +334,14 @@ def _shell_program(root: str) -> list[str]:
     return [find_program("sh", not_in=root) or "/bin/sh", "-c", "--"]
 
 
-def _description(shell: str, choice: SandboxChoice, profile: SandboxProfile, timeout: float) -> str:
+def _description(shell: str, choice: SandboxChoice, profile: SandboxProfile, root: str, timeout: float) -> str:
     kind = "a bash command" if os.path.basename(shell) == "bash" else "a command in sh (there is no bash here)"
     if choice == "off" or (isinstance(choice, Sandbox) and choice.backend == "off"):
         walls = ""
     else:
         network = "" if profile.network else " There is no network."
-        walls = f" Files can be written only in the workspace and in $TMPDIR.{network}"
+        others = "".join(f", in {folder}" for folder in profile.write if folder != root)
+        walls = f" Files can be written only in the workspace{others} and in $TMPDIR.{network}"
     return (
         f"Runs {kind} in the workspace folder and returns what it prints, stdout and stderr together. Each call "
         f"starts anew in that folder: cd and variables do not last, and nothing can be typed in.{walls} What it leaves "

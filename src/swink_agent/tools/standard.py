@@ -6,6 +6,7 @@ Owns nothing but the set: each tool is in its own file.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Literal
 
@@ -27,6 +28,7 @@ def standard_tools(
     sandbox: Literal["auto", "off"] | sandboxes.SandboxProfile | sandboxes.Sandbox = "auto",
     *,
     undo: UndoStore | None = None,
+    also: Iterable[str | os.PathLike[str]] = (),
 ) -> list[AgentTool]:
     """All built-in tools for one folder: read_file, write_file, edit_file, list_dir, search and bash.
 
@@ -36,29 +38,66 @@ def standard_tools(
     protects, it hides and protects from the file tools too. With `undo`, copies of what the file tools replace are kept
     there, where neither they nor confined commands can get at them; a profile, a sandbox or a workspace that was made
     elsewhere must hide that folder itself, else it is a `ValueError`.
+
+    `also` are further folders, which the file tools reach by absolute paths, behind walls of their own; nothing of
+    git's own is written there but by commands. With "auto" commands may write there too; a profile says so itself.
     """
     from swink_agent.sandbox import SandboxProfile
 
     from .search import SearchTool
     from .shell import BashTool
 
+    folders = [os.path.abspath(folder) for folder in also]
+    if folders and sandbox == "auto":
+        main = str(root.root if isinstance(root, Workspace) else root)
+        profile = SandboxProfile(write=(main, *folders))
+        hidden = profile.hidden if undo is None else (*profile.hidden, os.path.realpath(undo.folder))
+        sandbox = SandboxProfile(write=(main, *folders), hidden=hidden)
     if undo is not None:
         sandbox = _hiding(undo, root, sandbox)
-    if not isinstance(root, Workspace):
-        profile = (
-            None if isinstance(sandbox, str) else sandbox if isinstance(sandbox, SandboxProfile) else sandbox.profile
-        )
-        root = (
-            Workspace(root) if profile is None else Workspace(root, hidden=profile.hidden, protected=profile.protected)
-        )
+    profile = None if isinstance(sandbox, str) else sandbox if isinstance(sandbox, SandboxProfile) else sandbox.profile
+    workspace = root if isinstance(root, Workspace) else _workspace(root, profile)
+    tools: list[AgentTool] = [*_file_tools(workspace, undo), SearchTool(workspace, sandbox)]
+    if folders:
+        spaces = [_workspace(folder, profile) for folder in folders]
+        siblings = [[*_file_tools(space, undo), SearchTool(space, sandbox)] for space in spaces]
+        tools = _for_all(tools, workspace, dict(zip(folders, siblings, strict=True)))
+    return [*tools, BashTool(workspace, sandbox)]
+
+
+def _workspace(root: str | os.PathLike[str], profile: sandboxes.SandboxProfile | None) -> Workspace:
+    return Workspace(root) if profile is None else Workspace(root, hidden=profile.hidden, protected=profile.protected)
+
+
+def _file_tools(workspace: Workspace, undo: UndoStore | None) -> list[AgentTool]:
     return [
-        ReadFileTool(root),
-        WriteFileTool(root, undo=undo),
-        EditFileTool(root, undo=undo),
-        ListDirTool(root),
-        SearchTool(root, sandbox),
-        BashTool(root, sandbox),
+        ReadFileTool(workspace),
+        WriteFileTool(workspace, undo=undo),
+        EditFileTool(workspace, undo=undo),
+        ListDirTool(workspace),
     ]
+
+
+def _for_all(tools: list[AgentTool], main: Workspace, siblings: dict[str, list[AgentTool]]) -> list[AgentTool]:
+    """The tools of the main folder, each with its siblings for the other folders."""
+    from ._several_folders import SeveralFoldersTool
+
+    several: list[AgentTool] = []
+    for position, tool in enumerate(tools):
+        # A repository's own folder is for git to write: a file tool could put a hook there that git would run.
+        reachable = [
+            (folder, own[position])
+            for folder, own in siblings.items()
+            if not (tool.requires_approval and _is_gits(folder))
+        ]
+        several.append(SeveralFoldersTool(tool, str(main.root), reachable) if reachable else tool)
+    return several
+
+
+def _is_gits(folder: str) -> bool:
+    real = os.path.realpath(folder)
+    names = real.casefold().split(os.sep)
+    return ".git" in names or (os.path.isfile(f"{real}/HEAD") and os.path.isdir(f"{real}/objects"))
 
 
 def _hiding(

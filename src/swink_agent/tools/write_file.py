@@ -53,7 +53,10 @@ class WriteFileTool(WritingTool):
             with file:
                 before = Before(file)
                 decoded = None if before.data is None else decode_text(before.data)
-                if _encode(arguments["content"], decoded) == before.data:
+                masked = mask_text(decoded.text if decoded else "", ctx.redactor)
+                view = as_in(decoded, arguments["content"])
+                path = show_name("/".join(place.parts))
+                if _encode(put_back(masked, view, ctx.redactor, path).text, decoded, view) == before.data:
                     return None
                 return refuse_unread(ctx, self.workspace, place, before)
 

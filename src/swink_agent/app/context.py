@@ -1,0 +1,94 @@
+"""How much of a conversation the standard agent sends: the model's window, and what of it is left for messages.
+
+Owns where the size of a window comes from (a setting, the model on this machine, the catalog, a careful guess) and how
+tokens are counted for it. What gives way when a conversation outgrows it is the core's `SlidingWindow`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from swink_agent.core.context import SlidingWindow
+from swink_agent.core.tool import AgentTool
+from swink_agent.core.types import AgentMessage, CustomMessage, Image, ModelSpec
+
+from .settings import Settings
+
+__all__ = ["compaction", "context_window", "count_tokens", "provider_options"]
+
+_MOST = 100_000
+"""Tokens of conversation, where the window is larger: every turn sends them all again."""
+_LEAST = 1_000
+_UNKNOWN_WINDOW = 32_768
+_OLLAMA_WINDOW = 16_384
+_MOST_REPLY = 16_384
+_REPLY_SHARE = 4  # of the window, at most one part in so many is kept free for the reply
+_BYTES_PER_TOKEN = 3
+_IMAGE_TOKENS = 1_600
+_MESSAGE_TOKENS = 6
+
+
+def compaction(
+    model: ModelSpec, settings: Settings, *, system: str, tools: Sequence[AgentTool], reply: int | None
+) -> SlidingWindow:
+    """What keeps the conversation within the model's window, with room for the prompt, the tools and the reply."""
+    window, is_known = context_window(model, settings)
+    fixed = _tokens_of(system.encode("utf-8", "surrogatepass"))
+    fixed += sum(_tokens_of(msgspec.json.encode((tool.description, tool.parameters_schema))) for tool in tools)
+    reply = min(_MOST_REPLY if reply is None else reply, window // _REPLY_SHARE)
+    budget = max(window - reply - fixed, min(_LEAST, window))
+    overflow = max(1, budget // (2 if is_known else 4))
+    if model.provider == "local":
+        # It fits what it reads into its window by itself, with its own tokens, and says when that cannot be done.
+        return SlidingWindow(max(_MOST, window), overflow_tokens=overflow, count=count_tokens)
+    if settings.value("context_window") is None:
+        budget = min(budget, _MOST)
+    return SlidingWindow(budget, overflow_tokens=overflow, count=count_tokens)
+
+
+def context_window(model: ModelSpec, settings: Settings) -> tuple[int, bool]:
+    """The model's window in tokens, and whether it is known or only assumed."""
+    chosen = settings.value("context_window")
+    if chosen is not None:
+        return chosen, True
+    if model.provider == "local":
+        from swink_agent.local.stream import DEFAULT_WINDOW
+
+        return DEFAULT_WINDOW, True
+    if model.provider == "ollama":
+        return _OLLAMA_WINDOW, True  # as it is told to use: see `provider_options`
+    from swink_agent.adapters.catalog import ModelCatalog
+
+    info = ModelCatalog.load().find(model)
+    if info is None or info.context_window is None:
+        return _UNKNOWN_WINDOW, False
+    return info.context_window, True
+
+
+def provider_options(model: ModelSpec, settings: Settings) -> dict[str, Any]:
+    """What a provider must be told for its window to be the one that we count on.
+
+    Ollama has a short window of its own choosing, and leaves out the beginning of what is longer without a word.
+    """
+    if model.provider != "ollama":
+        return {}
+    return {"options": {"num_ctx": context_window(model, settings)[0]}}
+
+
+def count_tokens(message: AgentMessage) -> int:
+    """A careful estimate: three bytes to a token, which is about right for code, and for languages without an alphabet.
+
+    Four characters to a token, as the core counts, is less than half of what such languages take.
+    """
+    if isinstance(message, CustomMessage):
+        return 0  # it does not reach a model
+    images = sum(isinstance(block, Image) for block in message.content)
+    others = [block for block in message.content if not isinstance(block, Image)]
+    return _MESSAGE_TOKENS + images * _IMAGE_TOKENS + _tokens_of(msgspec.json.encode(others))
+
+
+def _tokens_of(data: bytes) -> int:
+    return -(-len(data) // _BYTES_PER_TOKEN)

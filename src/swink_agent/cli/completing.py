@@ -1,0 +1,106 @@
+"""What a shell is offered for a word that is half typed: files, folders, models, providers, tools, settings.
+
+Owns the words. Nothing is loaded before one of them is asked for. How a shell is spoken to is in `completion`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+__all__ = ["files", "folders", "local_models", "models", "providers", "rules", "setting_values", "settings", "tools"]
+
+
+def files(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def folders(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def models(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Models as `provider:model`: those of this machine, of the providers with a key, and of all once one is named."""
+    from swink_agent.adapters.catalog import ModelCatalog
+    from swink_agent.app.credentials import Credentials
+    from swink_agent.app.errors import ApplicationError
+    from swink_agent.app.providers import PROVIDERS
+
+    names = [f"local:{name}" for name in _presets()]
+    credentials, catalog = Credentials(), ModelCatalog.load()
+    for provider in PROVIDERS:
+        try:
+            is_wanted = incomplete.startswith(provider.name[:1]) or credentials.has_key(provider.name)
+        except ApplicationError:  # keys that cannot be read are told of elsewhere
+            is_wanted = False
+        if is_wanted:
+            names += [f"{provider.name}:{info.model_id}" for info in catalog.models(provider.account)]
+    return _beginning(names, incomplete)
+
+
+def local_models(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    return _beginning(_presets(), incomplete)
+
+
+def providers(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Providers that a key can be kept for."""
+    from swink_agent.app.providers import PROVIDERS
+
+    return _beginning([item.account for item in PROVIDERS if item.key_variables], incomplete)
+
+
+def tools(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """The last of several names with commas between them."""
+    from swink_agent.app.settings import STANDARD_TOOLS
+
+    before, comma, _ = incomplete.rpartition(",")
+    given = before.split(",")
+    names = [name for name in STANDARD_TOOLS if name not in given]
+    return _beginning([f"{before}{comma}{name}" for name in ([*names, "none"] if not comma else names)], incomplete)
+
+
+def rules(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    from swink_agent.app.settings import STANDARD_TOOLS
+
+    return _beginning(STANDARD_TOOLS, incomplete)
+
+
+def settings(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    from swink_agent.app.settings import DEFINITIONS
+
+    return [CompletionItem(item.name, help=item.help) for item in DEFINITIONS if item.name.startswith(incomplete)]
+
+
+def setting_values(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """What the setting that is named before can be."""
+    from swink_agent.app.settings import DEFINITIONS
+
+    definition = next((item for item in DEFINITIONS if item.name == ctx.params.get("name")), None)
+    if definition is None:
+        return []
+    match definition.kind:
+        case "choice":
+            return _beginning(definition.choices, incomplete)
+        case "switch":
+            return _beginning(("true", "false"), incomplete)
+        case "names":
+            return tools(ctx, parameter, incomplete)
+        case "rules":
+            return rules(ctx, parameter, incomplete)
+        case "folder":
+            return folders(ctx, parameter, incomplete)
+        case _:
+            return models(ctx, parameter, incomplete) if definition.name == "model" else []
+
+
+def _presets() -> list[str]:
+    from swink_agent.local.presets import PRESETS
+
+    return [preset.name for preset in PRESETS]
+
+
+def _beginning(words: Iterable[str], incomplete: str) -> list[Any]:
+    return [CompletionItem(word) for word in dict.fromkeys(words) if word.startswith(incomplete)]

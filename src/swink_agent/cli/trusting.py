@@ -1,0 +1,79 @@
+"""`swink config trust` as a person sees it: what the folder's files say, what of it would not count, and the question.
+
+Owns what is shown before trust is given. What trust is, and that it is given to exactly what was shown, is in
+`app.trust`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from swink_agent.app.settings import load_settings, parse_file
+from swink_agent.app.trust import NOTES_FILE, PROJECT_FILE, Offer, TrustStore, find_project
+from swink_agent.policies.display import safe_display
+
+from .screen import Screen
+
+__all__ = ["trust_folder"]
+
+_MOST_LINES = 60
+_MARK = "  │ "
+
+
+def trust_folder(folder: Path, *, is_sure: bool) -> bool:
+    """Shows, asks, and trusts; says whether it did."""
+    store, screen = TrustStore(), Screen(sys.stderr)
+    found = find_project(folder, store)
+    offer = store.offer(folder if found is None else Path(found.folder))
+    _show(offer, screen)
+    if not is_sure and not _says_yes(f"Trust {safe_display(offer.folder)}?"):
+        screen.line("Nothing was changed.")
+        return False
+    store.accept(offer)
+    screen.say("", f"{offer.folder} is trusted.")
+    return True
+
+
+def _show(offer: Offer, screen: Screen) -> None:
+    """Both files behind a mark, so that no line of them can be taken for one of ours."""
+    folder = Path(offer.folder)
+    if offer.settings is not None:
+        screen.say("", f"{folder / PROJECT_FILE}, whose settings would be used:")
+        screen.rows(_MARK, _text(offer.settings))  # whole: each line of them does something
+        for line in _uncounted(offer):
+            screen.say("not counted: ", line, "yellow")
+    if offer.notes is not None:
+        screen.say("", f"{folder / NOTES_FILE}, which the model would be told:")
+        lines = _text(offer.notes).split("\n")
+        screen.rows(_MARK, "\n".join(lines[:_MOST_LINES]))
+        if len(lines) > _MOST_LINES:
+            screen.line(f"{_MARK}… and {len(lines) - _MOST_LINES} more lines")
+    if offer.settings is None and offer.notes is None:
+        screen.say("", f"{offer.folder} has neither {PROJECT_FILE} nor {NOTES_FILE}.")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace").removesuffix("\n")
+
+
+def _uncounted(offer: Offer) -> list[str]:
+    """The lines that say what a project may not say, or say it more loosely than the user's own settings."""
+    assert offer.settings is not None
+    path = str(Path(offer.folder, PROJECT_FILE))
+    notes = load_settings(project=parse_file(path, offer.settings)).notes
+    return [note.replace(f"{path}:", "line ", 1) for note in notes]
+
+
+def _says_yes(question: str) -> bool:
+    """The answer at a terminal, or the one that was piped in. Who runs this in a script, with neither, has decided."""
+    stream = sys.stdin
+    if stream is None:
+        return True
+    if stream.isatty():
+        click.echo(f"{question} [y/N] ", nl=False, err=True)
+        return stream.readline().strip().lower() in ("y", "yes")
+    answer = stream.readline().strip().lower()
+    return answer in ("", "y", "yes")

@@ -1,0 +1,150 @@
+"""Rules on calls as a person writes them: `bash: pytest *`, `write_file: src/**`, `edit_file`.
+
+Owns that grammar, and the decision on calls that name a file. What is true of a shell command is in `command_rules`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from swink_agent.core.approval import ToolApprovalRequest
+from swink_agent.core.policy import PreDispatchContext, Skip
+
+from .command_rules import COMMAND_TOOLS, STANDARD_DENY, CommandRules, Decision
+from .display import safe_display
+
+__all__ = ["CallRules"]
+
+_GRAMMAR = "a rule is TOOL or TOOL: PATTERN, such as 'bash: pytest *', 'write_file: src/**' or 'edit_file'"
+_TOOL = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+_PATH = "path"
+
+
+class CallRules:
+    """What may run unasked and what may not run: `CallRules("src", allow=["bash: npm test"], deny=["bash: git push"])`.
+
+    A rule is a tool's name, for all that it does, or the name, a colon and a pattern. For a tool that runs commands the
+    pattern is one of `CommandRules`: `pytest *` is `pytest` with whatever follows, `npm test` that very command, and
+    commands in a row are allowed if each is. For any other tool it is the path that the call names, from `root` on:
+    `*` stands for a part of a name, `**` for folders too. To allow, a path counts as the tool resolved it; to deny, as
+    it is written and as links lead.
+
+    Give it to `Approvals(calls=…)`, and to the agent's policies as well: so what is denied does not run either where
+    nobody would have asked. Immutable. A rule that says nothing raises `ValueError`.
+    """
+
+    name = "call_rules"
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        allow: Iterable[str] = (),
+        deny: Iterable[str] = (),
+        tools: Collection[str] | None = None,
+        command_tools: Mapping[str, str] = COMMAND_TOOLS,
+    ) -> None:
+        self._root = os.path.realpath(root)
+        self._command_tools = dict(command_tools)
+        self._allow = [_Rule.parse(text, tools, command_tools) for text in allow]
+        self._deny = [_Rule.parse(text, tools, command_tools) for text in deny]
+        self.commands = CommandRules.standard(
+            patterns=[rule.pattern for rule in self._allow if rule.is_command],
+            deny=[*STANDARD_DENY, *[rule.pattern.removesuffix(" *") for rule in self._deny if rule.is_command]],
+            compound=True,
+        )
+
+    def __repr__(self) -> str:
+        return f"<CallRules {len(self._allow)} to allow, {len(self._deny)} to deny>"
+
+    @property
+    def denied_tools(self) -> frozenset[str]:
+        """The tools that are denied whatever they are called with: an agent need not have them."""
+        return frozenset([rule.tool for rule in self._deny if not rule.pattern])
+
+    def decide(self, request: ToolApprovalRequest) -> Decision | None:
+        """What the rules say of the call, or `None` if they say nothing; of commands, only what is said of all."""
+        reason = self._denial(request.name, request.arguments)
+        if reason is not None:
+            return Decision("deny", reason)
+        places = [place] if (place := _approved_place(request.scope)) else []
+        rule = self._match(self._allow, request.name, places)
+        return None if rule is None else Decision("allow", f"the rule {rule} allows it")
+
+    def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
+        """Skips what is denied."""
+        reason = self._denial(ctx.name, ctx.arguments)
+        return None if reason is None else Skip(reason)
+
+    def _denial(self, tool: str, arguments: Mapping[str, Any]) -> str | None:
+        path = arguments.get(_PATH, "." if tool not in self._command_tools else None)
+        rule = self._match(self._deny, tool, self._places(path) if isinstance(path, str) else [], fold=True)
+        if rule is not None:
+            return f"the rule {rule} denies it"
+        command = arguments.get(self._command_tools.get(tool, ""))
+        if isinstance(command, str) and (decision := self.commands.decide(command)).verdict == "deny":
+            return decision.reason
+        return None
+
+    def _places(self, path: str) -> list[str]:
+        """Where a path leads: as it is written, and by the links that are there now."""
+        if "\0" in path:
+            return []
+        joined = os.path.join(self._root, os.path.expanduser(path))
+        return list(dict.fromkeys([os.path.normpath(joined), os.path.realpath(joined)]))
+
+    def _match(self, rules: list[_Rule], tool: str, places: list[str], *, fold: bool = False) -> _Rule | None:
+        for rule in rules:
+            if rule.tool == tool and (
+                not rule.pattern
+                or (not rule.is_command and any(rule.covers(place, self._root, fold=fold) for place in places))
+            ):
+                return rule
+        return None
+
+
+def _approved_place(scope: Mapping[str, Any]) -> str | None:
+    """The file that an approval would be bound to, as the tool resolved it."""
+    folder, path = scope.get("folder"), scope.get(_PATH)
+    return os.path.join(folder, path) if isinstance(folder, str) and isinstance(path, str) else None
+
+
+class _Rule(NamedTuple):
+    tool: str
+    pattern: str
+    is_command: bool
+
+    def __str__(self) -> str:
+        return f"'{safe_display(f'{self.tool}: {self.pattern}' if self.pattern else self.tool, 120)}'"
+
+    @classmethod
+    def parse(cls, text: str, tools: Collection[str] | None, command_tools: Mapping[str, str]) -> _Rule:
+        tool, colon, pattern = (part.strip() for part in text.partition(":"))
+        shown = safe_display(text, 120)
+        if not _TOOL.fullmatch(tool) or (tools is not None and tool not in tools):
+            there_are = "" if tools is None else f" (there are {', '.join(tools)})"
+            raise ValueError(f"the rule '{shown}' names no tool{there_are}: {_GRAMMAR}")
+        if colon and not pattern:
+            raise ValueError(f"the rule '{shown}' has no pattern behind its colon: {_GRAMMAR}")
+        is_command = bool(pattern) and tool in command_tools
+        if pattern and not is_command and (".." in pattern.split("/") or "\0" in pattern):
+            raise ValueError(f"the rule '{shown}' has .. in its path: name the folder itself")
+        return cls(tool, pattern, is_command)
+
+    def covers(self, place: str, root: str, *, fold: bool) -> bool:
+        pattern = os.path.expanduser(self.pattern)
+        above = "" if os.path.isabs(pattern) else re.escape(root.rstrip("/") + "/")
+        expression = above + _expression(pattern.removeprefix("./"))
+        return re.fullmatch(expression, place, re.IGNORECASE | re.DOTALL if fold else re.DOTALL) is not None
+
+
+_PIECES = re.compile(r"(?:^|(?<=/))\*\*/|\*\*|\*|\?|[^*?]+", re.DOTALL)
+_MEANINGS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def _expression(pattern: str) -> str:
+    """A path pattern as a regular expression: `*` and `?` stay within a name, `**` does not."""
+    return "".join(_MEANINGS.get(match[0]) or re.escape(match[0]) for match in _PIECES.finditer(pattern))

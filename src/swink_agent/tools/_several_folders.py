@@ -1,0 +1,55 @@
+"""One tool for several folders: each call goes to the tool of the folder that its path lies in.
+
+Owns the choice. What a folder's tool does, and the wall around it, is its own: no call reaches two of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
+
+__all__ = ["SeveralFoldersTool"]
+
+
+class SeveralFoldersTool:
+    """The tool of the main folder, and for absolute paths in another folder that folder's tool of the same kind."""
+
+    def __init__(self, main: AgentTool, root: str, others: Sequence[tuple[str, AgentTool]]) -> None:
+        self._main = main
+        spelled = [(spelling, tool) for folder, tool in others for spelling in (folder, os.path.realpath(folder))]
+        # The innermost first, the main one among them: one folder may lie in another.
+        places = [*spelled, (root, main), (os.path.realpath(root), main)]
+        self._places = sorted(dict(places).items(), key=lambda place: -len(place[0]))
+        self.name = main.name
+        self.label = main.label
+        folders = ", ".join(folder for folder, _ in others)
+        self.description = f"{main.description} Absolute paths may also lead into {folders}."
+        self.parameters_schema = main.parameters_schema
+        self.requires_approval = main.requires_approval
+        self.on_steer: Literal["cancel", "finish"] = getattr(main, "on_steer", "cancel")
+
+    def __repr__(self) -> str:
+        return f"{self._main!r} and {len({id(tool) for _, tool in self._places}) - 1} more folders"
+
+    def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Where the call would act. Raises `ToolError` for one that never would."""
+        scope = getattr(self.tool_for(arguments), "approval_scope", None)
+        return {} if scope is None else cast("dict[str, Any]", scope(arguments))
+
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+        """Runs the call where its path leads."""
+        return await self.tool_for(arguments).execute(arguments, ctx)
+
+    def tool_for(self, arguments: dict[str, Any]) -> AgentTool:
+        """The tool that such a call goes to."""
+        path = arguments.get("path")
+        if not isinstance(path, str) or not os.path.isabs(path):
+            return self._main
+        path = os.path.normpath(path)
+        for folder, tool in self._places:
+            if path == folder or path.startswith(folder.rstrip("/") + "/"):
+                return tool
+        return self._main

@@ -1,0 +1,106 @@
+"""Rules on calls as a person writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent import Agent, ModelSpec, ToolApprovalRequest, ToolExecutionEnd, extract_text
+from swink_agent.policies import Approvals, CallRules
+from swink_agent.testing import call, collect, scripted, text
+from swink_agent.tools import standard_tools
+
+MODEL = ModelSpec("test", "model")
+
+
+async def results(root: Path, rules: CallRules, *calls: Any, mode: Any = "smart") -> list[str]:
+    """What became of each call, where nobody can be asked."""
+    agent = Agent(
+        MODEL,
+        stream_fn=scripted(*calls, text("done")),
+        tools=standard_tools(root, "off"),
+        approve=Approvals(calls=rules, mode=mode),
+        policies=[rules],
+    )
+    events = await collect(agent.prompt_stream("go"))
+    return [extract_text(event.result.content) for event in events if isinstance(event, ToolExecutionEnd)]
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+async def test_files_that_a_rule_names_are_written_unasked_and_no_others(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "src" / "out").symlink_to(tmp_path / "docs", target_is_directory=True)
+    paths = ["src/a.py", "src/deep/b.py", "./src/../src/c.py", str(tmp_path / "src" / "d.py"), "e.py"]
+    paths += ["src/out/f.py", "docs/g.md", "docs/deep/h.md", "src.py"]
+    rules = CallRules(tmp_path, allow=["write_file: src/**", "write_file: docs/*.md"])
+    for path in paths:
+        await results(tmp_path, rules, call("write_file", path=path, content="x"))
+    assert files_in(tmp_path) == ["docs/g.md", "src/a.py", "src/c.py", "src/d.py", "src/deep/b.py"]
+
+
+async def test_a_tool_alone_is_allowed_whatever_it_does(tmp_path: Path) -> None:
+    rules = CallRules(tmp_path, allow=["write_file", "bash: touch *"])
+    await results(tmp_path, rules, call("write_file", path="a/b.txt", content="x"), call("bash", command="touch c d"))
+    assert (tmp_path / "a" / "b.txt").exists()
+    assert (tmp_path / "d").exists()
+    (refused,) = await results(tmp_path, rules, call("bash", command="touch e; rm d"))
+    assert "nobody to ask" in refused
+    assert (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("mode", ["smart", "all"])
+async def test_what_is_denied_does_not_run_in_any_mode_nor_where_nobody_would_ask(tmp_path: Path, mode: str) -> None:
+    (tmp_path / ".env").write_text("secret")
+    (tmp_path / "link").symlink_to(".env")
+    (tmp_path / "b.txt").write_text("fine")
+    rules = CallRules(tmp_path, allow=["bash"], deny=["read_file: .env*", "bash: rm", "write_file"])
+    denied = [
+        call("read_file", path=".env"),
+        call("read_file", path="sub/../.ENV.local"),
+        call("read_file", path=str(tmp_path / "link")),
+        call("bash", command="true && rm b.txt"),
+        call("bash", command="xargs rm"),
+        call("write_file", path="new.txt", content="x"),
+    ]
+    texts = await results(tmp_path, rules, *denied, mode=mode)
+    assert len(texts) == len(denied)
+    assert all("denies it" in said for said in texts), texts
+    assert files_in(tmp_path) == [".env", "b.txt", "link"]
+    (read,) = await results(tmp_path, rules, call("read_file", path="b.txt"), mode=mode)
+    assert "fine" in read
+    assert rules.denied_tools == {"write_file"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ("", "names no tool"),
+        ("pytest *", "names no tool"),
+        ("hammer: nails", r"names no tool \(there are bash, read_file\)"),
+        ("bash:", "has no pattern behind its colon"),
+        ("bash: pytest; id", "the operator ;"),
+        ("bash: *", "the program is not named"),
+        ("bash: A=b x", "the assignment"),
+        ("read_file: ../x", r"has \.\. in its path"),
+    ],
+)
+def test_a_rule_that_says_nothing_is_refused_with_the_grammar(rule: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        CallRules("/", tools=["bash", "read_file"], allow=[rule])
+    if "=" not in rule:  # what cannot be allowed can be denied
+        with pytest.raises(ValueError, match="rule"):
+            CallRules("/", tools=["bash", "read_file"], deny=[rule])
+
+
+def test_a_call_that_no_rule_is_about_is_left_to_others(tmp_path: Path) -> None:
+    rules = CallRules(tmp_path, allow=["write_file: src/**"], deny=["read_file: x"])
+    scope = {"folder": str(tmp_path), "path": "other/a.txt"}
+    assert rules.decide(ToolApprovalRequest("1", "write_file", {"path": "other/a.txt"}, scope)) is None
+    assert rules.decide(ToolApprovalRequest("1", "edit_file", {"path": "src/a.txt"}, scope)) is None
+    assert rules.decide(ToolApprovalRequest("1", "write_file", {"path": "src/a.txt"}, {})) is None, "not resolved"
