@@ -62,7 +62,8 @@ async def start(file: Path, states: Path, prompt: str, label: str) -> None:
         seconds = time.perf_counter() - watch.begun
         stream_fn.close()
     print(
-        f"{label:<7} tools {watch.first.cached_tokens} tokens of {watch.first.prompt_tokens}; in memory after {watch.loaded:.1f} s, first word after {watch.written:.1f} s, "
+        f"{label:<7} tools {watch.first.cached_tokens} tokens of {watch.first.prompt_tokens}; "
+        f"in memory after {watch.loaded:.1f} s, first word after {watch.written:.1f} s, "
         f"answer after {seconds:.1f} s ({outcome.turns} turns): {outcome.text[:60]!r}",
         flush=True,
     )

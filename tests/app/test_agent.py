@@ -39,12 +39,13 @@ def root(tmp_path: Path) -> Path:
 
 def made(root: Path, *replies: Any, environ: dict[str, str] | None = None, **chosen: Any) -> StandardAgent:
     options = {name: chosen.pop(name) for name in ("ask", "project") if name in chosen}
+    model = chosen.pop("model_spec", MODEL)
     return standard_agent(
         AgentOptions(
             settings=load_settings(path=Path("/no/such"), environ={}, flags=chosen),
             credentials=Credentials(root.parent / "keys.json", environ=environ or {}),
             folder=root,
-            model=MODEL,
+            model=model,
             stream_fn=scripted(*replies) if replies else None,
             **options,
         )
@@ -156,6 +157,37 @@ async def test_where_no_sandbox_works_commands_are_refused_and_it_is_told(
     _, results = await run(agent)
     assert "nothing works here" in results[0]
     assert not (root / "b.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "check_claims", "is_sent_back"),
+    [
+        ("local:qwen2.5-coder-1.5b", "auto", True),
+        ("ollama:llama3.1:8b", "auto", True),
+        ("ollama:qwen3-30b-a3b", "auto", False),
+        ("anthropic:claude-sonnet-4-6", "auto", False),
+        ("anthropic:claude-sonnet-4-6", "on", True),
+        ("local:qwen2.5-coder-1.5b", "off", False),
+    ],
+)
+async def test_a_small_model_that_claims_a_change_is_asked_for_it(
+    root: Path, model: str, check_claims: str, is_sent_back: bool
+) -> None:
+    replies = [text("I have fixed a.txt."), call("write_file", path="b.txt", content="x"), text("b.txt was created.")]
+    agent = made(root, *replies, check_claims=check_claims, approve="all", model_spec=ModelSpec.parse(model))
+    with agent:
+        outcome = await HeadlessRun(agent.agent).run("Fix a.txt.")
+    assert (root / "b.txt").exists() is is_sent_back
+    assert outcome.text == ("b.txt was created." if is_sent_back else "I have fixed a.txt.")
+
+
+@pytest.mark.parametrize(("tools", "told"), [("none", 0), ("read_file", 0), ("read_file,edit_file", 1)])
+async def test_only_what_the_tools_can_do_is_asked_for(root: Path, tools: str, told: int) -> None:
+    claim = text("I have fixed a.txt.")
+    agent = made(root, claim, claim, claim, tools=tools, check_claims="on")
+    with agent:
+        outcome = await HeadlessRun(agent.agent).run("Fix a.txt.")
+    assert outcome.turns == 1 + told
 
 
 async def test_limits_stop_it(root: Path) -> None:

@@ -6,7 +6,7 @@ room that it is named after.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from .context import compaction, provider_options
 from .credentials import Credentials
 from .errors import UsageProblem
 from .headless import PrepareFn
-from .models import choose_model, local_fetch, stream_fn_of
+from .models import choose_model, is_small, local_fetch, stream_fn_of
 from .paths import config_folder, data_folder
 from .prompt import project_notes, standard_prompt
 from .settings import STANDARD_TOOLS, Settings
@@ -39,6 +39,7 @@ __all__ = ["AgentOptions", "StandardAgent", "redactor_for", "standard_agent"]
 
 _LOCAL_NOTES = 1000
 """Characters of a project's notes for a model on this machine, which reads slowly."""
+_CHANGING, _LOOKING = ("edit_file", "write_file", "bash"), ("read_file", "search", "list_dir")
 _MOST_OUTPUT, _LEAST_OUTPUT = 16_384, 1_024
 
 
@@ -119,7 +120,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         stream_fn=stream_fn,
         stream_options=StreamOptions(max_tokens=reply, extra=provider_options(model, settings)),
         transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
-        policies=_policies(root, added, settings, rules),
+        policies=[*_policies(root, added, settings, rules), *_claim_check(model, settings, tools)],
         approve=approvals,
         approval_mode=ApprovalMode.SMART,
         get_api_key=_key_finder(credentials, redactor),
@@ -245,6 +246,18 @@ def _policies(root: Path, added: tuple[Path, ...], settings: Settings, rules: Ca
 
     limits = {"max_turns": settings.value("max_turns"), "max_cost": settings.value("max_cost")}
     return [rules, *recommended(root, also=added, **limits)]
+
+
+def _claim_check(model: ModelSpec, settings: Settings, tools: Sequence[AgentTool]) -> list[object]:
+    """Who sends an unbacked answer back, for the models that it is wanted for."""
+    wanted = settings.value("check_claims")
+    if not tools or wanted == "off" or (wanted == "auto" and not is_small(model)):
+        return []
+    from swink_agent.policies import ClaimCheck
+
+    names = [tool.name for tool in tools]
+    changing, looking = ([name for name in kind if name in names] for kind in (_CHANGING, _LOOKING))
+    return [ClaimCheck(changing=changing, looking=looking)]
 
 
 def _most_output(model: ModelSpec, max_cost: float | None) -> int | None:

@@ -7,6 +7,7 @@ Does not own the models: they are in `adapters` and `local`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
@@ -22,9 +23,12 @@ from .errors import NoModel, UsageProblem
 from .providers import PROVIDERS, Provider, provider_named
 from .settings import Settings
 
-__all__ = ["LOCAL_EXTRA", "choose_model", "has_local_extra", "local_fetch", "stream_fn_of"]
+__all__ = ["LOCAL_EXTRA", "choose_model", "has_local_extra", "is_small", "local_fetch", "stream_fn_of"]
 
 LOCAL_EXTRA = "pip install 'swink-agent[local]'"
+_SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)b(?![a-z0-9])")
+_SMALL_PARAMETERS = 14.0
+"""In billions, as names such as `llama3.1:8b` tell them."""
 _NO_MODEL = f"""there is no model to ask. One of these gives you one:
   a key in the environment     export ANTHROPIC_API_KEY=…   (or OPENAI_, GEMINI_, XAI_, MISTRAL_API_KEY)
   a key that is kept           swink keys set anthropic
@@ -48,6 +52,12 @@ def choose_model(
     else:
         spec, source = _first_at_hand(credentials, has_local)
     return ModelSpec(spec.provider, spec.model_id, thinking, spec.thinking_budgets), source
+
+
+def is_small(model: ModelSpec) -> bool:
+    """Whether the model is one that needs to be watched more closely: of this machine, or of few parameters by name."""
+    sizes = [float(size) for size in _SIZE.findall(model.model_id.lower())]
+    return model.provider == "local" or bool(sizes and max(sizes) <= _SMALL_PARAMETERS)
 
 
 def named_model(text: str) -> ModelSpec:

@@ -1,9 +1,10 @@
 """Policies: ready-made objects for `Agent(policies=[…])`, each in its own file and usable alone.
 
 Limits (`Budget`, `MaxTurns`, `MaxDuration`, `LoopDetection`), what calls may be made (`AllowList`, `DenyList`,
-`WorkspaceOnly`), what may be read and said (`PromptGuard`, `PiiRedactor`, `ContentFilter`), what is kept (`AuditLog`,
-`Checkpoint`); `recommended` is a sensible set of them. And what people are asked: `Approvals`, with `CommandRules` for
-the commands and `CallRules` for other calls that need no asking. Importing this module loads none of them.
+`WorkspaceOnly`), what may be read and said (`PromptGuard`, `PiiRedactor`, `ContentFilter`, `ClaimCheck`), what is kept
+(`AuditLog`, `Checkpoint`); `recommended` is a sensible set of them. And what people are asked: `Approvals`, with
+`CommandRules` for the commands and `CallRules` for other calls that need no asking. Importing this module loads none of
+them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .budget import Budget, WorstCaseFn
     from .call_rules import CallRules
     from .checkpoint import Checkpoint, SavedConversation
+    from .claim_check import ClaimCheck
     from .command_rules import CommandRules, Decision
     from .content_filter import ContentFilter
     from .deny_list import DenyList
@@ -43,6 +45,7 @@ _HOMES = {
     "Budget": ".budget",
     "CallRules": ".call_rules",
     "Checkpoint": ".checkpoint",
+    "ClaimCheck": ".claim_check",
     "CommandRules": ".command_rules",
     "ContentFilter": ".content_filter",
     "Decision": ".command_rules",
@@ -71,6 +74,7 @@ __all__ = [
     "Budget",
     "CallRules",
     "Checkpoint",
+    "ClaimCheck",
     "CommandRules",
     "ContentFilter",
     "Decision",
