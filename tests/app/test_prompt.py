@@ -68,7 +68,7 @@ def test_the_prompt_has_the_facts_and_stays_short(tmp_path: Path) -> None:
 
 def test_own_instructions_take_the_place_of_the_standard_ones_and_the_facts_stay(tmp_path: Path) -> None:
     prompt = standard_prompt(tmp_path, instructions=" Speak like a pirate. ", notes="Use tabs.")
-    assert prompt.startswith("Speak like a pirate.\nDate: ")
+    assert prompt.startswith("Speak like a pirate.\n\nDate: ")
     assert INSTRUCTIONS not in prompt
     assert prompt.endswith("The project's notes for agents:\nUse tabs.")
     assert standard_prompt(tmp_path, instructions="").startswith("Date: ")

@@ -297,7 +297,9 @@ def test_a_model_that_is_there_is_listed_pulled_and_removed(program: Any, tmp_pa
     assert "did you mean smollm2-135m?" in unknown.err
     path = tmp_path / "mine.gguf"
     path.write_bytes(b"GGUF")
-    assert program("models", "pull", str(path)).out == f"{path}\n"
+    broken = program("models", "pull", str(path))
+    assert (broken.code, broken.out) == (0, f"{path}\n")
+    assert f"{path} was fetched, but does not run here: " in broken.err
 
 
 # -- doctor --------------------------------------------------------------------------------------------------

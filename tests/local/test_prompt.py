@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Literal
 
 import jsonschema_rs
 
@@ -19,7 +20,8 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.local.prompt import Turn, choice_of, plain, render_chatml, shown, tools_text, turns
+from swink_agent.local.prompt import Turn, choice_of, plain, render_chatml, turns
+from swink_agent.local.shown import shown, tools_text
 
 Write = Callable[..., list[str]]
 
@@ -66,6 +68,27 @@ def test_in_brief_there_is_one_sentence_and_nothing_optional() -> None:
     (tool_shown,) = shown([look], is_brief=True)
     assert tool_shown.description == "Shows a file."
     assert list(tool_shown.schema["properties"]) == ["path"]
+
+
+def test_in_brief_a_tool_is_one_line() -> None:
+    @tool
+    def book(seats: list[int], kind: Literal["aisle", "window"], guest: dict[str, str], note: str | None = None) -> str:
+        """Books seats. On a train."""
+        return ""
+
+    lines = tools_text(shown([look, find, book], is_brief=True), is_brief=True).splitlines()
+    assert "look(path): Shows a file." in lines
+    assert "find(glob): Finds things." in lines
+    assert 'book(seats: [integer], kind: "aisle" | "window", guest: object): Books seats.' in lines
+    assert lines[-1].startswith("answer(text): ")
+
+
+def test_a_string_with_a_default_is_offered_only_where_there_is_no_other() -> None:
+    from swink_agent.tools import standard_tools
+
+    built_in = {each.name: each for each in shown(standard_tools(".", sandbox="off"), is_brief=True)}
+    assert [set(option["properties"]) for option in built_in["search"].schema["anyOf"]] == [{"pattern"}, {"glob"}]
+    assert [set(option["properties"]) for option in built_in["list_dir"].schema["anyOf"]] == [{"path"}]
 
 
 def test_a_brief_tool_without_required_parameters_takes_one_of_its_strings(write_by: Write) -> None:
@@ -218,19 +241,20 @@ def test_examples_are_shown_for_the_tools_that_are_there() -> None:
     examples = text.partition("Examples:\n")[2].splitlines()
     assert examples
     for line in examples:
-        call = json.loads(line.partition(" -> ")[2])
-        assert call["name"] == "bash"
-        jsonschema_rs.validate(bash.parameters_schema, call["arguments"])
+        name, _, arguments = line.partition(" -> ")[2].partition(" ")
+        assert name == "bash"
+        jsonschema_rs.validate(bash.parameters_schema, json.loads(arguments))
     assert "Examples" not in tools_text(shown([look], is_brief=True), is_brief=True)
 
 
 def test_the_built_in_tools_and_their_examples_agree() -> None:
-    from swink_agent.local.prompt import _EXAMPLES  # pyright: ignore[reportPrivateUsage]
+    from swink_agent.local.shown import _EXAMPLES  # pyright: ignore[reportPrivateUsage]
     from swink_agent.tools import standard_tools
 
     built_in = {built.name: built for built in standard_tools(".", sandbox="off")}
     text = tools_text(shown(list(built_in.values()), is_brief=True), is_brief=True)
-    for _, name, arguments in _EXAMPLES:
-        jsonschema_rs.validate(built_in[name].parameters_schema, arguments)
-    assert text.count(" -> {") == len(_EXAMPLES)
-    assert len(text) < 3_600, "a prompt is read slowly"
+    for _, made in _EXAMPLES:
+        for name, arguments in made:
+            jsonschema_rs.validate(built_in[name].parameters_schema, arguments)
+    assert text.count(" -> ") == len(_EXAMPLES)
+    assert len(text) < 1_900, "a prompt is read slowly"

@@ -82,8 +82,28 @@ async def test_a_run_with_a_call_and_an_answer(scripted_engine: Any) -> None:
     assert first.prompt.endswith("<|im_start|>assistant\n<tool_call>\n")
     assert second.prompt.startswith(first.prompt)
     assert "<tool_response>\nSunny in Rome.\n</tool_response>" in second.prompt
-    assert 0 < first.prefix == second.prefix < len(first.prompt)
-    assert '"weather"' in first.prompt[: first.prefix]
+    assert first.prefixes == second.prefixes
+    (tools,) = first.prefixes
+    assert 0 < tools < len(first.prompt)
+    assert "weather(city): " in first.prompt[:tools]
+
+
+async def test_what_is_the_same_from_run_to_run_stands_at_the_start_and_can_be_read_before(
+    scripted_engine: Any,
+) -> None:
+    engine = scripted_engine("", HELLO, HELLO)
+    stream_fn = LocalStreamFn(engine=engine)
+    await stream_fn.prepare([weather], "Be brief.\n\nToday is Monday.")
+    for day in ("Monday", "Tuesday"):
+        agent = Agent(SPEC, system_prompt=f"Be brief.\n\nToday is {day}.", tools=[weather], stream_fn=stream_fn)
+        assert (await agent.prompt("Hi")).text == "Hello there"
+    prepared, monday, tuesday = engine.requests
+    assert prepared.max_tokens == 0
+    assert prepared.prompt.endswith("\n\nBe brief.")
+    assert prepared.prefixes == monday.prefixes == tuesday.prefixes
+    assert prepared.prefixes[-1] == len(prepared.prompt)
+    assert monday.prompt.startswith(prepared.prompt + "\n\nToday is Monday.")
+    assert tuesday.prompt.startswith(prepared.prompt + "\n\nToday is Tuesday.")
 
 
 async def test_it_works_from_code_that_is_not_async(scripted_engine: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from swink_agent.core.cancel import CancellationToken
@@ -23,7 +24,7 @@ from .errors import NoModel, UsageProblem
 from .providers import PROVIDERS, Provider, provider_named
 from .settings import Settings
 
-__all__ = ["LOCAL_EXTRA", "choose_model", "has_local_extra", "is_small", "local_fetch", "stream_fn_of"]
+__all__ = ["LOCAL_EXTRA", "choose_model", "has_local_extra", "is_small", "local_fetch", "prepare_local", "stream_fn_of"]
 
 LOCAL_EXTRA = "pip install 'swink-agent[local]'"
 _SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)b(?![a-z0-9])")
@@ -147,6 +148,35 @@ def local_fetch(
             raise NoModel(str(error)) from error
 
     return fetch
+
+
+async def prepare_local(
+    name: str, settings: Settings, on_state: Callable[[Any], None] | None, cancel: CancellationToken
+) -> None:
+    """Has a model of this machine read what all runs of the standard agent begin with, which is then kept on disk.
+
+    Raises `NoModel` if it cannot be run here, `Aborted` when cancelled.
+    """
+    from tempfile import TemporaryDirectory
+
+    from swink_agent.local import LocalModelError, LocalStreamFn
+    from swink_agent.tools import standard_tools
+
+    from .agent import sandbox_profile
+    from .prompt import standard_prompt
+
+    stream_fn = LocalStreamFn(name, cache_dir=settings.value("models_dir"), on_state=on_state, fetch=False)
+    wanted = settings.value("tools")
+    try:
+        with TemporaryDirectory(prefix="swink-") as folder:  # the words are the same for every folder
+            profile = sandbox_profile(Path(folder), network=settings.value("network"))
+            tools = [tool for tool in standard_tools(folder, profile) if tool.name in wanted]
+            prompt = standard_prompt(Path(folder), instructions=settings.value("system"))
+            await stream_fn.prepare(tools, prompt, cancel=cancel)
+    except LocalModelError as error:
+        raise NoModel(str(error)) from error
+    finally:
+        stream_fn.close()
 
 
 # -- names ---------------------------------------------------------------------------------------------------

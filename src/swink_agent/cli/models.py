@@ -10,7 +10,7 @@ import click
 
 from swink_agent.app.credentials import Credentials
 from swink_agent.app.errors import NoModel, UsageProblem
-from swink_agent.app.models import LOCAL_EXTRA, has_local_extra
+from swink_agent.app.models import LOCAL_EXTRA, has_local_extra, prepare_local
 from swink_agent.app.providers import PROVIDERS
 from swink_agent.app.settings import load_settings
 
@@ -21,6 +21,7 @@ from .screen import Screen
 from .table import table
 
 if TYPE_CHECKING:
+    from swink_agent.core.cancel import CancellationToken
     from swink_agent.local.store import ModelStore
 
 __all__ = ["models"]
@@ -155,7 +156,10 @@ def _tell_disk_use() -> None:
 @click.argument("name", required=False, shell_complete=offered("local_models"))
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def pull(name: str | None, quiet: bool) -> None:
-    """Fetch a model of this machine, or go on with a fetch that was interrupted. Default: the standard one."""
+    """Fetch a model of this machine, or go on with a fetch that was interrupted. Default: the standard one.
+
+    Then the model reads what every run begins with, which is kept next to it: the first answer comes sooner.
+    """
     from swink_agent.core.cancel import CancellationToken
     from swink_agent.core.errors import Aborted
     from swink_agent.local.events import LocalModelError
@@ -166,17 +170,29 @@ def pull(name: str | None, quiet: bool) -> None:
     cancel = CancellationToken()
     try:
         with interruptible(cancel.cancel, lambda: None):
-            path = _store().fetch(
-                (name or DEFAULT_MODEL).removeprefix("local:"), reporter.on_local_state, cancel=cancel
-            )
+            name = (name or DEFAULT_MODEL).removeprefix("local:")
+            path = _store().fetch(name, reporter.on_local_state, cancel=cancel)
+            _prepare(name, reporter, cancel)
     except LocalModelError as error:
         raise NoModel(str(error)) from error
     except Aborted:
-        click.echo("stopped; what was fetched is kept, and the next pull goes on with it", err=True)
+        click.echo("stopped; what was done is kept, and the next pull goes on with it", err=True)
         raise click.Abort from None
     finally:
         screen.clear()
     click.echo(str(path))
+
+
+def _prepare(name: str, reporter: Reporter, cancel: CancellationToken) -> None:
+    """Has the model read what every run begins with. That it cannot is no reason to call the fetch a failure."""
+    import asyncio
+
+    if not has_local_extra():
+        return
+    try:
+        asyncio.run(prepare_local(name, load_settings(), reporter.on_local_state, cancel))
+    except NoModel as error:
+        reporter.warn(f"{name} was fetched, but does not run here: {error}")
 
 
 @models.command("rm")

@@ -127,14 +127,25 @@ class LlamaModel:
 
     def _has_prefix(self, request: Completion, emit: EmitFn) -> bool:
         """Sees that the context holds the prompt's stable beginning; false if the request was cancelled meanwhile."""
-        prefix = request.prompt[: request.prefix]
-        if len(prefix) < _SHORTEST_PREFIX or self._known.startswith(prefix):
+        prefixes = [request.prompt[:length] for length in request.prefixes if length >= _SHORTEST_PREFIX]
+        missing: list[str] = []
+        while prefixes and not self._restore(prefixes[-1]):
+            missing.append(prefixes.pop())
+        return all(self._read(prefix, emit) for prefix in reversed(missing))
+
+    def _restore(self, prefix: str) -> bool:
+        """Whether the context holds the text, now that it was looked for on disk."""
+        if self._known.startswith(prefix):
             return True
         file = self._prefixes.file(prefix)
-        if file.exists() and self._slot("restore", file.name):
-            self._known = prefix
-            os.utime(file)
-            return True
+        if not file.exists() or not self._slot("restore", file.name):
+            return False
+        self._known = prefix
+        os.utime(file)
+        return True
+
+    def _read(self, prefix: str, emit: EmitFn) -> bool:
+        """Reads the text and keeps what was made of it; false if the request was cancelled meanwhile."""
         self._known = ""
         is_wanted = [True]
 
@@ -152,7 +163,7 @@ class LlamaModel:
         if is_wanted[0]:
             unfinished = f"{os.getpid()}.new"
             if self._slot("save", unfinished):
-                self._prefixes.keep(unfinished, file)
+                self._prefixes.keep(unfinished, self._prefixes.file(prefix))
             self._known = prefix
         return is_wanted[0]
 

@@ -22,10 +22,14 @@ class ModelInfo(Value, frozen=True, tag=True):
 
 
 class Completion(Value, frozen=True, tag=True, kw_only=True):
-    """One text to go on with. `prefix` characters at its start are the same from run to run, worth keeping on disk."""
+    """One text to go on with.
+
+    `prefixes` are numbers of characters at its start, in rising order, that are the same from run to run: what was made
+    of them is worth keeping on disk. The shorter is the one that is sooner the same.
+    """
 
     prompt: str
-    prefix: int = 0
+    prefixes: tuple[int, ...] = ()
     grammar: str = ""
     max_tokens: int = -1
     temperature: float = 0.0

@@ -25,7 +25,7 @@ from swink_agent.core.stream import (
     prompt_text,
     resolved_prompt,
 )
-from swink_agent.core.tool import Toolbox
+from swink_agent.core.tool import AgentTool, Toolbox
 from swink_agent.core.types import AgentContext, LlmMessage, ModelSpec, ThinkingLevel, Usage
 from swink_agent.core.value import Value
 
@@ -34,7 +34,8 @@ from .engine import Chunk, Completion, Engine, EngineError, Finished, ModelInfo,
 from .events import LocalModelError, LocalState, OnStateFn
 from .loading import EngineRoom
 from .presets import DEFAULT_MODEL
-from .prompt import Choice, ShownTool, Turn, choice_of, plain, render_chatml, shown, tools_text, turns
+from .prompt import Choice, Turn, choice_of, plain, render_chatml, turns
+from .shown import ShownTool, shown, tools_text
 from .store import ModelStore
 from .window import fitted
 from .worker import Workers
@@ -144,6 +145,21 @@ class LocalStreamFn:
         except EngineError as error:
             raise LocalModelError(f"{name} could not embed: {error}", model=name) from error
 
+    async def prepare(
+        self, tools: Sequence[AgentTool], system_prompt: str = "", *, cancel: CancellationToken | None = None
+    ) -> None:
+        """Reads what every run with these tools begins with, and keeps it on disk: the first run need not wait for it.
+
+        Of the system prompt that is its first paragraph, if others follow. Raises `LocalModelError`, and `Aborted` when
+        cancelled.
+        """
+        context, token = AgentContext(system_prompt, (), tuple(tools)), cancel or CancellationToken()
+        call = _Call(self, self.model or DEFAULT_MODEL, context, StreamOptions(), token, False)
+        try:
+            await call.prepare()
+        except EngineError as error:
+            raise LocalModelError(f"{call.name} could not read its tools: {error}", model=call.name) from error
+
     def close(self) -> None:
         """Ends the workers that this function uses, which it may share; the next call starts one again."""
         self.engines.close()
@@ -157,10 +173,10 @@ class _CannotFit(Exception):
 
 
 class _Prompt(Value, frozen=True):
-    """The text, of which `prefix` characters at the start are the tools."""
+    """The text, of which `prefixes` characters at the start stay the same from run to run."""
 
     text: str
-    prefix: int = 0
+    prefixes: tuple[int, ...] = ()
 
 
 class _Call:
@@ -191,7 +207,7 @@ class _Call:
         engines = self.owner.engines
         engine = await self._unless_cancelled(engines.engine(self.name, self.cancel))
         info = await self._unless_cancelled(engines.loaded(engine, self.name))
-        self.is_brief = engines.is_small(engine) if self.owner.brief is None else self.owner.brief
+        self._look_at(engine)
         tools = shown(self.context.tools, is_brief=self.is_brief)
         thinks = "<think>" in info.template
         choice = choice_of(self.context, tools, self.options, thinks=thinks, is_thinking=self.is_thinking)
@@ -220,6 +236,24 @@ class _Call:
             f"{info.context_length:,} tokens: shorten them, or give LocalStreamFn a larger context_length"
         )
 
+    async def prepare(self) -> None:
+        """Reads the stable beginning of a prompt, and nothing behind it."""
+        engines = self.owner.engines
+        engine = await self._unless_cancelled(engines.engine(self.name, self.cancel))
+        info = await self._unless_cancelled(engines.loaded(engine, self.name))
+        self._look_at(engine)
+        offered = shown(self.context.tools, is_brief=self.is_brief)
+        prompt = await self._prompt(engine, info, offered, [], Choice())
+        if prompt.prefixes:
+            beginning = prompt.text[: prompt.prefixes[-1]]
+            request = Completion(prompt=beginning, prefixes=prompt.prefixes, max_tokens=0)
+            async for chunk in self._chunks(engine, request):
+                if isinstance(chunk, Progress):
+                    engines.tell(LocalState.READY, self.name, "", chunk.done, chunk.total)
+
+    def _look_at(self, engine: Engine) -> None:
+        self.is_brief = self.owner.engines.is_small(engine) if self.owner.brief is None else self.owner.brief
+
     def _reply_tokens(self, info: ModelInfo) -> int:
         """How long the reply may get; so much of the window is kept free for it."""
         wanted = self.options.max_tokens or self.owner.max_tokens
@@ -235,7 +269,10 @@ class _Call:
     async def _prompt(
         self, engine: Engine, info: ModelInfo, offered: Sequence[ShownTool], kept: Sequence[Turn], choice: Choice
     ) -> _Prompt:
-        """The tools come first: they are the same from folder to folder, so their state can be kept on disk."""
+        """What is the same from folder to folder comes first, so that its state can be kept on disk.
+
+        That is the tools and, if the system prompt is as ours, its first paragraph: what changes stands in later ones.
+        """
         tools = tools_text(offered, is_brief=self.is_brief) if offered else ""
         whole = "\n\n".join(part for part in (tools, self.system) if part)
         if "<|im_start|>" in info.template or not info.template:
@@ -244,8 +281,7 @@ class _Call:
             roles = [("system", whole)] if whole else []
             roles += [pair for turn in kept for pair in turn.texts]
             text = await self._unless_cancelled(engine.render(_alternating(roles)))
-        end = text.find(tools) + len(tools) if tools and tools in text else 0
-        return _Prompt(text + choice.start, end)
+        return _Prompt(text + choice.start, _stable(text, tools, self.system) if tools else ())
 
     # -- decoding --------------------------------------------------------------------------------------------
 
@@ -296,7 +332,7 @@ class _Call:
         temperature = self.options.temperature if self.options.temperature is not None else 0.0
         return Completion(
             prompt=prompt.text,
-            prefix=prompt.prefix,
+            prefixes=prompt.prefixes,
             grammar=choice.grammar,
             max_tokens=limit,
             temperature=temperature if attempt == 1 else max(0.6, temperature),
@@ -349,6 +385,16 @@ def _is_being_cancelled() -> bool:
     """Whether somebody cancels the caller's own task, token or not."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def _stable(text: str, tools: str, system: str) -> tuple[int, ...]:
+    """Where in the text the tools end, and the first paragraph of the system prompt behind them."""
+    end = text.find(tools) + len(tools)
+    if end < len(tools):  # a template that changes what it is given
+        return ()
+    paragraph, blank, _ = system.partition("\n\n")
+    longer = text.find(paragraph, end) + len(paragraph) if blank else 0
+    return (end, longer) if longer > end + len(paragraph) else (end,)
 
 
 def _problem(toolbox: Toolbox, reply: ReplyParser) -> str | None:

@@ -1,0 +1,247 @@
+"""How tools are shown to a model on this machine, which reads slowly: as signatures with a sentence each.
+
+Owns what is left of a tool in brief, and the words around the list. Whatever stands here is read at the first start of
+every user, token by token: `python -m bench.local_start` shows what a change costs, `python -m bench.ability` what it
+brings. What of it a reply may be is in `prompt`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from swink_agent.core.tool import AgentTool
+from swink_agent.core.value import Value
+
+from ._reply import ANSWER
+
+__all__ = ["ShownTool", "call_head", "shown", "spaced_json", "tools_text"]
+
+_LONGEST_SENTENCE = 160
+_LONGEST_LIST = 1_200
+_NOISE = frozenset(
+    {
+        "title",
+        "default",
+        "examples",
+        "$schema",
+        "additionalProperties",
+        "minItems",
+        "maxItems",
+        "minLength",
+        "maxLength",
+    }
+)
+_INTRODUCTION = """\
+# Tools
+
+You may call one function at a time to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+"""
+_FORMAT = """
+</tools>
+
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call>"""
+_BRIEF_INTRODUCTION = """\
+# Tools
+
+Every reply is one function call, {"name": <function-name>, "arguments": <args-json-object>}. The functions:
+"""
+_EXAMPLES: tuple[tuple[str, tuple[tuple[str, dict[str, Any]], ...]], ...] = (
+    ("How many lines does notes.txt have?", (("bash", {"command": "wc -l notes.txt"}),)),
+    ("How many files are in the folder img?", (("bash", {"command": "ls img | wc -l"}),)),
+    ("Move a.png into the folder old.", (("bash", {"command": "mv a.png old/"}),)),
+    ("What do the prices in p.txt add up to?", (("bash", {"command": "awk '{s+=$1} END {print s}' p.txt"}),)),
+    ("What is in the folder img?", (("list_dir", {"path": "img"}),)),
+    ("What does a.txt say?", (("read_file", {"path": "a.txt"}),)),
+    ("Which files speak of rain?", (("search", {"pattern": "rain"}),)),
+    ("Which .md files are there?", (("search", {"glob": "**/*.md"}),)),
+    (
+        "Set color to blue in ui.ini.",
+        (
+            ("read_file", {"path": "ui.ini"}),
+            ("edit_file", {"path": "ui.ini", "edits": [{"old": "color = red", "new": "color = blue"}]}),
+        ),
+    ),
+)
+"""What the built-in tools are for, for models that learn it from a few cases rather than from descriptions."""
+_ANSWER_SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+_ANSWER_DESCRIPTION = "Give the final answer to the user, when the work is done or needs no function."
+_DEFAULTED = re.compile(r"\b(?:unless given|default)\b", re.IGNORECASE)
+
+
+class ShownTool(Value, frozen=True):
+    """A tool as it is shown to the model and as its calls are decoded: what `schema` accepts, the tool's own does."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+
+# -- what is left in brief -----------------------------------------------------------------------------------
+
+
+def shown(tools: Sequence[AgentTool], *, is_brief: bool) -> list[ShownTool]:
+    """The tools. In brief, for small models: one sentence each, and no optional parameters where required ones are."""
+    if not is_brief:
+        return [ShownTool(tool.name, tool.description, tool.parameters_schema) for tool in tools]
+    return [ShownTool(tool.name, _sentence(tool.description), _brief(tool.parameters_schema)) for tool in tools]
+
+
+def _sentence(text: str) -> str:
+    """The first sentence, or as much of it as says what the tool is for."""
+    first = re.split(r"(?<=[.!?])\s", text.strip(), maxsplit=1)[0]
+    first = re.match(r"(?:\([^)]*\)|[^(,:;]){20,}", first + " " * 20)
+    return text[:_LONGEST_SENTENCE] if first is None else first[0].strip()[:_LONGEST_SENTENCE]
+
+
+def _brief(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with its required properties; if it has none, with exactly one of its optional strings.
+
+    A small model fills in whatever it is offered, so that an optional filter hides what it looks for. A string that
+    has a default says where or how rather than what, and is offered only where there is no other.
+    """
+    properties = cast("dict[str, Any]", schema.get("properties") or {})
+    required = cast("list[str]", schema.get("required") or [])
+    if set(schema) - {"type", "properties", "required", "additionalProperties", "title", "description", "$defs"}:
+        return schema
+    if required:
+        return {
+            **schema,
+            "properties": {name: _brief_items(properties[name]) for name in properties if name in required},
+        }
+    strings = [name for name, value in properties.items() if value.get("type") == "string"]
+    strings = [name for name in strings if not _has_default(properties[name])] or strings
+    if not strings:
+        return schema
+    rest = {key: value for key, value in schema.items() if key not in ("properties", "required")}
+    return {**rest, "anyOf": [{"properties": {name: properties[name]}, "required": [name]} for name in strings]}
+
+
+def _has_default(schema: dict[str, Any]) -> bool:
+    return "default" in schema or _DEFAULTED.search(str(schema.get("description", ""))) is not None
+
+
+def _brief_items(schema: dict[str, Any]) -> dict[str, Any]:
+    items = schema.get("items")
+    if (
+        schema.get("type") != "array"
+        or not isinstance(items, dict)
+        or not cast("dict[str, Any]", items).get("required")
+    ):
+        return schema
+    return {**schema, "items": _brief(cast("dict[str, Any]", items))}
+
+
+# -- words ---------------------------------------------------------------------------------------------------
+
+
+def tools_text(tools: Sequence[ShownTool], *, is_brief: bool = False) -> str:
+    """The tools and how to call them: the same text for the same tools, at every turn and start.
+
+    In brief each is a line, `name(parameters): what it does`, with examples for the known ones; else it is a schema, as
+    models were trained to see it, without the parameters' descriptions where the list would be long.
+    """
+    offered = [*tools, ShownTool(ANSWER, _ANSWER_DESCRIPTION, _ANSWER_SCHEMA)]
+    if is_brief:
+        return _BRIEF_INTRODUCTION + "\n".join(map(_line, offered)) + _examples(tools)
+    lines = [_signature(tool, _NOISE) for tool in offered]
+    if sum(map(len, lines)) > _LONGEST_LIST:
+        lines = [_signature(tool, _NOISE | {"description"}) for tool in offered]
+    return _INTRODUCTION + "\n".join(lines) + _FORMAT
+
+
+def _line(tool: ShownTool) -> str:
+    parameters = [_parameter(name, value) for name, value in _properties(tool.schema).items()]
+    between = " or " if "anyOf" in tool.schema else ", "
+    return f"{tool.name}({between.join(parameters)}): {tool.description}"
+
+
+def _parameter(name: str, schema: Any) -> str:
+    """A parameter with its kind, unless that is text."""
+    kind = _kind(schema)
+    return name if kind == "string" else f"{name}: {kind}"
+
+
+def _kind(schema: Any) -> str:
+    """What a value looks like, in as few words as can be."""
+    fields: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+    if "enum" in fields:
+        return " | ".join(spaced_json(value) for value in fields["enum"])
+    if fields.get("type") == "array":
+        return f"[{_kind(fields.get('items'))}]"
+    if fields.get("properties"):
+        return "{" + ", ".join([_parameter(name, value) for name, value in fields["properties"].items()]) + "}"
+    options = cast("list[Any]", fields.get("anyOf") or [])
+    if options:
+        return " | ".join(dict.fromkeys([_kind(option) for option in options]))
+    kind = fields.get("type") or "any"
+    return " | ".join(cast("list[str]", kind)) if isinstance(kind, list) else kind
+
+
+def _examples(tools: Sequence[ShownTool]) -> str:
+    """Cases for those of the tools that are known here."""
+    offered = {tool.name: set(_properties(tool.schema)) for tool in tools}
+    lines = [
+        f"{request} -> {' then '.join([f'{name} {spaced_json(arguments)}' for name, arguments in calls])}"
+        for request, calls in _EXAMPLES
+        if all(set(arguments) <= offered.get(name, set()) for name, arguments in calls)
+    ]
+    return "\n\nExamples:\n" + "\n".join(lines) if lines else ""
+
+
+def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """All properties that a shown schema names, in whichever of its alternatives."""
+    found: dict[str, Any] = dict(cast("dict[str, Any]", schema.get("properties") or {}))
+    for option in cast("list[dict[str, Any]]", schema.get("anyOf") or []):
+        found.update(option.get("properties") or {})
+    return found
+
+
+def _signature(tool: ShownTool, noise: frozenset[str]) -> str:
+    schema = tool.schema
+    if "anyOf" in schema and "properties" not in schema:
+        rest = {key: value for key, value in schema.items() if key != "anyOf"}
+        schema = {**rest, "properties": _properties(schema)}
+    function = {"name": tool.name, "description": tool.description, "parameters": _compact(schema, noise)}
+    return spaced_json({"type": "function", "function": function})
+
+
+def _compact(schema: Any, noise: frozenset[str]) -> Any:
+    """A schema without what a model does not need in order to write a call; the grammar holds the rest."""
+    if isinstance(schema, Mapping):
+        fields = cast("Mapping[str, Any]", schema)
+        return {
+            # Names of properties are not keywords, whatever they are.
+            key: {name: _compact(value, noise) for name, value in cast("dict[str, Any]", item).items()}
+            if key in ("properties", "$defs") and isinstance(item, Mapping)
+            else _compact(item, noise)
+            for key, item in fields.items()
+            if key not in noise
+        }
+    if isinstance(schema, list):
+        return [_compact(item, noise) for item in cast("list[Any]", schema)]
+    return schema
+
+
+def call_head(name: str) -> str:
+    """A call up to its arguments."""
+    return f'{{"name": {spaced_json(name)}, "arguments": '
+
+
+def spaced_json(value: Any) -> str:
+    """JSON with the spaces that models write, and that the grammar asks for."""
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[str, Any]", value).items()
+        return "{" + ", ".join(f"{spaced_json(key)}: {spaced_json(item)}" for key, item in pairs) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(spaced_json(item) for item in cast("Sequence[Any]", value)) + "]"
+    return msgspec.json.encode(value).decode()
