@@ -246,6 +246,33 @@ async def test_the_tools_are_read_once_and_kept_on_disk(store: ModelStore, own_w
     assert anew.usage.cache_read > anew.usage.input > 0
 
 
+async def test_what_a_run_begins_with_is_read_beforehand(store: ModelStore, own_workers: Workers) -> None:
+    @tool
+    def forecast(city: str) -> str:
+        """The forecast of a city."""
+        return city
+
+    def fresh() -> LocalStreamFn:
+        own_workers.close()
+        return LocalStreamFn(store=store, workers=own_workers, context_length=WINDOW, model=SPEC.model_id)
+
+    def kept() -> dict[str, int]:
+        return {file.name: file.stat().st_size for file in (store.folder / ".states").glob("*.state")}
+
+    words = (
+        f"You are number {time.time_ns()}. " + "You forecast the weather of any city for any days. " * 8
+    )
+    await fresh().prepare([forecast], f"{words}\n\nIt is Monday.")
+    before = kept()
+    same = AgentContext(f"{words}\n\nIt is Tuesday.", [UserMessage("Rome?")], [forecast])
+    reply = await _ask(fresh(), same, max_tokens=4)
+    assert reply.usage.cache_read > reply.usage.input > 0
+    assert kept() == before, "nothing was left to be read and kept"
+    other = AgentContext(f"{words}\n\nIt is Tuesday.", [UserMessage("Rome?")], [forecast, weather])
+    await _ask(fresh(), other, max_tokens=4)
+    assert set(kept()) - set(before), "other tools are read anew"
+
+
 async def test_a_long_conversation_gives_way_and_a_long_request_does_not(stream_fn: LocalStreamFn) -> None:
     old = [UserMessage("blue " * 800), AssistantMessage("yes")] * 2
     message = await _ask(stream_fn, AgentContext("", [*old, UserMessage("Say OK.")]), max_tokens=WINDOW // 4)

@@ -26,8 +26,8 @@ __all__ = ["LlamaModel"]
 EmitFn = Callable[[Chunk], bool]
 """Passes a chunk on; false means that no more is wanted."""
 
-_MOST_PREFIXES = 4
-_SHORTEST_PREFIX = 400  # characters; less is read again in a moment
+_MOST_PREFIXES = 6
+_SHORTEST_PREFIX = 200  # characters; less is read again in a moment
 
 
 class LlamaModel:
