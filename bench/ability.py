@@ -1,7 +1,8 @@
 """What a model can do with the built-in tools: small tasks, each in a folder of its own, checked by what came of it.
 
 python -m bench.ability                          every task of the first set on the default on-device model
-python -m bench.ability --set fresh              the second set, which is not looked at while prompts are changed
+python -m bench.ability --set reported           what went wrong for people with other tasks
+python -m bench.ability --set fresh              tasks that nobody looks at while changing prompts
 python -m bench.ability --quick 10               ten of them, spread over all kinds
 python -m bench.ability --model local:/path.gguf another model; any provider's will do
 python -m bench.ability --only edit --verbose    tasks whose name or kind holds this, with every call shown
@@ -33,9 +34,14 @@ from swink_agent.app.settings import Settings, load_settings
 from swink_agent.local import DEFAULT_MODEL, LocalStreamFn
 
 from .ability_fresh import FRESH_TASKS
-from .ability_tasks import TASKS, Outcome, Task
+from .ability_tasks import REPORTED, TASKS, Outcome, Task
 
-SETS: dict[str, tuple[Task, ...]] = {"first": TASKS, "fresh": FRESH_TASKS, "all": (*TASKS, *FRESH_TASKS)}
+SETS: dict[str, tuple[Task, ...]] = {
+    "first": TASKS,
+    "reported": REPORTED,
+    "fresh": FRESH_TASKS,
+    "all": (*TASKS, *REPORTED, *FRESH_TASKS),
+}
 
 
 @dataclass(frozen=True)

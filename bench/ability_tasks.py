@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["TASKS", "Outcome", "Task"]
+__all__ = ["REPORTED", "TASKS", "Outcome", "Task"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Task:
-    """A prompt in a folder. `kind` is "single" for one tool call and an answer, else "two-step" or "talk"."""
+    """A prompt in a folder. `kind` is "single" for one tool call and an answer, else "two-step", "talk" or
+    "reported"."""
 
     name: str
     kind: str
@@ -372,6 +373,68 @@ STEPS = (
 TALK = (
     Task("a fact", "talk", "What is the capital of France?", _says("paris")),
     Task("a greeting", "talk", "Hello!", lambda o: 0 < len(o.answer) < 400),
+)
+
+_BASKET = "item,price\ntea,14\nmilk,9\nrice,37\noil,52\n"
+_LETTERS = {
+    "mail/a.txt": "Your invoice is attached.\n",
+    "mail/b.txt": "See you on Sunday.\n",
+    "mail/old/c.txt": "The invoice of March was paid.\n",
+    "mail/old/d.txt": "Greetings from the lake.\n",
+}
+_WEB = {
+    "app/main.py": "from config import PORT\n\nserve(PORT)\n",
+    "app/config.py": "HOST = '0.0.0.0'\nPORT = 8731\n",
+    "README.md": "# Web app\n",
+}
+_WARNINGS = "1 INFO up\n2 WARN slow\n3 INFO ok\n4 WARN slow\n5 WARN disk\n6 ERROR disk\n7 WARN slow\n8 WARN cpu\n"
+
+REPORTED = (
+    # What went wrong for people with other tasks than those above.
+    Task(
+        "mend a function",
+        "reported",
+        "Fix `add` in mathutil.py.",
+        lambda o: "a + b" in o.text("mathutil.py") and "a - b" not in o.text("mathutil.py"),
+        {"mathutil.py": "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return 2 * a\n"},
+    ),
+    Task(
+        "total of prices",
+        "reported",
+        "What is the total of the prices in basket.csv?",
+        _says("112"),
+        {"basket.csv": _BASKET},
+    ),
+    Task(
+        "holders of a word",
+        "reported",
+        "Which files contain the word invoice?",
+        lambda o: o.says("a.txt", "c.txt") and "b.txt" not in o.answer and "d.txt" not in o.answer,
+        _LETTERS,
+    ),
+    Task("guess a port", "reported", "Which port does the web app use?", _says("8731"), _WEB),
+    Task(
+        "a line at the end",
+        "reported",
+        "Add the line water the plants to the end of todo.txt.",
+        lambda o: o.text("todo.txt").split("\n") == ["call Anna", "fix the roof", "water the plants"],
+        {"todo.txt": "call Anna\nfix the roof\n"},
+    ),
+    Task(
+        "a word nobody says",
+        "reported",
+        "Is the word unicorn in any of these files?",
+        lambda o: re.search(r"\b(no|not|none)\b", o.answer.lower()) is not None,
+        _LETTERS,
+    ),
+    Task("lines that warn", "reported", "How many lines of run.log say WARN?", _says("5"), {"run.log": _WARNINGS}),
+    Task(
+        "throughout a file",
+        "reported",
+        "Replace colour with color everywhere in style.txt.",
+        lambda o: o.text("style.txt") == "color: red\nline-color: blue\nno color at all",
+        {"style.txt": "colour: red\nline-colour: blue\nno colour at all\n"},
+    ),
 )
 
 TASKS: tuple[Task, ...] = (*READING, *FINDING, *COMPUTING, *EDITING, *MAKING, *STEPS, *TALK)
