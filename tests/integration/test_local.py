@@ -259,9 +259,7 @@ async def test_what_a_run_begins_with_is_read_beforehand(store: ModelStore, own_
     def kept() -> dict[str, int]:
         return {file.name: file.stat().st_size for file in (store.folder / ".states").glob("*.state")}
 
-    words = (
-        f"You are number {time.time_ns()}. " + "You forecast the weather of any city for any days. " * 8
-    )
+    words = f"You are number {time.time_ns()}. " + "You forecast the weather of any city for any days. " * 8
     await fresh().prepare([forecast], f"{words}\n\nIt is Monday.")
     before = kept()
     same = AgentContext(f"{words}\n\nIt is Tuesday.", [UserMessage("Rome?")], [forecast])

@@ -87,7 +87,11 @@ def test_a_string_with_a_default_is_offered_only_where_there_is_no_other() -> No
     from swink_agent.tools import standard_tools
 
     built_in = {each.name: each for each in shown(standard_tools(".", sandbox="off"), is_brief=True)}
-    assert [set(option["properties"]) for option in built_in["search"].schema["anyOf"]] == [{"pattern"}, {"glob"}]
+    assert [set(option["properties"]) for option in built_in["search"].schema["anyOf"]] == [
+        {"pattern", "ignore_case"},
+        {"glob"},
+    ]
+    assert built_in["search"].schema["anyOf"][0]["properties"]["ignore_case"] == {"const": True}
     assert [set(option["properties"]) for option in built_in["list_dir"].schema["anyOf"]] == [{"path"}]
 
 
@@ -112,6 +116,33 @@ def test_a_required_call_is_no_answer_and_a_named_one_is_that(write_by: Write) -
     required, named = choice(context(UserMessage("x")), "required"), choice(context(UserMessage("x")), "look")
     assert {call["name"] for call in calls(write_by(required.grammar, 60))} == {"look", "find"}
     assert {call["name"] for call in calls(write_by(named.grammar, 20))} == {"look"}
+
+
+def test_a_file_can_be_edited_once_it_was_read(write_by: Write) -> None:
+    @tool
+    def read_file(path: str) -> str:
+        """Reads a file."""
+        return path
+
+    @tool
+    def edit_file(path: str, new: str) -> str:
+        """Edits a file."""
+        return path
+
+    def edits(*messages: object, tools: tuple[object, ...] = (read_file, edit_file)) -> set[object]:
+        where = AgentContext("", list(messages), list(tools))  # type: ignore[arg-type]
+        written = calls(write_by(choice(where, is_brief=True).grammar, 80))
+        return {call["arguments"]["path"] for call in written if call["name"] == "edit_file"}  # type: ignore[index]
+
+    def read(path: str, *, fails: bool = False) -> list[object]:
+        call = ToolCall(path, "read_file", {"path": path})
+        return [AssistantMessage([call]), ToolResultMessage(path, "read_file", "x", is_error=fails)]
+
+    asked = UserMessage("x")
+    assert edits(asked) == set()
+    assert edits(asked, *read("a", fails=True)) == set()
+    assert edits(asked, *read("a"), *read("b"), UserMessage("y")) == {"a", "b"}
+    assert len(edits(asked, tools=(edit_file,))) > 1, "what cannot be read first can be edited at once"
 
 
 def test_no_call_where_none_is_allowed_or_there_is_no_tool() -> None:

@@ -80,7 +80,10 @@ UNSEEN = (
     "You did not look: no tool was called. Look it up with read_file, search, list_dir or bash, "
     "then answer from what you see."
 )
-UNCOUNTED = "That was not computed: no tool gave that number. Compute it with bash, then answer."
+UNSHOWN = (
+    "No tool showed that number: look further, or compute it from what is there, "
+    "with read_file, search, list_dir or bash. Then answer."
+)
 READ, EDIT = call("read_file", path="calc.py"), call("edit_file", path="calc.py", old="a - b", new="a + b")
 
 
@@ -234,11 +237,14 @@ async def test_what_an_earlier_run_saw_can_be_answered_from_memory() -> None:
 async def test_a_number_that_no_tool_gave_is_sent_back() -> None:
     question = "What do the prices in p.txt add up to?"
     look, compute = call("read_file", path="p.txt"), call("bash", command="awk '{s+=$2} END {print s}' p.txt")
-    assert await told(question, look, text("They add up to 43.")) == [UNCOUNTED]
-    assert await told(question, look, text("43"), compute, text("They add up to 42.")) == [UNCOUNTED]
+    assert await told(question, look, text("They add up to 43.")) == [UNSHOWN]
+    assert await told(question, look, text("43"), compute, text("They add up to 42.")) == [UNSHOWN]
     assert await told(question, compute, text("They add up to 42.")) == []
     assert await told(question, compute, text("The sum is 42.00, of 12 and 30.")) == []
+    assert await told("What is the price in p.txt?", look, text("It is 13.")) == [UNSHOWN]
     assert await told("What are the prices in p.txt?", look, text("12 and 31")) == []
+    assert await told("Who wrote p.txt?", look, text("It does not say.")) == []
+    assert await told("What is 3 times 4?", text("12")) == []
 
 
 async def test_what_is_not_there_is_not_checked_for() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.types import (
@@ -34,6 +35,7 @@ from .shown import ShownTool, call_head, spaced_json
 __all__ = ["Choice", "Turn", "choice_of", "plain", "render_chatml", "turns"]
 
 _THINKS = "<think>"
+_READING, _EDITING, _WRITING = "read_file", "edit_file", "write_file"
 _AFTER_SUCCESS = "Is something still to be changed, run or looked up? Then make that call now. If not, call answer."
 _AFTER_FAILURE = "That failed. Try another way."
 
@@ -61,6 +63,7 @@ def choice_of(
     tools: Sequence[ShownTool],
     options: StreamOptions,
     *,
+    is_brief: bool = False,
     thinks: bool = False,
     is_thinking: bool = False,
 ) -> Choice:
@@ -75,6 +78,7 @@ def choice_of(
     if options.tool_choice == "auto":
         stuck = _stuck_tool(context)
         tools = [tool for tool in tools if tool.name != stuck]
+        tools = _with_eyes_open(tools, context) if is_brief else tools
     calls = [_call_rule(grammar, tool, [call.arguments for call in used if call.name == tool.name]) for tool in tools]
     if options.tool_choice == "auto":
         calls.append(
@@ -104,6 +108,31 @@ def _calls_not_to_repeat(context: AgentContext) -> list[ToolCall]:
             made.extend(message.tool_calls)
     keys = [(call.name, spaced_json(call.arguments)) for call in made]
     return [call for call, key in zip(made, keys, strict=True) if key == keys[0] or keys.count(key) > 1]
+
+
+def _with_eyes_open(tools: Sequence[ShownTool], context: AgentContext) -> list[ShownTool]:
+    """The tools, those that edit a file held to files that were read: a small model edits what it imagines."""
+    if not any(tool.name == _READING for tool in tools):
+        return list(tools)
+    calls = {call.id: call for each in context.messages if type(each) is AssistantMessage for call in each.tool_calls}
+    done = [
+        calls[each.tool_call_id]
+        for each in context.messages
+        if type(each) is ToolResultMessage and not each.is_error and each.tool_call_id in calls
+    ]
+    paths = {path: None for call in done if isinstance(path := call.arguments.get("path"), str) and _sees(call.name)}
+    found: list[ShownTool] = []
+    for tool in tools:
+        if tool.name != _EDITING or "path" not in tool.schema.get("properties", {}):
+            found.append(tool)
+        elif paths:
+            properties = {**tool.schema["properties"], "path": {"enum": list(paths)}}
+            found.append(structs.replace(tool, schema={**tool.schema, "properties": properties}))
+    return found
+
+
+def _sees(name: str) -> bool:
+    return name in (_READING, _EDITING, _WRITING)
 
 
 _CONTROL = re.compile(

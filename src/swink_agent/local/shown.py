@@ -59,11 +59,17 @@ _EXAMPLES: tuple[tuple[str, tuple[tuple[str, dict[str, Any]], ...]], ...] = (
     ("How many lines does notes.txt have?", (("bash", {"command": "wc -l notes.txt"}),)),
     ("How many files are in the folder img?", (("bash", {"command": "ls img | wc -l"}),)),
     ("Move a.png into the folder old.", (("bash", {"command": "mv a.png old/"}),)),
-    ("What do the prices in p.txt add up to?", (("bash", {"command": "awk '{s+=$1} END {print s}' p.txt"}),)),
+    (
+        "What do the prices in p.csv add up to?",
+        (
+            ("read_file", {"path": "p.csv"}),
+            ("bash", {"command": "awk -F, '{s+=$2} END {print s}' p.csv"}),
+        ),
+    ),
     ("What is in the folder img?", (("list_dir", {"path": "img"}),)),
     ("What does a.txt say?", (("read_file", {"path": "a.txt"}),)),
     ("Which files speak of rain?", (("search", {"pattern": "rain"}),)),
-    ("Which .md files are there?", (("search", {"glob": "**/*.md"}),)),
+    ("Which .md files are in this folder?", (("search", {"glob": "**/*.md"}),)),
     (
         "Set color to blue in ui.ini.",
         (
@@ -75,6 +81,7 @@ _EXAMPLES: tuple[tuple[str, tuple[tuple[str, dict[str, Any]], ...]], ...] = (
 """What the built-in tools are for, for models that learn it from a few cases rather than from descriptions."""
 _ANSWER_SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 _ANSWER_DESCRIPTION = "Give the final answer to the user, when the work is done or needs no function."
+_ANY_CASE = "ignore_case"
 _DEFAULTED = re.compile(r"\b(?:unless given|default)\b", re.IGNORECASE)
 
 
@@ -123,7 +130,15 @@ def _brief(schema: dict[str, Any]) -> dict[str, Any]:
     if not strings:
         return schema
     rest = {key: value for key, value in schema.items() if key not in ("properties", "required")}
-    return {**rest, "anyOf": [{"properties": {name: properties[name]}, "required": [name]} for name in strings]}
+    return {**rest, "anyOf": [_alone(name, properties) for name in strings]}
+
+
+def _alone(name: str, properties: dict[str, Any]) -> dict[str, Any]:
+    """The schema of the one string, which is looked for in any case if it can be: `port` is to find `PORT`."""
+    any_case = properties.get(_ANY_CASE)
+    if not isinstance(any_case, dict) or name not in str(cast("dict[str, Any]", any_case).get("description")):
+        return {"properties": {name: properties[name]}, "required": [name]}
+    return {"properties": {name: properties[name], _ANY_CASE: {"const": True}}, "required": [name, _ANY_CASE]}
 
 
 def _has_default(schema: dict[str, Any]) -> bool:
@@ -199,11 +214,11 @@ def _examples(tools: Sequence[ShownTool]) -> str:
 
 
 def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """All properties that a shown schema names, in whichever of its alternatives."""
+    """All properties that a shown schema leaves open, in whichever of its alternatives."""
     found: dict[str, Any] = dict(cast("dict[str, Any]", schema.get("properties") or {}))
     for option in cast("list[dict[str, Any]]", schema.get("anyOf") or []):
         found.update(option.get("properties") or {})
-    return found
+    return {name: value for name, value in found.items() if "const" not in value}
 
 
 def _signature(tool: ShownTool, noise: frozenset[str]) -> str:

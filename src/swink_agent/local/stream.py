@@ -210,7 +210,14 @@ class _Call:
         self._look_at(engine)
         tools = shown(self.context.tools, is_brief=self.is_brief)
         thinks = "<think>" in info.template
-        choice = choice_of(self.context, tools, self.options, thinks=thinks, is_thinking=self.is_thinking)
+        choice = choice_of(
+            self.context,
+            tools,
+            self.options,
+            is_brief=self.is_brief,
+            thinks=thinks,
+            is_thinking=self.is_thinking,
+        )
         conversation = self._conversation()
         limit = self._reply_tokens(info)
         kept: list[Turn] | None = conversation

@@ -36,7 +36,7 @@ from ._claims import (
 
 __all__ = ["ClaimCheck"]
 
-_UNCHANGED, _UNSEEN, _UNCOUNTED = "Nothing was changed:", "You did not look:", "That was not computed:"
+_UNCHANGED, _UNSEEN, _UNSHOWN = "Nothing was changed:", "You did not look:", "No tool showed that number:"
 _PASTED = re.compile(r"```|<stdin>|(?:\n[^\n]*){8}")
 _SEPARATORS = re.compile(r"\|\||&&|[|;\n]")
 
@@ -46,8 +46,8 @@ class ClaimCheck:
 
     Three kinds are recognised, in English: a change was asked for, and the answer says that it was made or tells how
     to make it, but no tool that can change anything succeeded; a question about files was answered without any look;
-    and, if one of the tools runs commands, something was to be counted or computed, and no tool ever showed the number
-    that is the answer. The model is told so in one sentence, and may do it, or say that it did not.
+    and, if one of the tools runs commands, the answer to such a question, or to one where something has to be computed,
+    has numbers of which no tool showed one. The model is told so in one sentence; it may do it, or say that it did not.
 
     `changing` are the tools that change things, `looking` those that only look; without any of a kind, that kind of
     answer is not checked. A tool that is in neither list backs every claim. `commands` are the tools among them whose
@@ -83,8 +83,9 @@ class ClaimCheck:
         if self.looking and self._was_guessed(run):
             tools = _or((*self.looking, *self._commands))
             return Inject(f"{_UNSEEN} no tool was called. Look it up with {tools}, then answer from what you see.")
-        if self._commands and self._was_computed_by_heart(run):
-            return Inject(f"{_UNCOUNTED} no tool gave that number. Compute it with {_or(self._commands)}, then answer.")
+        if self._commands and self._has_new_number(run):
+            tools = _or((*self.looking, *self._commands))
+            return Inject(f"{_UNSHOWN} look further, or compute it from what is there, with {tools}. Then answer.")
         return None
 
     # -- the three kinds -------------------------------------------------------------------------------------
@@ -104,8 +105,8 @@ class ClaimCheck:
         # What an earlier run has seen can be known. What is named here for the first time cannot.
         return not run.has_earlier_results or any(name not in run.earlier for name in file_names(run.request))
 
-    def _was_computed_by_heart(self, run: _Run) -> bool:
-        if not run.made or not asks_for_number(run.request):
+    def _has_new_number(self, run: _Run) -> bool:
+        if not run.made or not (asks_for_number(run.request) or asks_about_files(run.request)):
             return False
         given = numbers_in(run.request)
         said = numbers_in(run.answer) - given
@@ -153,7 +154,7 @@ class _Run(NamedTuple):
         if last is None or last.stop_reason != StopReason.STOP or last.tool_calls or not last.text.strip():
             return None
         said = [extract_text(message.content) for message in messages if type(message) is UserMessage]
-        asked = [text for text in said if not text.startswith((_UNCHANGED, _UNSEEN, _UNCOUNTED))]
+        asked = [text for text in said if not text.startswith((_UNCHANGED, _UNSEEN, _UNSHOWN))]
         return cls(
             request="\n".join(asked),
             answer=last.text,
