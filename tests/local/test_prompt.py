@@ -20,7 +20,7 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.local.prompt import Turn, choice_of, plain, render_chatml, turns
+from swink_agent.local.prompt import Turn, choice_of, last_complaint, plain, render_chatml, turns
 from swink_agent.local.shown import shown, tools_text
 
 Write = Callable[..., list[str]]
@@ -95,6 +95,23 @@ def test_a_string_with_a_default_is_offered_only_where_there_is_no_other() -> No
     assert [set(option["properties"]) for option in built_in["list_dir"].schema["anyOf"]] == [{"path"}]
 
 
+def test_an_optional_parameter_is_offered_when_an_error_speaks_of_it() -> None:
+    from swink_agent.tools import EditFileTool
+
+    def fields(mentioned: str) -> list[str]:
+        (edit,) = shown([EditFileTool(".")], is_brief=True, mentioned=mentioned)
+        return list(edit.schema["properties"]["edits"]["items"]["properties"])
+
+    assert fields("") == fields("nothing was changed, not on any line at all") == ["old", "new"]
+    assert fields("old is found 3 times: set replace_all") == ["old", "new", "replace_all"]
+    failed = [
+        AssistantMessage([ToolCall("1", "look", {"path": "a"})]),
+        ToolResultMessage("1", "set limit", True),
+    ]
+    assert last_complaint(context(UserMessage("x"), *failed)) == "set limit"
+    assert last_complaint(context(UserMessage("x"), *failed, UserMessage("y"))) == ""
+
+
 def test_a_brief_tool_without_required_parameters_takes_one_of_its_strings(write_by: Write) -> None:
     brief = choice(AgentContext("", [UserMessage("x")], [find]), "required")
     written = calls(write_by(brief.grammar, 40))
@@ -136,7 +153,7 @@ def test_a_file_can_be_edited_once_it_was_read(write_by: Write) -> None:
 
     def read(path: str, *, fails: bool = False) -> list[object]:
         call = ToolCall(path, "read_file", {"path": path})
-        return [AssistantMessage([call]), ToolResultMessage(path, "read_file", "x", is_error=fails)]
+        return [AssistantMessage([call]), ToolResultMessage(path, "x", fails)]
 
     asked = UserMessage("x")
     assert edits(asked) == set()

@@ -32,7 +32,7 @@ from ._reply import ANSWER, CALL_END, CALL_START
 from .grammar import Grammar, literal
 from .shown import ShownTool, call_head, spaced_json
 
-__all__ = ["Choice", "Turn", "choice_of", "plain", "render_chatml", "turns"]
+__all__ = ["Choice", "Turn", "choice_of", "last_complaint", "plain", "render_chatml", "turns"]
 
 _THINKS = "<think>"
 _READING, _EDITING, _WRITING = "read_file", "edit_file", "write_file"
@@ -108,6 +108,12 @@ def _calls_not_to_repeat(context: AgentContext) -> list[ToolCall]:
             made.extend(message.tool_calls)
     keys = [(call.name, spaced_json(call.arguments)) for call in made]
     return [call for call, key in zip(made, keys, strict=True) if key == keys[0] or keys.count(key) > 1]
+
+
+def last_complaint(context: AgentContext) -> str:
+    """What the last call was told, if it failed: there a parameter may be named that was not shown."""
+    last = context.messages[-1] if context.messages else None
+    return extract_text(last.content) if type(last) is ToolResultMessage and last.is_error else ""
 
 
 def _with_eyes_open(tools: Sequence[ShownTool], context: AgentContext) -> list[ShownTool]:

@@ -82,6 +82,8 @@ _EXAMPLES: tuple[tuple[str, tuple[tuple[str, dict[str, Any]], ...]], ...] = (
 _ANSWER_SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 _ANSWER_DESCRIPTION = "Give the final answer to the user, when the work is done or needs no function."
 _ANY_CASE = "ignore_case"
+_NAMED = re.compile(r"`(\w+)`|\b(?:set|with|give) (\w+)\b|\b(\w+_\w+)\b")
+"""How a text speaks of a parameter; a name alone may be a word like any other."""
 _DEFAULTED = re.compile(r"\b(?:unless given|default)\b", re.IGNORECASE)
 
 
@@ -96,11 +98,15 @@ class ShownTool(Value, frozen=True):
 # -- what is left in brief -----------------------------------------------------------------------------------
 
 
-def shown(tools: Sequence[AgentTool], *, is_brief: bool) -> list[ShownTool]:
-    """The tools. In brief, for small models: one sentence each, and no optional parameters where required ones are."""
+def shown(tools: Sequence[AgentTool], *, is_brief: bool, mentioned: str = "") -> list[ShownTool]:
+    """The tools. In brief, for small models: one sentence each, and no optional parameters where required ones are.
+
+    Those that stand in `mentioned`, which is what the last call was told of, are there all the same.
+    """
     if not is_brief:
         return [ShownTool(tool.name, tool.description, tool.parameters_schema) for tool in tools]
-    return [ShownTool(tool.name, _sentence(tool.description), _brief(tool.parameters_schema)) for tool in tools]
+    words = frozenset(name for found in _NAMED.findall(mentioned) for name in found)
+    return [ShownTool(tool.name, _sentence(tool.description), _brief(tool.parameters_schema, words)) for tool in tools]
 
 
 def _sentence(text: str) -> str:
@@ -110,7 +116,7 @@ def _sentence(text: str) -> str:
     return text[:_LONGEST_SENTENCE] if first is None else first[0].strip()[:_LONGEST_SENTENCE]
 
 
-def _brief(schema: dict[str, Any]) -> dict[str, Any]:
+def _brief(schema: dict[str, Any], words: frozenset[str] = frozenset()) -> dict[str, Any]:
     """The schema with its required properties; if it has none, with exactly one of its optional strings.
 
     A small model fills in whatever it is offered, so that an optional filter hides what it looks for. A string that
@@ -123,7 +129,9 @@ def _brief(schema: dict[str, Any]) -> dict[str, Any]:
     if required:
         return {
             **schema,
-            "properties": {name: _brief_items(properties[name]) for name in properties if name in required},
+            "properties": {
+                name: _brief_items(properties[name], words) for name in properties if name in required or name in words
+            },
         }
     strings = [name for name, value in properties.items() if value.get("type") == "string"]
     strings = [name for name in strings if not _has_default(properties[name])] or strings
@@ -145,7 +153,7 @@ def _has_default(schema: dict[str, Any]) -> bool:
     return "default" in schema or _DEFAULTED.search(str(schema.get("description", ""))) is not None
 
 
-def _brief_items(schema: dict[str, Any]) -> dict[str, Any]:
+def _brief_items(schema: dict[str, Any], words: frozenset[str]) -> dict[str, Any]:
     items = schema.get("items")
     if (
         schema.get("type") != "array"
@@ -153,7 +161,7 @@ def _brief_items(schema: dict[str, Any]) -> dict[str, Any]:
         or not cast("dict[str, Any]", items).get("required")
     ):
         return schema
-    return {**schema, "items": _brief(cast("dict[str, Any]", items))}
+    return {**schema, "items": _brief(cast("dict[str, Any]", items), words)}
 
 
 # -- words ---------------------------------------------------------------------------------------------------

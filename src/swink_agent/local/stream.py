@@ -34,7 +34,7 @@ from .engine import Chunk, Completion, Engine, EngineError, Finished, ModelInfo,
 from .events import LocalModelError, LocalState, OnStateFn
 from .loading import EngineRoom
 from .presets import DEFAULT_MODEL
-from .prompt import Choice, Turn, choice_of, plain, render_chatml, turns
+from .prompt import Choice, Turn, choice_of, last_complaint, plain, render_chatml, turns
 from .shown import ShownTool, shown, tools_text
 from .store import ModelStore
 from .window import fitted
@@ -210,9 +210,10 @@ class _Call:
         self._look_at(engine)
         tools = shown(self.context.tools, is_brief=self.is_brief)
         thinks = "<think>" in info.template
+        complaint = last_complaint(self.context)
         choice = choice_of(
             self.context,
-            tools,
+            shown(self.context.tools, is_brief=self.is_brief, mentioned=complaint) if complaint else tools,
             self.options,
             is_brief=self.is_brief,
             thinks=thinks,
