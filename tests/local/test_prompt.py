@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Literal
 
 import jsonschema_rs
+import pytest
 
 from swink_agent import (
     AgentContext,
@@ -68,6 +69,25 @@ def test_in_brief_there_is_one_sentence_and_nothing_optional() -> None:
     (tool_shown,) = shown([look], is_brief=True)
     assert tool_shown.description == "Shows a file."
     assert list(tool_shown.schema["properties"]) == ["path"]
+
+
+@pytest.mark.parametrize(
+    ("description", "brief"),
+    [
+        ("Shows a file. And more.", "Shows a file."),
+        ("Writes a whole file: creates it, or replaces it.", "Writes a whole file"),
+        ("Finds text (a pattern: lines) or files (by glob).", "Finds text (a pattern) or files (by glob)."),
+        ("Go, now: at once", "Go, now: at once"),
+        ("x" * 200, "x" * 160),
+    ],
+)
+def test_in_brief_a_description_says_what_the_tool_is_for(description: str, brief: str) -> None:
+    @tool(description=description)
+    def described(path: str) -> str:
+        return path
+
+    (tool_shown,) = shown([described], is_brief=True)
+    assert tool_shown.description == brief
 
 
 def test_in_brief_a_tool_is_one_line() -> None:

@@ -53,7 +53,7 @@ For each function call, return a json object with function name and arguments wi
 _BRIEF_INTRODUCTION = """\
 # Tools
 
-Every reply is one function call, {"name": <function-name>, "arguments": <args-json-object>}. The functions:
+Every reply is one call: {"name": <function>, "arguments": <object>}. Functions:
 """
 _EXAMPLES: tuple[tuple[str, tuple[tuple[str, dict[str, Any]], ...]], ...] = (
     ("How many lines does notes.txt have?", (("bash", {"command": "wc -l notes.txt"}),)),
@@ -110,9 +110,10 @@ def shown(tools: Sequence[AgentTool], *, is_brief: bool, mentioned: str = "") ->
 
 
 def _sentence(text: str) -> str:
-    """The first sentence, or as much of it as says what the tool is for."""
+    """The first sentence, or as much of it as says what the tool is for, and in brackets not more than a name."""
     first = re.split(r"(?<=[.!?])\s", text.strip(), maxsplit=1)[0]
-    first = re.match(r"(?:\([^)]*\)|[^(,:;]){20,}", first + " " * 20)
+    first = re.sub(r"\(([^),:;]*)[^)]*\)", r"(\1)", first)
+    first = re.match(r"[^,:;]{15,}", first + " " * 15)
     return text[:_LONGEST_SENTENCE] if first is None else first[0].strip()[:_LONGEST_SENTENCE]
 
 
