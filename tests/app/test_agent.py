@@ -240,7 +240,7 @@ async def test_a_trusted_projects_notes_are_in_the_prompt_and_an_untrusted_ones_
 
 async def test_own_instructions_take_the_place_of_the_standard_ones(root: Path) -> None:
     prompt = str(made(root, "x", system="Speak Latin.").agent.system_prompt)
-    assert prompt.startswith("Speak Latin.\nDate: ")
+    assert prompt.startswith("Speak Latin.\n\nDate: ")
     assert prompt.endswith("a.txt")
 
 

@@ -49,7 +49,7 @@ class Conversation:
         self.messages: list[Any] = []
 
     async def told(self, prompt: str, *replies: Any) -> list[str]:
-        """What the model was told on the way; its last reply is repeated for as long as it is asked."""
+        """How what the model was told begins; its last reply is repeated for as long as it is asked."""
         agent = Agent(
             "test:model",
             tools=TOOLS,
@@ -60,7 +60,7 @@ class Conversation:
         events = await collect(agent.prompt_stream(prompt))
         self.messages = list(agent.messages)
         return [
-            extract_text(message.content)
+            extract_text(message.content).partition(":")[0] + ":"
             for event in events
             if isinstance(event, MessagesInjected)
             for message in event.messages
@@ -72,19 +72,31 @@ async def told(prompt: str, *replies: Any, policy: ClaimCheck | None = None) -> 
     return await Conversation(policy or ClaimCheck()).told(prompt, *replies)
 
 
-UNCHANGED = (
-    "Nothing was changed: no tool did it. Do it now with edit_file, write_file or bash, "
-    "or say plainly that it was not done."
-)
-UNSEEN = (
-    "You did not look: no tool was called. Look it up with read_file, search, list_dir or bash, "
-    "then answer from what you see."
-)
-UNSHOWN = (
-    "No tool showed that number: look further, or compute it from what is there, "
-    "with read_file, search, list_dir or bash. Then answer."
-)
+UNCHANGED, UNSEEN, UNSHOWN = "Nothing was changed:", "You did not look:", "No tool showed that number:"
 READ, EDIT = call("read_file", path="calc.py"), call("edit_file", path="calc.py", old="a - b", new="a + b")
+
+
+async def test_the_model_is_told_what_to_do_and_what_was_asked() -> None:
+    conversation = Conversation(ClaimCheck())
+
+    async def sent_back(prompt: str, *replies: Any) -> str:
+        await conversation.told(prompt, *replies)
+        told = [extract_text(each.content) for each in conversation.messages if isinstance(each, UserMessage)]
+        return told[-1]
+
+    assert await sent_back("Fix  calc.py.", text("I have fixed it.")) == (
+        "Nothing was changed: no tool did it. The request was: 'Fix calc.py.'. "
+        "Do it now with edit_file, write_file or bash, or say plainly that it was not done."
+    )
+    assert await sent_back("What does a.txt say?", text("Hello.")) == (
+        "You did not look: no tool was called. The request was: 'What does a.txt say?'. "
+        "Look it up with read_file, search, list_dir or bash, then answer from what you see."
+    )
+    assert await sent_back("How many lines has b.txt?", READ, text("It has 77.")) == (
+        "No tool showed that number: look further, or compute it from what is there, with read_file, search, list_dir "
+        "or bash. The request was: 'How many lines has b.txt?'. Then answer."
+    )
+    assert "request" not in await sent_back("Fix calc.py, " + "please " * 40, text("I have fixed it."))
 
 
 # -- changes -------------------------------------------------------------------------------------------------

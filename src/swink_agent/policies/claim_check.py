@@ -37,6 +37,7 @@ from ._claims import (
 __all__ = ["ClaimCheck"]
 
 _UNCHANGED, _UNSEEN, _UNSHOWN = "Nothing was changed:", "You did not look:", "No tool showed that number:"
+_LONGEST_REMINDER = 200
 _PASTED = re.compile(r"```|<stdin>|(?:\n[^\n]*){8}")
 _SEPARATORS = re.compile(r"\|\||&&|[|;\n]")
 
@@ -78,14 +79,18 @@ class ClaimCheck:
         if run is None or run.was_told:
             return None
         if self.changing and self._claims_too_much(run):
-            tools = _or(self.changing)
-            return Inject(f"{_UNCHANGED} no tool did it. Do it now with {tools}, or say plainly that it was not done.")
+            told = f"{_UNCHANGED} no tool did it. {run.reminder}"
+            return Inject(f"{told}Do it now with {_or(self.changing)}, or say plainly that it was not done.")
         if self.looking and self._was_guessed(run):
             tools = _or((*self.looking, *self._commands))
-            return Inject(f"{_UNSEEN} no tool was called. Look it up with {tools}, then answer from what you see.")
+            return Inject(
+                f"{_UNSEEN} no tool was called. {run.reminder}Look it up with {tools}, then answer from what you see."
+            )
         if self._commands and self._has_new_number(run):
             tools = _or((*self.looking, *self._commands))
-            return Inject(f"{_UNSHOWN} look further, or compute it from what is there, with {tools}. Then answer.")
+            return Inject(
+                f"{_UNSHOWN} look further, or compute it from what is there, with {tools}. {run.reminder}Then answer."
+            )
         return None
 
     # -- the three kinds -------------------------------------------------------------------------------------
@@ -144,6 +149,12 @@ class _Run(NamedTuple):
     was_told: bool
     has_earlier_results: bool
     earlier: str
+
+    @property
+    def reminder(self) -> str:
+        """The request again, where it is short: a small model has lost sight of it by now."""
+        request = " ".join(self.request.split())
+        return f"The request was: {request!r}. " if len(request) <= _LONGEST_REMINDER else ""
 
     @classmethod
     def of(cls, ctx: PolicyContext) -> _Run | None:
