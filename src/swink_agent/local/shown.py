@@ -59,6 +59,7 @@ _EXAMPLES: tuple[tuple[str, tuple[tuple[str, dict[str, Any]], ...]], ...] = (
     ("How many lines does notes.txt have?", (("bash", {"command": "wc -l notes.txt"}),)),
     ("How many files are in the folder img?", (("bash", {"command": "ls img | wc -l"}),)),
     ("Move a.png into the folder old.", (("bash", {"command": "mv a.png old/"}),)),
+    ("Add the line figs to list.txt.", (("bash", {"command": "echo figs >> list.txt"}),)),
     (
         "What do the prices in p.csv add up to?",
         (
