@@ -268,6 +268,13 @@ async def test_what_is_not_there_is_not_checked_for() -> None:
     assert await told(question, text("There are 2."), policy=ClaimCheck(looking=())) == []
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("piece", ["make to ", "\n", "a/", "a.", "`", "```", "I have now just ", "1,", "is the file "])
+async def test_a_long_text_is_judged_in_no_time(piece: str) -> None:
+    long = piece * (300_000 // len(piece))
+    await told(f"Fix a.txt. {long}", READ, text(f"I have fixed a.txt. {long}"))
+
+
 async def test_an_agent_without_it_sends_nothing_back() -> None:
     conversation = Conversation()
     assert await conversation.told("Fix calc.py.", text("I have fixed calc.py.")) == []

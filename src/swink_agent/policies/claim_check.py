@@ -38,6 +38,8 @@ __all__ = ["ClaimCheck"]
 
 _UNCHANGED, _UNSEEN, _UNSHOWN = "Nothing was changed:", "You did not look:", "No tool showed that number:"
 _LONGEST_REMINDER = 200
+_LONGEST_REQUEST, _LONGEST_ANSWER = 4_000, 8_000
+"""Characters that are judged: what is longer is not a small task, and patterns take their time with it."""
 _PASTED = re.compile(r"```|<stdin>|(?:\n[^\n]*){8}")
 _SEPARATORS = re.compile(r"\|\||&&|[|;\n]")
 
@@ -99,13 +101,13 @@ class ClaimCheck:
         changes = [made for made in run.made if self._may_change(made.call)]
         claims = change_claims(run.answer) if asks_for_change(run.request) else []
         if not claims:
-            told_how = orders_change(run.request) and not declines(run.answer) and not _PASTED.search(run.request)
+            told_how = orders_change(run.request) and not declines(run.answer) and not run.is_pasted
             return told_how and not changes
         named = {name for sentence in claims for name in file_names(sentence)}
         return not any(made.concerns(named) for made in changes)
 
     def _was_guessed(self, run: _Run) -> bool:
-        if run.made or not asks_about_files(run.request) or _PASTED.search(run.request):
+        if run.made or run.is_pasted or not asks_about_files(run.request):
             return False
         # What an earlier run has seen can be known. What is named here for the first time cannot.
         return not run.has_earlier_results or any(name not in run.earlier for name in file_names(run.request))
@@ -144,6 +146,8 @@ class _Run(NamedTuple):
     """What was asked, done and answered in the current run, and what came before it."""
 
     request: str
+    is_pasted: bool
+    """Whether the request brings what it is about with it."""
     answer: str
     made: tuple[_Made, ...]
     was_told: bool
@@ -166,9 +170,11 @@ class _Run(NamedTuple):
             return None
         said = [extract_text(message.content) for message in messages if type(message) is UserMessage]
         asked = [text for text in said if not text.startswith((_UNCHANGED, _UNSEEN, _UNSHOWN))]
+        request = "\n".join(asked)
         return cls(
-            request="\n".join(asked),
-            answer=last.text,
+            request=request[:_LONGEST_REQUEST],
+            is_pasted=len(request) > _LONGEST_REQUEST or _PASTED.search(request) is not None,
+            answer=last.text[:_LONGEST_ANSWER],
             made=tuple(_made(messages)),
             was_told=len(asked) < len(said),
             has_earlier_results=any(type(message) is ToolResultMessage for message in earlier),
