@@ -32,7 +32,7 @@ from swink_agent import (
     tool,
 )
 from swink_agent.local import LocalModelEvent, LocalState, LocalStreamFn, ModelStore
-from swink_agent.local.worker import WorkerEngine, Workers
+from swink_agent.local.worker import WorkerEngine, Workers, shared_workers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -269,6 +269,30 @@ async def test_what_a_run_begins_with_is_read_beforehand(store: ModelStore, own_
     other = AgentContext(f"{words}\n\nIt is Tuesday.", [UserMessage("Rome?")], [forecast, weather])
     await _ask(fresh(), other, max_tokens=4)
     assert set(kept()) - set(before), "other tools are read anew"
+
+
+async def test_a_pull_prepares_the_standard_agent(store: ModelStore, tmp_path: Path) -> None:
+    from swink_agent.app.agent import AgentOptions, standard_agent
+    from swink_agent.app.credentials import Credentials
+    from swink_agent.app.headless import HeadlessRun
+    from swink_agent.app.models import prepare_local
+    from swink_agent.app.settings import load_settings
+
+    read: list[int] = []
+
+    def hear(event: LocalModelEvent) -> None:
+        read.append(event.total)
+
+    flags = {"model": str(SPEC), "models_dir": str(store.folder), "max_turns": 1}
+    settings = load_settings(path=Path("/no/such"), environ={}, flags=flags)
+    await prepare_local(SPEC.model_id, settings, None, CancellationToken())
+    credentials = Credentials(tmp_path / "keys.json", environ={})
+    options = AgentOptions(settings=settings, credentials=credentials, folder=tmp_path, on_local_state=hear)
+    with standard_agent(options) as made:
+        await HeadlessRun(made.agent, timeout=120).run("Hello!")
+    shared_workers().close()
+    lengths = {total for total in read if total}
+    assert len(lengths) == 1, "the prompt was read, and no beginning of it before"
 
 
 async def test_a_long_conversation_gives_way_and_a_long_request_does_not(stream_fn: LocalStreamFn) -> None:
