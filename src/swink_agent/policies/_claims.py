@@ -45,7 +45,11 @@ _CLAUSE = r"(?:^|[.!?;:,\n]\s*|\band\s+|\bthen\s+)(?:(?:please|now|then|also|and
 _ASK = rf"(?:{_CLAUSE}|\b(?:please|(?:can|could|would|will)\s+you|to|also|now|just)\s+)"
 _CHANGE_REQUEST = re.compile(rf"{_ASK}{_CHANGE}\b", re.IGNORECASE)
 _MAKE_REQUEST = re.compile(rf"{_ASK}{_MAKE}\b", re.IGNORECASE)
-_STORED = re.compile(r"\b(?:files?|folders?|director(?:y|ies)|function|class|script|module|tests?)\b", re.IGNORECASE)
+_SENTENCES = re.compile(
+    r"\b(?:this|these|the|my|following)\s+(?:\w+\s+)?(?:sentences?|paragraphs?|text|phrase|poem|e-?mail|letter|message)\b",
+    re.IGNORECASE,
+)
+_STORED = re.compile(r"\b(?:files?|folders?|director(?:y|ies))\b", re.IGNORECASE)
 _CLAIMS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -74,7 +78,7 @@ _ENDING = _any(
 )
 _FILE = re.compile(
     rf"(?<![\w@:/.-])(?!(?:node|vue|next|react|three|express|d3)\.js\b)(?:[\w.-]+/)*[\w.-]*\w\.{_ENDING}\b(?![\w(])"
-    r"|(?<![\w/.-])(?:Makefile|Dockerfile|README|LICENSE|CHANGELOG)\b"
+    r"|(?<![\w/.-])(?<!\ba\s)(?:Makefile|Dockerfile|README|LICENSE|CHANGELOG)\b"
     r"|(?<![\w:/.-])(?:[\w.-]+/)+[\w.-]*\w",
     re.IGNORECASE,
 )
@@ -108,6 +112,8 @@ def orders_change(text: str) -> bool:
 
 def asks_for_change(text: str) -> bool:
     """Whether it asks for a change in any way, "could you add …" included, or for a file to be made."""
+    if _SENTENCES.search(text) and not file_names(text):
+        return False  # what is to be changed stands in the request
     if _CHANGE_REQUEST.search(text):
         return True
     return _MAKE_REQUEST.search(text) is not None and bool(file_names(text) or _STORED.search(text))
