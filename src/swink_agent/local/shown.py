@@ -69,7 +69,7 @@ _EXAMPLES: tuple[tuple[str, tuple[tuple[str, dict[str, Any]], ...]], ...] = (
     ),
     ("What is in the folder img?", (("list_dir", {"path": "img"}),)),
     ("What does a.txt say?", (("read_file", {"path": "a.txt"}),)),
-    ("Which files speak of rain?", (("search", {"pattern": "rain"}),)),
+    ("Which files mention Oslo?", (("search", {"pattern": "Oslo"}),)),
     ("Which .md files are in this folder?", (("search", {"glob": "**/*.md"}),)),
     (
         "Set color to blue in ui.ini.",
