@@ -93,8 +93,8 @@ async def test_the_model_is_told_what_to_do_and_what_was_asked() -> None:
         "Look it up with read_file, search, list_dir or bash, then answer from what you see."
     )
     assert await sent_back("How many lines has b.txt?", READ, text("It has 77.")) == (
-        "No tool showed that number: look further, or compute it from what is there, with read_file, search, list_dir "
-        "or bash. The request was: 'How many lines has b.txt?'. Then answer."
+        "No tool showed that number: compute it with bash, or look further with read_file, search or list_dir. "
+        "The request was: 'How many lines has b.txt?'. Then answer."
     )
     assert "request" not in await sent_back("Fix calc.py, " + "please " * 40, text("I have fixed it."))
 

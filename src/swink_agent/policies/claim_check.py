@@ -89,10 +89,9 @@ class ClaimCheck:
                 f"{_UNSEEN} no tool was called. {run.reminder}Look it up with {tools}, then answer from what you see."
             )
         if self._commands and self._has_new_number(run):
-            tools = _or((*self.looking, *self._commands))
-            return Inject(
-                f"{_UNSHOWN} look further, or compute it from what is there, with {tools}. {run.reminder}Then answer."
-            )
+            further = f", or look further with {_or(self.looking)}" if self.looking else ""
+            told = f"{_UNSHOWN} compute it with {_or(self._commands)}{further}."
+            return Inject(f"{told} {run.reminder}Then answer.")
         return None
 
     # -- the three kinds -------------------------------------------------------------------------------------
