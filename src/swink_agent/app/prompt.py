@@ -38,9 +38,7 @@ def standard_prompt(
     system = {"Darwin": "macOS"}.get(platform.system(), platform.system())
     words = [INSTRUCTIONS if instructions is None else instructions.strip(), also.strip()]
     # They are a paragraph of their own: a model on this machine keeps what it made of a prompt's first one.
-    parts = ["
-".join(part for part in words if part) + "
-"] if any(words) else []
+    parts = ["\n".join(part for part in words if part) + "\n"] if any(words) else []
     parts.append(f"Date: {today().isoformat()}. System: {system}. Folder: {root}. Paths are relative to it. It holds:")
     parts.append(folder_listing(root))
     if others := ", ".join(_shown_path(folder) for folder in added):
