@@ -96,6 +96,9 @@ async def test_the_model_is_told_what_to_do_and_what_was_asked() -> None:
         "No tool showed that number: compute it with bash, or look further with read_file, search or list_dir. "
         "The request was: 'How many lines has b.txt?'. Then answer."
     )
+    assert (await sent_back("Which port does c.ini use?", READ, text("It is 80."))).startswith(
+        "No tool showed that number: look further with read_file, search or list_dir, or compute it with bash. "
+    )
     assert "request" not in await sent_back("Fix calc.py, " + "please " * 40, text("I have fixed it."))
 
 

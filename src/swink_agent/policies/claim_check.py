@@ -89,9 +89,10 @@ class ClaimCheck:
                 f"{_UNSEEN} no tool was called. {run.reminder}Look it up with {tools}, then answer from what you see."
             )
         if self._commands and self._has_new_number(run):
-            further = f", or look further with {_or(self.looking)}" if self.looking else ""
-            told = f"{_UNSHOWN} compute it with {_or(self._commands)}{further}."
-            return Inject(f"{told} {run.reminder}Then answer.")
+            ways = [f"compute it with {_or(self._commands)}"]
+            ways += [f"look further with {_or(self.looking)}"] if self.looking else []
+            ordered = ways if asks_for_number(run.request) else ways[::-1]
+            return Inject(f"{_UNSHOWN} {', or '.join(ordered)}. {run.reminder}Then answer.")
         return None
 
     # -- the three kinds -------------------------------------------------------------------------------------
