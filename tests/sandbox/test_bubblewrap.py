@@ -20,6 +20,8 @@ from swink_agent.sandbox._placeholders import place
 from swink_agent.sandbox._presence import Presence
 from swink_agent.sandbox._protected import HoldKind, holds, protected_paths
 
+pytestmark = pytest.mark.bubblewrap
+
 MISSING = (".swink", ".vscode", ".idea")
 
 PYTHON = str(Path(sys.executable).resolve())

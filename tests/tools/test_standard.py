@@ -107,3 +107,26 @@ def test_importing_the_room_loads_no_tool() -> None:
     subprocess.run([sys.executable, "-I", "-c", code], check=True, timeout=30)
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         _ = swink_agent.tools.Nothing
+
+
+@pytest.mark.parametrize("choice", ["auto", "off"])
+async def test_a_read_only_folder_can_be_read_listed_and_searched(folder: Path, use: Any, choice: str) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub/file.txt").write_text("a needle here\n")
+    (folder / "sub").chmod(0o555)
+    folder.chmod(0o555)
+    try:
+        tools: dict[str, Any] = {tool.name: tool for tool in standard_tools(folder, choice)}  # type: ignore[arg-type]
+
+        async def says(name: str, **arguments: Any) -> str:
+            return extract_text((await use(tools[name], **arguments)).content)
+
+        assert "needle" in await says("read_file", path="sub/file.txt")
+        assert "file.txt" in await says("list_dir", path="sub")
+        assert await says("search", pattern="needle") == "sub/file.txt:1: a needle here"
+        assert await says("bash", command="grep -c needle sub/*") == "1\n"
+        tools["bash"].close()
+        tools["search"].close()
+    finally:
+        folder.chmod(0o755)
+        (folder / "sub").chmod(0o755)

@@ -188,15 +188,20 @@ def sandbox_profile(root: Path, *, network: bool = False) -> SandboxProfile:
 
 def _open_sandbox(profile: SandboxProfile, backend: str, warnings: list[str]) -> Sandbox | None:
     """The sandbox, or `None` if none works: then commands are refused, one by one, and the reason is told now."""
-    from swink_agent.sandbox import SandboxUnavailable, open_sandbox, open_unconfined
+    from swink_agent.sandbox import SandboxUnavailable, open_sandbox, open_unconfined, why_not_written
 
     if backend == "off":
         return open_unconfined(profile)
     try:
-        return open_sandbox(profile, backend=backend)
+        sandbox = open_sandbox(profile, backend=backend)
     except SandboxUnavailable as error:
         warnings.append(f"commands will be refused: {error}")
         return None
+    warnings += [f"commands can only read: {why}" for root in profile.write if (why := why_not_written(root))]
+    for report in sandbox.passed_over:
+        if report.is_about_folder:  # what the machine lacks is told by `swink doctor`, not at every start
+            warnings.append(f"commands run under {sandbox.backend}, not {report.name}: {report.reason}")
+    return sandbox
 
 
 def _approvals(settings: Settings, ask: AskFn | None, tools: list[AgentTool]) -> Approvals:

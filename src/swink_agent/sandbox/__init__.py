@@ -23,6 +23,7 @@ from .profile import (
 )
 
 if TYPE_CHECKING:
+    from ._places import why_not_written
     from .open import open_sandbox, open_unconfined, probe_backends
     from .process import Sandbox, SandboxedProcess
 
@@ -32,6 +33,7 @@ _HOMES = {
     "open_sandbox": "open",
     "open_unconfined": "open",
     "probe_backends": "open",
+    "why_not_written": "_places",
 }
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "open_sandbox",
     "open_unconfined",
     "probe_backends",
+    "why_not_written",
 ]
 
 

@@ -30,6 +30,11 @@ _END_DEADLINE = 5.0
 _FREE_AFTER = 0.01
 _WATCH_AFTER = 0.02  # most commands are over by then, and need no watch
 
+# What bubblewrap complains of where it may not make namespaces; all else is about paths.
+_OF_THE_MACHINE = re.compile(
+    r"namespace|[ug]id map|loopback|RTM_|pivot_root|capabilit|setuid|seccomp|no_new_privs", re.I
+)
+
 # bubblewrap says 128 + n for a command that signal n ended, as shells do. These are what ends commands.
 _FATAL = frozenset(
     {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS}
@@ -82,7 +87,9 @@ class BubblewrapCommand:
             _limit(self._first_pid, self._limits)
             os.write(go, b"x")
         except (OSError, ValueError) as error:
-            raise SandboxError(f"bubblewrap could not build the walls: {await self._complaint(error)}") from error
+            said = await self._complaint(error)
+            remedy = None if _OF_THE_MACHINE.search(said) else ""
+            raise SandboxError(f"bubblewrap could not build the walls: {said}", remedy=remedy) from error
         finally:
             os.close(go)
         self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill)
@@ -286,7 +293,7 @@ class BubblewrapCommand:
             self._exited.set_result(-signal.SIGKILL)
         elif said is None:
             message = f"bubblewrap could not build the walls and ended with {code}: what it wrote is in the output"
-            self._exited.set_exception(SandboxError(message))
+            self._exited.set_exception(SandboxError(message, remedy=""))  # there is a namespace, so that is not it
             self._exited.exception()  # nobody has to wait for it
         else:
             code = int(said[1])

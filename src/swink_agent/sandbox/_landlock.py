@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from ._pipes import OutputPipe
+from ._places import check_folders
 from ._private import PrivateFolder
 from ._protected import protected_paths
 from .errors import SandboxClosed, SandboxError
@@ -62,9 +64,7 @@ class LandlockSandbox(Sandbox):
         super().__init__(profile)
         if sys.platform != "linux":
             raise SandboxError("Landlock is a part of Linux")
-        for root in profile.write:
-            if not os.path.isdir(root):
-                raise SandboxError(f"the write root {root!r} is not a folder that exists")
+        check_folders(profile)
         self._protected: dict[str, None] = {}
         self._searched = 0.0
         self._running: set[_Command] = set()
@@ -178,7 +178,7 @@ class _Launcher:
                 raise SandboxError(f"the launcher failed: {_last_line(complaints)}")
             said: dict[str, Any] = json.loads(answer)
             if "error" in said:
-                raise SandboxError(said["error"])
+                raise SandboxError(said["error"], remedy=_remedy(said["error"]))
         except BaseException:
             self.close()
             raise
@@ -237,6 +237,11 @@ def _start(line: int, complaints: int) -> subprocess.Popen[bytes]:
 def _last_line(complaints: int) -> str:
     text = os.pread(complaints, 65536, 0).decode("utf-8", "replace").strip()
     return text.rpartition("\n")[2] or "it ended without a word"
+
+
+def _remedy(problem: str) -> str | None:
+    """Nothing where the problem is not the kernel's."""
+    return None if re.search(r"Landlock|seccomp|ptrace|memory|confined", problem) else ""
 
 
 def _end(launcher: _Launcher, private: PrivateFolder, owner: int) -> None:
@@ -324,7 +329,7 @@ class _Command:
             case "B" if self._has_started():
                 self._started.result().ended_because = cast("str", what)
             case "E" if not self._started.done():
-                self._started.set_exception(SandboxError(f"the command was not run: {what}"))
+                self._started.set_exception(SandboxError(f"the command was not run: {what}", remedy=_remedy(str(what))))
             case "X":
                 self._finish(cast("int", what))
             case _:

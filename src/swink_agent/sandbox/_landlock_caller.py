@@ -71,7 +71,7 @@ class Caller:
         """
         scene = self.scene
         path = scene.memory.path(self.task, address)
-        if path.startswith(_SHARED_MEMORY):
+        if path.startswith(_SHARED_MEMORY) and not scene.grounds.is_in_root(path):
             start, path = scene.shared_memory, path[len(_SHARED_MEMORY) :].lstrip(b"/") or b"."
         elif path[:1] == b"/":
             start = scene.resolver.root

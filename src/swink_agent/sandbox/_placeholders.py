@@ -18,7 +18,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from ._protected import PLACEHOLDER_STAMP
-from .errors import SandboxError
+from .errors import UnfitFolder
 from .profile import HOME_PROTECTED
 
 __all__ = ["Placeholder", "is_a_file", "is_placeholder", "place"]
@@ -78,7 +78,7 @@ class Placeholder:
 def place(root: str, path: str) -> Placeholder | None:
     """Makes or shares the place-holder at `path`, beneath `root`.
 
-    `None` if something real is there by now, or nothing can be, as the file system is read-only. Raises `SandboxError`
+    `None` if something real is there by now, or nothing can be, as the file system is read-only. Raises `UnfitFolder`
     when the name cannot be held.
     """
     name = os.path.basename(path)
@@ -104,9 +104,9 @@ def place(root: str, path: str) -> Placeholder | None:
         os.close(parent)
         if error.errno == errno.EROFS:
             return None
-        raise SandboxError(f"the protected name {path!r} is missing and cannot be held: {error.strerror}") from error
+        raise UnfitFolder(f"the protected name {path!r} is missing and cannot be held: {error.strerror}") from error
     os.close(parent)
-    raise SandboxError(f"the protected name {path!r} is missing and cannot be held: it comes and goes")
+    raise UnfitFolder(f"the protected name {path!r} is missing and cannot be held: it comes and goes")
 
 
 def _open_parent(root: str, path: str) -> int:
@@ -117,7 +117,7 @@ def _open_parent(root: str, path: str) -> int:
             with _closing(current):
                 current = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
     except OSError as error:
-        raise SandboxError(f"the folder of the protected name {path!r} cannot be opened: {error.strerror}") from error
+        raise UnfitFolder(f"the folder of the protected name {path!r} cannot be opened: {error.strerror}") from error
     return current
 
 

@@ -15,10 +15,12 @@ from enum import StrEnum
 
 from swink_agent.core.value import Value
 
-from .errors import SandboxError
+from ._places import why_not_entered
+from ._presence import lock_path
+from .errors import UnfitFolder
 from .profile import SandboxProfile, is_beneath
 
-__all__ = ["PLACEHOLDER_STAMP", "Hold", "HoldKind", "holds", "protected_paths"]
+__all__ = ["PLACEHOLDER_STAMP", "Hold", "HoldKind", "holds", "own_names", "protected_paths"]
 
 PLACEHOLDER_STAMP = 347155199
 """The time, in seconds, that marks what stands for something missing; no file system is too coarse for it."""
@@ -54,7 +56,7 @@ def protected_paths(profile: SandboxProfile) -> tuple[str, ...]:
     The names need not exist. Repositories are those that are there now, within bounds: a folder that looks like a
     repository, and the modules and work trees that it keeps.
     """
-    names = list(profile.protected_names())
+    names = list(own_names(profile))
     in_repository = tuple(name[5:] for name in profile.protected if name.startswith(".git/"))
     if in_repository:
         for root in profile.write:
@@ -63,12 +65,19 @@ def protected_paths(profile: SandboxProfile) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def own_names(profile: SandboxProfile) -> tuple[str, ...]:
+    """What is read-only by name alone: the profile's, and the locks by which sandboxes know of each other."""
+    locks = lock_path()
+    mine = (locks,) if any(is_beneath(locks, root) for root in profile.write) else ()
+    return (*profile.protected_names(), *mine)
+
+
 def holds(
     roots: Sequence[str], protected: Iterable[str], hidden: Iterable[str], own: Container[str] = ()
 ) -> tuple[Hold, ...]:
     """How to hold the protected paths beneath the roots, parents before children.
 
-    Raises `SandboxError` where a name in `own` is a link or behind one: a link cannot be held in place. Links
+    Raises `UnfitFolder` where a name in `own` is a link or behind one: a link cannot be held in place. Links
     elsewhere are left alone, as what they lead to is either protected itself or outside of the roots.
     """
     found: dict[str, HoldKind] = {}
@@ -111,7 +120,7 @@ def _walk(root: str, path: str, found: dict[str, HoldKind], *, strict: bool, pin
             return
         if stat.S_ISLNK(mode):
             if strict:
-                raise SandboxError(
+                raise UnfitFolder(
                     f"{current!r} is a symbolic link and cannot be held read-only here: make it a plain file or "
                     "folder, or leave its name out of the profile's protected names"
                 )
@@ -131,9 +140,12 @@ def _git_folders(root: str) -> list[str]:
     found: list[str] = []
     queue: deque[tuple[str, int]] = deque([(root, 0)])
     looked = 0
+    as_root = os.geteuid() == 0
     while queue and looked < _MOST_FOLDERS and len(found) < _MOST_REPOSITORIES:
         folder, depth = queue.popleft()
         looked += 1
+        if as_root and why_not_entered(folder, alone=True):
+            continue  # nor can a command, and neither would bubblewrap
         try:
             with os.scandir(folder) as entries:
                 folders = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}

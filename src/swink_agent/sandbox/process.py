@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from subprocess import DEVNULL
 from types import TracebackType
 
+from .errors import BackendReport
 from .profile import SandboxProfile
 
 __all__ = ["Sandbox", "SandboxedProcess"]
@@ -64,6 +65,8 @@ class Sandbox(ABC):
 
     def __init__(self, profile: SandboxProfile) -> None:
         self.profile = profile
+        self.passed_over: tuple[BackendReport, ...] = ()
+        """The back ends that were tried before this one and do not work, for a person who should hear of it."""
 
     @property
     def fingerprint(self) -> str:
