@@ -82,9 +82,9 @@ async def test_tmp_itself_can_be_worked_in(open_backend: OpenFn) -> None:
     sandbox = open_backend(profile)
     try:
         assert await said(sandbox, f"echo x > {name}; cat /tmp/{name}; mktemp -d", Path("/tmp")) != ""
-        assert Path("/tmp", name).read_text() == "x\n"
+        assert name in left_in(Path("/tmp"))
     finally:
-        Path("/tmp", name).unlink(missing_ok=True)
+        os.unlink(f"/tmp/{name}")
 
 
 async def test_tmp_itself_can_be_read(open_backend: OpenFn) -> None:
@@ -112,7 +112,7 @@ async def test_shared_memory_can_be_worked_in(open_backend: OpenFn) -> None:
         sandbox = open_backend(profile)
         script = f"echo x > {made}/f; cat f; echo broken > /dev/shm/swink-test-outside"
         assert (await said(sandbox, script, Path(made))).startswith("x\n")
-        assert not os.path.exists("/dev/shm/swink-test-outside")
+        assert "swink-test-outside" not in left_in(Path("/dev/shm"))
 
 
 def test_where_every_temporary_folder_can_be_written_by_commands_that_is_said(
@@ -121,7 +121,7 @@ def test_where_every_temporary_folder_can_be_written_by_commands_that_is_said(
     monkeypatch.setenv("HOME", str(temporary / "home"))
     everything = ("/tmp", "/var/tmp", "/dev/shm", f"/run/user/{os.getuid()}")
     profile = SandboxProfile(write=tuple(path for path in everything if os.path.isdir(path)), hidden=())
-    with pytest.raises(SandboxUnavailable, match="no temporary folder outside of .* set TMPDIR") as caught:
+    with pytest.raises(SandboxUnavailable, match=r"no temporary folder outside of .* set TMPDIR") as caught:
         open_sandbox(profile)
     assert {report.remedy for report in caught.value.reports if report.name in INSTALLED} == {""}
 
@@ -241,7 +241,7 @@ def test_a_folder_that_no_command_could_enter_is_named_with_its_owner(folder: Pa
     (folder / "private/inner").mkdir(parents=True)
     os.chown(folder / "private", NOBODY, NOBODY)
     (folder / "private").chmod(0o700)
-    with pytest.raises(SandboxUnavailable, match="has mode 0700 and belongs to .*: run as that user") as caught:
+    with pytest.raises(SandboxUnavailable, match=r"has mode 0700 and belongs to .*: run as that user") as caught:
         open_sandbox(SandboxProfile(write=(str(folder / "private/inner"),)))
     told = {report.name: (report.remedy, report.is_about_folder) for report in caught.value.reports}
     assert {name: told[name] for name in INSTALLED} == dict.fromkeys(INSTALLED, ("", True))

@@ -113,8 +113,7 @@ def test_importing_the_room_loads_no_tool() -> None:
 async def test_a_read_only_folder_can_be_read_listed_and_searched(folder: Path, use: Any, choice: str) -> None:
     (folder / "sub").mkdir()
     (folder / "sub/file.txt").write_text("a needle here\n")
-    (folder / "sub").chmod(0o555)
-    folder.chmod(0o555)
+    read_only(folder / "sub", folder)
     try:
         tools: dict[str, Any] = {tool.name: tool for tool in standard_tools(folder, choice)}  # type: ignore[arg-type]
 
@@ -128,5 +127,9 @@ async def test_a_read_only_folder_can_be_read_listed_and_searched(folder: Path, 
         tools["bash"].close()
         tools["search"].close()
     finally:
-        folder.chmod(0o755)
-        (folder / "sub").chmod(0o755)
+        read_only(folder, folder / "sub", mode=0o755)
+
+
+def read_only(*folders: Path, mode: int = 0o555) -> None:
+    for folder in folders:
+        folder.chmod(mode)

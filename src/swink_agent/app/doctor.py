@@ -52,7 +52,7 @@ def examine(folder: Path | None = None, *, environ: Mapping[str, str] = os.envir
         lambda: _keys(credentials),
         lambda: _local(settings),
         lambda: _model(settings, credentials),
-        lambda: _programs(environ),
+        lambda: _programs(folder, environ),
         lambda: _terminal(environ),
     ]
     for check in checks:
@@ -194,14 +194,17 @@ def _model(settings: Settings, credentials: Credentials) -> list[Finding]:
     return [Finding("model", "ok", f"{model} would be asked ({source})")]
 
 
-def _programs(environ: Mapping[str, str]) -> list[Finding]:
-    path = environ.get("PATH")
+def _programs(folder: Path | None, environ: Mapping[str, str]) -> list[Finding]:
+    from swink_agent.sandbox import find_program
+
+    path = environ.get("PATH", "").split(os.pathsep)
+    outside = [] if folder is None else [str(folder)]
     findings: list[Finding] = []
     for program, use in (
         ("rg", "search is quicker with it: install ripgrep"),
         ("git", "ignored files are left out with it"),
     ):
-        found = shutil.which(program, path=path)
+        found = find_program(program, outside=outside, folders=path)
         findings.append(
             Finding("programs", "ok" if found else "note", f"{program}: {found or 'not here'}", "" if found else use)
         )

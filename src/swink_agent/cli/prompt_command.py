@@ -156,6 +156,9 @@ def _folder(given: str | None) -> Path:
         raise UsageProblem(f"the current folder is gone: {error.strerror}") from error
     if not folder.is_dir():
         raise UsageProblem(f"{folder} is no folder (--cwd)")
+    from swink_agent.sandbox.programs import importable
+
+    sys.path[:] = importable(sys.path, [str(folder)])  # what is loaded later is not what the model wrote meanwhile
     return folder
 
 

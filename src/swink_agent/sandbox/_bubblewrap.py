@@ -31,6 +31,7 @@ from ._tree import Watch
 from .errors import SandboxClosed, SandboxError
 from .process import Sandbox, SandboxedProcess
 from .profile import SandboxProfile, is_beneath
+from .programs import find_program
 
 __all__ = ["INSTALL", "BubblewrapSandbox", "find_bubblewrap"]
 
@@ -46,14 +47,8 @@ _TMP = "/tmp"
 
 def find_bubblewrap(profile: SandboxProfile, path: str | None = None) -> str | None:
     """The first `bwrap` on the path that no sandboxed process could have put there."""
-    path = os.environ.get("PATH", "") if path is None else path
-    for folder in (*path.split(os.pathsep), "/usr/bin", "/bin"):
-        program = os.path.join(folder, "bwrap")
-        if os.path.isabs(program) and os.access(program, os.X_OK) and os.path.isfile(program):
-            real = os.path.realpath(program)
-            if not any(is_beneath(real, root) or is_beneath(program, root) for root in profile.write):
-                return program
-    return None
+    folders = None if path is None else [*path.split(os.pathsep), "/usr/bin", "/bin"]
+    return find_program("bwrap", outside=profile.write, folders=folders)
 
 
 class BubblewrapSandbox(Sandbox):
@@ -273,7 +268,10 @@ def _empty_folder_arguments(program: str) -> Callable[[str], list[str]]:
 
 def _is_sealed(folder: str) -> bool:
     """Whether we may not write to a folder of our own: a command could take that back, so it is read-only for it."""
-    return not os.access(folder, os.W_OK) and os.stat(folder).st_uid == os.geteuid()
+    try:
+        return not os.access(folder, os.W_OK) and os.stat(folder).st_uid == os.geteuid()
+    except OSError:  # gone: bubblewrap will say so
+        return False
 
 
 def _may_read(state: os.stat_result) -> bool:

@@ -150,13 +150,15 @@ class BubblewrapCommand:
         self._status, status = os.pipe()
         os.set_blocking(self._status, False)
         rules = _file_of(program)
-        walls = _file_of(b"".join(os.fsencode(argument) + b"\0" for argument in arguments))
+        # The arguments of a process can be seen by all, so variables go the same way as the walls: bubblewrap itself,
+        # which nothing confines, must not load or look up what they name.
+        variables = [word for name, value in environment.items() for word in ("--setenv", name, value)]
+        walls = _file_of(b"".join(os.fsencode(argument) + b"\0" for argument in (*arguments, *variables)))
         try:
             own = ["--seccomp", str(rules), "--json-status-fd", str(status), "--block-fd", str(block)]
             self._process = subprocess.Popen(
                 [bwrap, "--args", str(walls), *own, "--", *argv],
-                # The arguments of a process can be seen by all: what the command gets, bubblewrap just hands on.
-                env=dict(environment),
+                env={},
                 cwd="/",
                 stdin=stdin,
                 stdout=self._pipe.write_end,

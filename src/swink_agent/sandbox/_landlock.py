@@ -30,7 +30,8 @@ from ._private import PrivateFolder
 from ._protected import protected_paths
 from .errors import SandboxClosed, SandboxError
 from .process import Sandbox, SandboxedProcess
-from .profile import SandboxProfile
+from .profile import SandboxProfile, is_beneath
+from .programs import own_interpreter
 
 __all__ = ["LandlockSandbox"]
 
@@ -168,7 +169,7 @@ class _Launcher:
         complaints = os.memfd_create("launcher", os.MFD_CLOEXEC)
         try:
             with theirs:
-                self._process = _start(theirs.fileno(), complaints)
+                self._process = _start(theirs.fileno(), complaints, configuration["walls"]["write"])
             try:
                 self._configure(configuration)
                 answer = self._line.recv(4096)
@@ -215,14 +216,22 @@ class _Launcher:
             process.wait()
 
 
-def _start(line: int, complaints: int) -> subprocess.Popen[bytes]:
-    if not sys.executable:
+def _libraries(write: Sequence[str]) -> dict[str, str]:
+    """The one variable that some Pythons do not start without, less what commands can write."""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    kept = [folder for folder in folders if os.path.isabs(folder)]
+    kept = [folder for folder in kept if not any(is_beneath(os.path.realpath(folder), root) for root in write)]
+    return {"LD_LIBRARY_PATH": os.pathsep.join(kept)} if kept else {}
+
+
+def _start(line: int, complaints: int, write: Sequence[str]) -> subprocess.Popen[bytes]:
+    interpreter = own_interpreter()
+    if not interpreter:
         raise SandboxError("this Python does not know its own program, which the launcher needs")
-    kept = ("LD_LIBRARY_PATH",)  # some Pythons do not start without it
     try:
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, os.path.dirname(__file__), str(line)],
-            env={name: os.environ[name] for name in kept if name in os.environ},
+            [interpreter, "-I", "-S", "-X", "utf8", "-c", _BOOT, os.path.dirname(__file__), str(line)],
+            env=_libraries(write),
             cwd="/",
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -23,6 +23,7 @@ from ._places import temporary_outside, why_not_written
 from .errors import BackendReport, SandboxError, SandboxUnavailable, UnfitFolder
 from .process import Sandbox
 from .profile import SandboxProfile
+from .programs import find_program
 
 __all__ = ["backend_names", "open_sandbox", "open_unconfined", "probe_backends"]
 
@@ -165,7 +166,7 @@ async def _run_trial(sandbox: Sandbox, word: str, canary: str, port: int, marks:
         f"(exec 3<>/dev/tcp/127.0.0.1/{port}); "
         f"echo {word[:8]}''{word[8:]}"
     )
-    bash = shutil.which("bash", path=os.defpath + os.pathsep + "/usr/local/bin") or "/bin/sh"
+    bash = find_program("bash", outside=sandbox.profile.write) or "/bin/sh"
     async with asyncio.timeout(_TRIAL_DEADLINE):
         process = await sandbox.spawn([bash, "-c", script, "trial", *marks], cwd="/")
         try:

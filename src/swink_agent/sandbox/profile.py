@@ -19,6 +19,8 @@ from msgspec.structs import force_setattr
 
 from swink_agent.core.value import Value
 
+from .programs import own_folders, own_names_in
+
 __all__ = [
     "DEFAULT_ALLOW",
     "DEFAULT_PROTECTED",
@@ -173,18 +175,20 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     `write`: folders that may be written, and nothing else but a private temporary folder. `read`: `None` for everything
     that is not hidden, else these folders, the write roots and the system's. `hidden` wins over both. `protected`:
     names beneath each write root that stay read-only, existing or not; where the home folder can be written, those of
-    `HOME_PROTECTED` too. `environment` is all that the child gets of ours.
+    `HOME_PROTECTED` too. `programs`: where this program runs from, read-only too where a root contains it.
+    `environment` is all that the child gets of ours.
 
     Paths are made absolute, and those of roots real, at construction. Raises `ValueError` for walls that cannot be
     meant: the whole machine writable, a root inside a hidden folder, a protected name that leaves its root.
     """
 
-    hidden_fields: ClassVar[frozenset[str]] = frozenset({"environment", "hidden"})
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"environment", "hidden", "programs"})
 
     write: tuple[str, ...] = ()
     read: tuple[str, ...] | None = None
     hidden: tuple[str, ...] = field(default_factory=_hidden_here)
     protected: tuple[str, ...] = DEFAULT_PROTECTED
+    programs: tuple[str, ...] = field(default_factory=own_folders)
     network: bool = False
     environment: Mapping[str, str] = field(default_factory=_environment_here)
     limits: ProcessLimits = ProcessLimits()
@@ -194,6 +198,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         force_setattr(self, "read", None if self.read is None else _real(self.read))
         force_setattr(self, "hidden", tuple(dict.fromkeys(_absolute(path) for path in _several(self.hidden))))
         force_setattr(self, "protected", tuple(dict.fromkeys(_relative(name) for name in _several(self.protected))))
+        force_setattr(self, "programs", tuple(dict.fromkeys(_absolute(path) for path in _several(self.programs))))
         force_setattr(self, "environment", dict(self.environment))
         for root in self.write:
             if root == os.path.sep:
@@ -237,7 +242,13 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
             for home in map(os.path.realpath, _homes()):
                 if any(is_beneath(home, root) for root in self.write):
                     names.extend(os.path.join(home, name) for name in HOME_PROTECTED)
+        names.extend(self.own_programs())
         return tuple(dict.fromkeys(names))
+
+    def own_programs(self) -> tuple[str, ...]:
+        """What this program runs from and lies in a write root: read-only, as commands must not write what we run."""
+        names = [name for root in self.write for name in own_names_in(root, self.programs)]
+        return tuple(name for name in dict.fromkeys(names) if not any(is_beneath(name, o) for o in names if o != name))
 
 
 def is_beneath(path: str, folder: str) -> bool:

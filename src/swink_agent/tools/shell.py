@@ -16,11 +16,10 @@ from typing import Any
 
 from swink_agent.core.errors import ToolError
 from swink_agent.core.tool import AgentToolResult, ToolContext
-from swink_agent.sandbox import Sandbox, SandboxedProcess, SandboxError, SandboxProfile
+from swink_agent.sandbox import Sandbox, SandboxedProcess, SandboxError, SandboxProfile, find_program
 
 from ._bounded import OUTPUT_LIMIT
 from ._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice, default_opener, in_thread
-from ._programs import find_program
 from ._terminal import LiveText, Output
 from .workspace import Workspace
 
@@ -311,10 +310,10 @@ def _profile(choice: SandboxChoice, root: str) -> SandboxProfile:
 
 def _shell_program(root: str) -> list[str]:
     """The shell and its options, looked for once and outside the folder that a model writes to."""
-    bash = find_program("bash", not_in=root)
+    bash = find_program("bash", outside=[root])
     if bash is not None:
         return [bash, "--noprofile", "--norc", "-c", "--"]
-    return [find_program("sh", not_in=root) or "/bin/sh", "-c", "--"]
+    return [find_program("sh", outside=[root]) or "/bin/sh", "-c", "--"]
 
 
 def _description(shell: str, choice: SandboxChoice, profile: SandboxProfile, timeout: float) -> str:
@@ -324,6 +323,9 @@ def _description(shell: str, choice: SandboxChoice, profile: SandboxProfile, tim
     else:
         network = "" if profile.network else " There is no network."
         walls = f" Files can be written only in the workspace and in $TMPDIR.{network}"
+        ours = [os.path.relpath(path, root) for root in profile.write for path in profile.own_programs()]
+        if ours:
+            walls += f" {', '.join(dict.fromkeys(ours))} cannot be changed, as this program runs from there."
     return (
         f"Runs {kind} in the workspace folder and returns what it prints, stdout and stderr together. Each call "
         f"starts anew in that folder: cd and variables do not last, and nothing can be typed in.{walls} What it leaves "
