@@ -21,6 +21,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 
 from ._bubblewrap_command import BubblewrapCommand
+from ._mounts import MountList, mounted_again
 from ._placeholders import Placeholder, is_a_file, is_placeholder, place
 from ._places import check_folders
 from ._presence import Presence
@@ -80,6 +81,8 @@ class BubblewrapSandbox(Sandbox):
         os.close(os.open(self._nothing, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0))
         self._running: dict[BubblewrapCommand, bool] = {}  # and whether it holds everything that is known
         self._watch = Watch()
+        self._mounts = MountList()
+        self._places: tuple[object, object, list[str]] = ((), (), [])
         self._closed = False
 
     async def spawn(
@@ -102,7 +105,8 @@ class BubblewrapSandbox(Sandbox):
         try:
             hidden = self._hidden_now()
             self._running[command] = self._may_hold_all(is_alone, hidden)
-            arguments = [*self._mounts(command, hidden), "--chdir", cwd]
+            command.expect_none_of(self.profile.hidden_elsewhere(hidden))
+            arguments = [*self._mounted(command, hidden), "--chdir", cwd]
             variables = self.child_environment(self._temporary, environment)
             return await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
         except BaseException:
@@ -115,6 +119,7 @@ class BubblewrapSandbox(Sandbox):
         self._closed = True
         for command in tuple(self._running):
             command.abandon()
+        self._mounts.close()
         self._presence.close()
         self._remove_private()
 
@@ -141,12 +146,16 @@ class BubblewrapSandbox(Sandbox):
 
     def _hidden_now(self) -> list[str]:
         """What is hidden and there; a place-holder that another command needs is empty as it is."""
-        return [path for path in self.profile.hidden_paths() if not is_placeholder(path)]
+        paths, mounts = self.profile.hidden_paths(), self._mounts.now()
+        if self._places[0] != paths or self._places[1] is not mounts:
+            again = [place for path in paths for place in mounted_again(path, mounts)]
+            self._places = paths, mounts, list(dict.fromkeys((*paths, *again)))
+        return [path for path in self._places[2] if not is_placeholder(path)]
 
     def _inside(self, paths: Sequence[str]) -> frozenset[str]:
         return frozenset(path for path in paths if any(is_beneath(path, root) for root in self.profile.write))
 
-    def _mounts(self, command: BubblewrapCommand, hidden: Sequence[str]) -> list[str]:
+    def _mounted(self, command: BubblewrapCommand, hidden: Sequence[str]) -> list[str]:
         """The walls, outer before inner: a later mount lies over an earlier one."""
         profile = self.profile
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]

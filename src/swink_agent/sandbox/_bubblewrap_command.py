@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from ._pipes import OutputPipe, is_running_here
-from ._placeholders import Placeholder
+from ._placeholders import Placeholder, is_placeholder
 from ._tree import Watch, children_of, too_many_beneath
 from .errors import SandboxError
 from .process import SandboxedProcess
@@ -49,6 +49,7 @@ class BubblewrapCommand:
     def __init__(self, limits: ProcessLimits, watch: Watch, ended: Callable[[BubblewrapCommand], None]) -> None:
         self.placeholders: list[Placeholder] = []
         self._held: dict[str, tuple[int, int] | None] = {}
+        self._absent: list[str] = []
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._pipe = OutputPipe(self._loop)
@@ -99,6 +100,10 @@ class BubblewrapCommand:
     def hold(self, path: str) -> None:
         """Something to be mounted read-only or in its place for as long as the command runs."""
         self._held[path] = _identity(path)
+
+    def expect_none_of(self, paths: Sequence[str]) -> None:
+        """What is hidden and not there: no mount can cover it, so the command ends if it comes to be."""
+        self._absent = [path for path in paths if not os.path.lexists(path)]
 
     def kill(self) -> None:
         """Ends the namespace, and with it all that is in it. Any thread may call it."""
@@ -211,7 +216,13 @@ class BubblewrapCommand:
             self._watch.add(self, self._look, self._end_because)
 
     def _look(self) -> str:
-        return too_many_beneath(self._pid, self._limits.processes) or self._replaced()
+        return too_many_beneath(self._pid, self._limits.processes) or self._replaced() or self._appeared()
+
+    def _appeared(self) -> str:
+        for path in self._absent:
+            if os.path.lexists(path) and not is_placeholder(path):
+                return f"{path!r}, which is hidden from commands, was made while it ran: run it again"
+        return ""
 
     def _replaced(self) -> str:
         """Something held that another program has replaced: the kernel takes a mount away with what it stood on."""

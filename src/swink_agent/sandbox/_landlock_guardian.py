@@ -21,10 +21,11 @@ from typing import NamedTuple, NoReturn
 
 from swink_agent.sandbox import _landlock_calls as kernel
 from swink_agent.sandbox._landlock_caller import Scene, Umasks
-from swink_agent.sandbox._landlock_grants import Rulesets, is_in
+from swink_agent.sandbox._landlock_grants import Rulesets
 from swink_agent.sandbox._landlock_opens import Opens
 from swink_agent.sandbox._landlock_paths import Grounds, Resolver
 from swink_agent.sandbox._landlock_tree import ProcessTree
+from swink_agent.sandbox._mounts import is_in
 from swink_agent.sandbox._supervisor import Supervisor
 
 _LIMITS = {"file_size": resource.RLIMIT_FSIZE, "open_files": resource.RLIMIT_NOFILE, "core": resource.RLIMIT_CORE}

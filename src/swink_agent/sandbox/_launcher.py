@@ -22,6 +22,7 @@ from swink_agent.sandbox import _landlock_calls as kernel
 from swink_agent.sandbox._landlock_grants import Grants, Rulesets, Walls, find_grants, make_rulesets, open_roots
 from swink_agent.sandbox._landlock_guardian import Confinement, guard
 from swink_agent.sandbox._landlock_tree import ProcessTree, send
+from swink_agent.sandbox._mounts import MountList
 
 _MOST_DESCRIPTORS = 253
 _FAREWELL = 3.0
@@ -71,6 +72,7 @@ class Launcher:
             raise OSError(f"Landlock is not in this kernel or is switched off ({error.strerror})") from None
         kernel.check_notifications()
         self._walls = Walls(**config["walls"])
+        self._mounts = MountList()
         self._grants: Grants = find_grants(self._walls)
         self._roots = open_roots(self._walls)
         self._rulesets: Rulesets = make_rulesets(self.version, self._walls, self._grants, self._roots)
@@ -114,8 +116,7 @@ class Launcher:
     def _make_ready(self) -> None:
         """A guardian for the next command, with rules as the disk is now; for some minutes after the last one."""
         self._looks += 1
-        if self._grants.are_stale():
-            self._renew()
+        self._keep_up()
         if self._spare is None:
             self._spare = self._fork_guardian()
 
@@ -128,8 +129,7 @@ class Launcher:
         if not data:
             return False
         self._looks = 0
-        if self._grants.are_stale():
-            self._renew()
+        self._keep_up()
         guardian, self._spare = self._spare or self._fork_guardian(), None
         with guardian.line as line:
             try:
@@ -171,6 +171,11 @@ class Launcher:
             umask=self._umask,
         )
         guard(line, (self._agent_process, os.pidfd_open(launcher)), walls)
+
+    def _keep_up(self) -> None:
+        """What is hidden may be mounted in a second place by now, and what is not may be new."""
+        if self._mounts.has_changed() or self._grants.are_stale():
+            self._renew()
 
     def _renew(self) -> None:
         """New rules, which the guardian that waits does not have."""

@@ -40,9 +40,14 @@ def is_a_file(path: str) -> bool:
 
 
 def is_placeholder(path: str) -> bool:
-    """Whether what is there has the mark of one."""
+    """Whether what is there has the mark of one and is as empty: anybody could have set the time of something else."""
     try:
-        return int(os.lstat(path).st_mtime) == PLACEHOLDER_STAMP
+        state = os.lstat(path)
+        if int(state.st_mtime) != PLACEHOLDER_STAMP or state.st_uid != os.geteuid():
+            return False
+        if stat.S_ISDIR(state.st_mode):
+            return not os.listdir(path)
+        return stat.S_ISREG(state.st_mode) and state.st_size == 0
     except OSError:
         return False
 
@@ -170,7 +175,8 @@ def _is_placeholder(parent: int, name: str, descriptor: int) -> bool:
         return False
     opened = os.fstat(descriptor)
     same = (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
-    small = stat.S_ISDIR(opened.st_mode) or (stat.S_ISREG(opened.st_mode) and opened.st_size == len(_content(name)))
+    small = stat.S_ISDIR(opened.st_mode) and not os.listdir(descriptor)
+    small = small or (stat.S_ISREG(opened.st_mode) and opened.st_size == len(_content(name)))
     return same and small and int(opened.st_mtime) == PLACEHOLDER_STAMP and opened.st_uid == os.geteuid()
 
 

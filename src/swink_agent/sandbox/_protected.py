@@ -29,6 +29,7 @@ _MOST_FOLDERS = 1000
 _MOST_REPOSITORIES = 32
 _DEEPEST = 3
 _NOT_SEARCHED = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".cache"})
+_LARGEST_PLACEHOLDER = 2
 _LARGEST_CONFIG = 1024 * 1024
 
 
@@ -115,7 +116,7 @@ def _walk(root: str, path: str, found: dict[str, HoldKind], *, strict: bool, pin
                 found.setdefault(current, HoldKind.MISSING)
             return
         mode = state.st_mode
-        if int(state.st_mtime) == PLACEHOLDER_STAMP and not pin_last:
+        if int(state.st_mtime) == PLACEHOLDER_STAMP and not pin_last and _is_empty(current, state):
             found[current] = HoldKind.MISSING
             return
         if stat.S_ISLNK(mode):
@@ -130,6 +131,14 @@ def _walk(root: str, path: str, found: dict[str, HoldKind], *, strict: bool, pin
             found[current] = HoldKind.READ_ONLY
             return
         found.setdefault(current, HoldKind.PINNED)
+
+
+def _is_empty(path: str, state: os.stat_result) -> bool:
+    """Whether it holds no more than a place-holder does, whose time anybody could have set."""
+    try:
+        return not os.listdir(path) if stat.S_ISDIR(state.st_mode) else state.st_size <= _LARGEST_PLACEHOLDER
+    except OSError:
+        return False
 
 
 # -- repositories ------------------------------------------------------------------------------------------------
