@@ -337,6 +337,8 @@ class _Command:
                 self._started.set_result(process)
             case "B" if self._has_started():
                 self._started.result().ended_because = cast("str", what)
+            case "L" if self._has_started():
+                self._started.result().left_behind = True
             case "E" if not self._started.done():
                 self._started.set_exception(SandboxError(f"the command was not run: {what}", remedy=_remedy(str(what))))
             case "X":

@@ -8,8 +8,8 @@ rulesets. What Landlock cannot say (read-only beneath a writable folder, hidden 
 
 from __future__ import annotations
 
+import errno
 import os
-import stat
 import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -149,14 +149,22 @@ def make_rulesets(version: int, walls: Walls, grants: Grants, roots: Iterable[in
         except OSError:  # gone, or never there
             continue
         try:
-            is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-            for_child = kernel.READ_DIR if is_folder else rights & every & kernel.IOCTL_DEV
-            if for_child:
-                kernel.add_rule(child, descriptor, for_child)
+            _add_for_child(child, descriptor, rights & every & kernel.IOCTL_DEV)
             kernel.add_rule(guardian, descriptor, rights & every)
         finally:
             os.close(descriptor)
     return Rulesets(guardian, child)
+
+
+def _add_for_child(ruleset: int, descriptor: int, otherwise: int) -> None:
+    """A folder may be listed. A disk that does not answer cannot be asked whether it is one: the kernel knows."""
+    try:
+        kernel.add_rule(ruleset, descriptor, kernel.READ_DIR)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        if otherwise:
+            kernel.add_rule(ruleset, descriptor, otherwise)
 
 
 def _ancestors(path: str) -> Iterator[str]:

@@ -29,6 +29,9 @@ _FAREWELL = 3.0
 _BREATH = 2  # milliseconds: the command that was just started comes first
 _LOOK_AGAIN = 1000
 _LOOKS = 300
+_PATIENCE = 0.4
+"""Seconds that a guardian has to end what it guards, once its agent does not want it any more."""
+_BETWEEN_ROUNDS = 0.002
 
 
 def main(descriptor: int) -> NoReturn:
@@ -87,6 +90,10 @@ class Launcher:
         self._calls = {int(number): name for number, name in config["calls"].items()}
         self._guardians: dict[int, int] = {}
         """By the descriptor of each guardian's process, its number."""
+        self._lines: dict[int, int] = {}
+        """By the descriptor of an agent's line to a guardian, that of the guardian's process."""
+        self._late: dict[int, float] = {}
+        """Guardians whose agent has hung up, and when they should have ended."""
         self._spare: Spare | None = None
         self._looks = 0
         self._poll = select.poll()
@@ -99,6 +106,10 @@ class Launcher:
             ready = {descriptor for descriptor, _ in self._poll.poll(self._patience())}
             for guardian in ready.intersection(self._guardians):
                 self._bury(guardian)
+            for line in ready.intersection(self._lines):
+                self._poll.unregister(line)
+                self._late[self._lines[line]] = time.monotonic() + _PATIENCE
+            self._end_late()
             if self._agent_process in ready:
                 return
             if self._agent.fileno() in ready:
@@ -111,6 +122,8 @@ class Launcher:
         """How long to wait for the agent before something is done unasked."""
         if self._spare is None:
             return _BREATH
+        if self._late:
+            return max(1, int((min(self._late.values()) - time.monotonic()) * 1000))
         return _LOOK_AGAIN if self._looks < _LOOKS else None
 
     def _make_ready(self) -> None:
@@ -136,6 +149,11 @@ class Launcher:
                 socket.send_fds(line, [b"C"], descriptors)
             except ConnectionError:  # somebody ended it; the agent hears of that by the end of its line
                 pass
+        if descriptors and guardian.process in self._guardians:
+            line = os.dup(descriptors[0])
+            os.set_inheritable(line, False)
+            self._lines[line] = guardian.process
+            self._poll.register(line, select.POLLRDHUP)
         kernel.close_all(descriptors)
         return True
 
@@ -156,6 +174,7 @@ class Launcher:
     def _guard(self, launcher: int, line: socket.socket) -> NoReturn:
         self._agent.close()
         kernel.close_all(self._guardians)
+        kernel.close_all(self._lines)
         grants = self._grants
         walls = Confinement(
             rulesets=self._rulesets,
@@ -189,22 +208,63 @@ class Launcher:
             self._spare.line.close()
             self._spare = None
 
+    def _end_late(self) -> None:
+        """Ends guardians that did not see that they should: a disk that does not answer may hold one in a call."""
+        now = time.monotonic()
+        for guardian in [guardian for guardian, due in self._late.items() if due <= now]:
+            pid = self._guardians[guardian]
+            os.kill(pid, signal.SIGSTOP)  # what it guards can start nothing without it
+            for entry in self._tree.descendants(pid):
+                send(entry.pid, signal.SIGKILL)
+            send(pid, signal.SIGKILL)
+            self._forget_line(guardian, last_words=b"X-9\n" if self._are_gone(pid) else b"Ltrue\nX-9\n")
+
+    def _are_gone(self, guardian: int) -> bool:
+        """Whether nothing that the guardian guarded can run any more. Waits a moment for it."""
+        deadline = time.monotonic() + _PATIENCE / 2
+        while any(entry.state not in "ZX" for entry in self._tree.descendants(guardian)):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_BETWEEN_ROUNDS)
+        return True
+
+    def _forget_line(self, guardian: int, last_words: bytes = b"") -> None:
+        self._late.pop(guardian, None)
+        for line in [line for line, owner in self._lines.items() if owner == guardian]:
+            del self._lines[line]
+            try:
+                self._poll.unregister(line)
+            except KeyError:  # it has hung up
+                pass
+            if last_words:
+                with socket.socket(fileno=os.dup(line)) as ours:
+                    try:
+                        ours.send(last_words, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                    except OSError:
+                        pass
+            os.close(line)
+
     def _bury(self, guardian: int) -> None:
         """A guardian ended. If it was killed, what it guarded has come to us, and has no way to write or to fork."""
         if self._spare is not None and self._spare.process == guardian:
             self._dismiss_spare()
+        self._forget_line(guardian)
         self._poll.unregister(guardian)
         os.close(guardian)
         _, status = os.waitpid(self._guardians.pop(guardian), 0)
         if status == 0:
             return
         us, guardians = os.getpid(), set(self._guardians.values())
+        deadline = time.monotonic() + _PATIENCE
         while orphans := [
             entry.pid for entry in self._tree.descendants() if entry.parent == us and entry.pid not in guardians
         ]:
+            if time.monotonic() > deadline:
+                return  # the kernel holds them in a call: they will never run on, and end with it
             for pid in orphans:
                 send(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+                os.waitpid(pid, os.WNOHANG)
+            time.sleep(_BETWEEN_ROUNDS)
 
     def end(self) -> None:
         """Guardians see the agent's end by themselves; those that do not in time are ended, and all they guarded."""

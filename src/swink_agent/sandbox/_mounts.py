@@ -10,6 +10,8 @@ import select
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+_ANSWERED_ELSEWHERE = (b"fuse", b"nfs", b"cifs", b"smb", b"9p", b"afs", b"ceph", b"autofs", b"lustre", b"glusterfs")
+
 
 def hidden_places(paths: Iterable[str], mounts: Sequence[Mount] | None = None) -> set[str]:
     """Where hidden paths really are, links followed, and where else the same files are mounted."""
@@ -31,6 +33,17 @@ def read_mounts(path: str = "/proc/self/mountinfo") -> list[Mount]:
     except OSError:
         return []
     return [Mount(row[2].decode(), _unescape(row[3]), _unescape(row[4])) for row in rows if len(row) > 4]
+
+
+def network_mounts(path: str = "/proc/self/mountinfo") -> frozenset[str]:
+    """Where file systems are mounted that another program or machine answers for, and may not."""
+    try:
+        with open(path, "rb") as file:
+            rows = [line.split(b" - ", 1) for line in file]
+    except OSError:
+        return frozenset()
+    slow = [row[0].split()[4] for row in rows if len(row) == 2 and row[1].startswith(_ANSWERED_ELSEWHERE)]
+    return frozenset(map(_unescape, slow))
 
 
 def _unescape(field: bytes) -> str:

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from swink_agent.core.value import Value
 
+from ._mounts import network_mounts
 from ._places import why_not_entered
 from ._presence import lock_path
 from .errors import UnfitFolder
@@ -150,9 +151,12 @@ def _git_folders(root: str) -> list[str]:
     queue: deque[tuple[str, int]] = deque([(root, 0)])
     looked = 0
     as_root = os.geteuid() == 0
+    slow = network_mounts() - {root}
     while queue and looked < _MOST_FOLDERS and len(found) < _MOST_REPOSITORIES:
         folder, depth = queue.popleft()
         looked += 1
+        if folder in slow:
+            continue
         if as_root and why_not_entered(folder, alone=True):
             continue  # nor can a command, and neither would bubblewrap
         try:

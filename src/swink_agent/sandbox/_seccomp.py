@@ -174,6 +174,7 @@ _OF_MODES = (
     *(("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)),
     *(("creat", 1), ("mknod", 1), ("mknodat", 2)),
 )
+_F_SETLEASE, _F_SETDELEG = 1024, 1040
 _OF_OPENING = (("open", 1), ("openat", 2))
 # call, and the argument that names another process; 0 there is the caller
 _OF_OTHER_PROCESSES = (
@@ -195,6 +196,8 @@ def base_rules(*, network: bool, own_namespaces: bool = True) -> tuple[Rule, ...
     # A filter cannot see the flags of clone3: without it, the C library uses clone.
     rules += [Rule("clone3", _ENOSYS), Rule("clone", _EPERM, (Condition(0, 0, _NEW_NAMESPACES, equal=False),))]
     rules += [Rule("ioctl", _EPERM, (Condition(1, command),)) for command in (_TIOCSTI, _TIOCLINUX)]
+    # Who holds a lease makes others wait who open the file: for three quarters of a minute, wherever it lies.
+    rules += [Rule("fcntl", _EPERM, (Condition(1, command),)) for command in (_F_SETLEASE, _F_SETDELEG)]
     for kind in (_S_IFCHR, _S_IFBLK):
         rules.append(Rule("mknod", _EPERM, (Condition(1, kind, _S_IFMT),)))
         rules.append(Rule("mknodat", _EPERM, (Condition(2, kind, _S_IFMT),)))

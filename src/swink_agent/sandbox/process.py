@@ -38,6 +38,8 @@ class SandboxedProcess:
         self.output = output
         self.ended_because = ""
         """Why the sandbox itself ended the command, if it did: a limit that was passed, for instance."""
+        self.left_behind = False
+        """Whether something of it could not be ended: the kernel holds it in a call, on a disk that does not answer."""
         self._exited = exited
         self._kill = kill
 

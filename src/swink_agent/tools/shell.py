@@ -186,9 +186,10 @@ class _Command:
         self._flooded: asyncio.Future[None] = self._loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         self._next_update = 0.0
+        self._is_gone = False
 
     async def run(self) -> AgentToolResult:
-        """The result. However it is left, the command and all that it started have been ended."""
+        """The result. However it is left, the command and all that it started have been told to end."""
         started = self._loop.time()
         reading = self._loop.create_task(self._read())
         exiting = self._loop.create_task(self._process.wait())
@@ -203,6 +204,9 @@ class _Command:
             self._process.kill()
             has_exited = exiting.done()
             await asyncio.wait({reading}, timeout=_DRAIN_CANCELLED if is_cancelled else _DRAIN)
+            if not exiting.done():
+                await asyncio.wait({exiting}, timeout=_DRAIN_CANCELLED if is_cancelled else _DRAIN)
+            self._is_gone = exiting.done() and not self._process.left_behind
             self._update(is_last=True)
             try:
                 code = exiting.result() if has_exited else None
@@ -238,15 +242,21 @@ class _Command:
         if text:
             self._ctx.update(text)
 
+    def _end(self, was: str = "") -> str:
+        """What is true of the command's end by now."""
+        if self._is_gone:
+            return f"{was}ended with everything that it started"
+        return f"{was}told to end, but something of it is still held by the system"
+
     def _result(self, code: int | None, is_cancelled: bool, duration: float) -> AgentToolResult:
         timed_out = code is None and not is_cancelled and not self._flooded.done()
         name = _signal_name(code)
         code = 128 - code if code is not None and code < 0 else code  # as a shell would say it, whichever the sandbox
         if is_cancelled:
-            ending = "[cancelled: ended with everything that it started]"
+            ending = f"[cancelled: {self._end()}]"
         elif timed_out:
             advice = "give a longer timeout" if self._timeout < LONGEST_TIMEOUT else "do it in smaller steps"
-            ending = f"[timed out after {self._timeout:g} s and was ended with everything that it started; {advice}]"
+            ending = f"[timed out after {self._timeout:g} s and {self._end('was ')}; {advice}]"
         elif code is None:
             size = self._most_output / 1024 / 1024
             ending = f"[ended, as it printed more than {size:g} MiB; send the output to a file]"
