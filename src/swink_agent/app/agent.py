@@ -177,10 +177,10 @@ def sandbox_profile(root: Path, *, network: bool = False) -> SandboxProfile:
     """The walls for a folder: our own settings, keys and copies are hidden wherever they are."""
     from msgspec import structs
 
-    from swink_agent.sandbox import SandboxProfile
+    from swink_agent.sandbox import SandboxProfile, repository_folders
 
     try:
-        profile = SandboxProfile(write=(str(root),), network=network)
+        profile = SandboxProfile(write=(str(root), *repository_folders(str(root))), network=network)
         return structs.replace(profile, hidden=(*profile.hidden, str(config_folder()), str(data_folder())))
     except ValueError as error:
         raise UsageProblem(f"{root} is no folder to work in: {error}") from error

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .open import open_sandbox, open_unconfined, probe_backends
     from .process import Sandbox, SandboxedProcess
     from .programs import find_program
+    from .repository import repository_folders
 
 _HOMES = {
     "Sandbox": "process",
@@ -36,6 +37,7 @@ _HOMES = {
     "open_sandbox": "open",
     "open_unconfined": "open",
     "probe_backends": "open",
+    "repository_folders": "repository",
     "why_not_written": "_places",
 }
 
@@ -57,6 +59,7 @@ __all__ = [
     "open_sandbox",
     "open_unconfined",
     "probe_backends",
+    "repository_folders",
     "why_not_written",
 ]
 

@@ -28,6 +28,7 @@ __all__ = ["BubblewrapCommand"]
 _START_DEADLINE = 20.0
 _END_DEADLINE = 5.0
 _FREE_AFTER = 0.01
+_TASKS_TO_PROCESSES = 4  # threads are counted too, and every other program has some
 _WATCH_AFTER = 0.02  # most commands are over by then, and need no watch
 
 # What bubblewrap complains of where it may not make namespaces; all else is about paths.
@@ -335,15 +336,28 @@ def _open_child(pid: int, parent: int) -> int:
 
 
 def _limit(pid: int, limits: ProcessLimits) -> None:
-    """Not the number of processes: the kernel counts those of the whole user, and root's not at all."""
+    """What the kernel holds by itself, before any watch has had a look."""
+    tasks = limits.processes * _TASKS_TO_PROCESSES if limits.processes and _counts_its_own(pid) else None
     for kind, most in (
         (resource.RLIMIT_CORE, limits.core),
         (resource.RLIMIT_FSIZE, limits.file_size),
         (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_NPROC, tasks),
     ):
         if most is not None:
             soft, hard = (value if value != resource.RLIM_INFINITY else most for value in resource.prlimit(pid, kind))
             resource.prlimit(pid, kind, (min(soft, most), min(hard, most)))
+
+
+def _counts_its_own(pid: int) -> bool:
+    """Whether the kernel counts the tasks of the namespace alone: not root's, and not before Linux 5.14."""
+    release = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
+    if os.geteuid() == 0 or release < (5, 14):
+        return False
+    try:
+        return os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user")
+    except OSError:
+        return False
 
 
 def _file_of(data: bytes) -> int:

@@ -55,7 +55,8 @@ class LandlockSandbox(Sandbox):
     """Each command under a guardian of its own. Raises `SandboxError` where the kernel cannot do it.
 
     Nothing can be written but beneath the roots and in a private temporary folder, `TMPDIR`; `/tmp` is the system's own
-    and read-only. What is made in `/dev/shm` is private too.
+    and read-only. What is made in `/dev/shm` is private too. Where the system allows a network of its own, commands
+    have a loopback that is theirs; else they have no sockets at all.
     """
 
     backend = "landlock"
@@ -82,6 +83,11 @@ class LandlockSandbox(Sandbox):
     @property
     def launcher_pid(self) -> int:
         return self._launcher.pid
+
+    @property
+    def has_loopback(self) -> bool:
+        """Whether processes of one command can talk to each other by IP, which takes a network of their own."""
+        return self._launcher.has_loopback or self.profile.network
 
     async def spawn(
         self,
@@ -152,6 +158,7 @@ def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: in
         },
         "shared_memory": shared_memory,
         "base": base_program(network=profile.network).hex(),
+        "base_loopback": base_program(network=profile.network, loopback=True).hex(),
         "notify": notify_program(scopes=scopes, veils=False).hex(),
         "notify_all": notify_program(scopes=scopes, veils=True).hex(),
         "calls": served_calls(),
@@ -178,6 +185,7 @@ class _Launcher:
             if not answer:
                 raise SandboxError(f"the launcher failed: {_last_line(complaints)}")
             said: dict[str, Any] = json.loads(answer)
+            self.has_loopback: bool = said.get("loopback", False)
             if "error" in said:
                 raise SandboxError(said["error"], remedy=_remedy(said["error"]))
         except BaseException:

@@ -41,9 +41,9 @@ _SET_OWNER = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
 _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
 
 
-def base_program(*, network: bool) -> bytes:
-    """The filter that both Linux back ends have."""
-    return build_filter(base_rules(network=network, own_namespaces=False))
+def base_program(*, network: bool, loopback: bool = False) -> bytes:
+    """The filter that both Linux back ends have. `loopback`: in a network of their own."""
+    return build_filter(base_rules(network=network, own_namespaces=False, loopback=loopback))
 
 
 def notify_program(*, scopes: bool, veils: bool) -> bytes:

@@ -130,13 +130,18 @@ def open_roots(walls: Walls) -> tuple[int, ...]:
     return tuple(os.open(path, flags) for path in (*walls.write, *walls.private))
 
 
-def make_rulesets(version: int, walls: Walls, grants: Grants, roots: Iterable[int]) -> Rulesets:
-    """Both rulesets for what Landlock of this version can hold back."""
+def make_rulesets(
+    version: int, walls: Walls, grants: Grants, roots: Iterable[int], *, tcp: bool | None = None
+) -> Rulesets:
+    """Both rulesets for what Landlock of this version can hold back. `tcp`: that too; unless said, as the walls do."""
     every = kernel.known_rights(version)
     guardian = kernel.create_ruleset(version, every & ~kernel.READ_DIR)
     scopes = kernel.SCOPE_SOCKETS | kernel.SCOPE_SIGNALS if walls.scopes else 0
     child = kernel.create_ruleset(
-        version, every & (kernel.WRITES | kernel.READ_DIR), tcp=not walls.network, scopes=scopes
+        version,
+        every & (kernel.WRITES | kernel.READ_DIR),
+        tcp=not walls.network if tcp is None else tcp,
+        scopes=scopes,
     )
     reads = kernel.EXECUTE | kernel.READ_FILE
     for root in roots:

@@ -23,6 +23,7 @@ from swink_agent.sandbox._landlock_grants import Grants, Rulesets, Walls, find_g
 from swink_agent.sandbox._landlock_guardian import Confinement, guard
 from swink_agent.sandbox._landlock_tree import ProcessTree, send
 from swink_agent.sandbox._mounts import MountList
+from swink_agent.sandbox._network import enter_own_network
 
 _MOST_DESCRIPTORS = 253
 _FAREWELL = 3.0
@@ -46,7 +47,7 @@ def main(descriptor: int) -> NoReturn:
     except OSError as error:
         agent.send(json.dumps({"error": str(error)}).encode())
         sys.exit(1)
-    agent.send(json.dumps({"landlock": launcher.version}).encode())
+    agent.send(json.dumps({"landlock": launcher.version, "loopback": launcher.has_loopback}).encode())
     gc.disable()  # forks share what is there, as long as nobody walks over it
     try:
         launcher.serve()
@@ -78,14 +79,18 @@ class Launcher:
         self._mounts = MountList()
         self._grants: Grants = find_grants(self._walls)
         self._roots = open_roots(self._walls)
-        self._rulesets: Rulesets = make_rulesets(self.version, self._walls, self._grants, self._roots)
+        # All commands of one sandbox share it, as they share its temporary folder.
+        self.has_loopback = not self._walls.network and enter_own_network()
+        self._rulesets: Rulesets = make_rulesets(
+            self.version, self._walls, self._grants, self._roots, tcp=self._denies_tcp
+        )
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         kernel.drop_privileges()  # for all that will be forked, too
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         self._agent_process = os.pidfd_open(config["agent"])
         self._tree = ProcessTree(None)
-        self._base = bytes.fromhex(config["base"])
+        self._base = bytes.fromhex(config["base_loopback" if self.has_loopback else "base"])
         self._notify = bytes.fromhex(config["notify"]), bytes.fromhex(config["notify_all"])
         self._calls = {int(number): name for number, name in config["calls"].items()}
         self._guardians: dict[int, int] = {}
@@ -117,6 +122,10 @@ class Launcher:
                     return
             elif not ready:
                 self._make_ready()
+
+    @property
+    def _denies_tcp(self) -> bool:
+        return not self._walls.network and not self.has_loopback
 
     def _patience(self) -> int | None:
         """How long to wait for the agent before something is done unasked."""
@@ -201,7 +210,7 @@ class Launcher:
         self._dismiss_spare()
         self._grants = find_grants(self._walls)
         self._rulesets.close()
-        self._rulesets = make_rulesets(self.version, self._walls, self._grants, self._roots)
+        self._rulesets = make_rulesets(self.version, self._walls, self._grants, self._roots, tcp=self._denies_tcp)
 
     def _dismiss_spare(self) -> None:
         if self._spare is not None:

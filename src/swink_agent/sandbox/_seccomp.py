@@ -184,9 +184,10 @@ _OF_OTHER_PROCESSES = (
 )
 
 
-def base_rules(*, network: bool, own_namespaces: bool = True) -> tuple[Rule, ...]:
+def base_rules(*, network: bool, own_namespaces: bool = True, loopback: bool | None = None) -> tuple[Rule, ...]:
     """What both back ends deny.
 
+    `loopback`: whether there is a network of their own for sockets of IP, as there is among other namespaces.
     `own_namespaces`: whether the processes have process and IPC namespaces of their own. Where not, what reaches other
     processes of the user without being a signal (System V IPC, message queues, limits and priorities) is denied too;
     and there a guardian looks at the modes of files.
@@ -203,7 +204,7 @@ def base_rules(*, network: bool, own_namespaces: bool = True) -> tuple[Rule, ...
         rules.append(Rule("mknodat", _EPERM, (Condition(2, kind, _S_IFMT),)))
     rules += [Rule("personality", ALLOW, (Condition(0, kind),)) for kind in _PERSONALITIES]
     rules.append(Rule("personality", _EPERM))
-    rules += _socket_rules(network)
+    rules += _socket_rules(network or (own_namespaces if loopback is None else loopback))
     rules += _mode_rules() if own_namespaces else ()
     if not own_namespaces:
         rules += [Rule(name, _EPERM) for name in _SHARED_IPC]
@@ -221,10 +222,10 @@ def _mode_rules() -> Sequence[Rule]:
     return [*rules, Rule("openat2", _ENOSYS)]  # a filter cannot see its mode
 
 
-def _socket_rules(network: bool) -> Sequence[Rule]:
+def _socket_rules(has_ip: bool) -> Sequence[Rule]:
     """No sockets at all, or those of IP only: a Unix socket leads to daemons that do more than their caller may."""
     rules: list[Rule] = []
-    if network:
+    if has_ip:
         rules += [Rule("socket", ALLOW, (Condition(0, family),)) for family in (_AF_INET, _AF_INET6)]
         # The C library asks the kernel which addresses the machine has before it looks up a name.
         rules.append(Rule("socket", ALLOW, (Condition(0, _AF_NETLINK), Condition(2, _NETLINK_ROUTE))))

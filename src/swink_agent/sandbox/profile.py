@@ -20,6 +20,7 @@ from swink_agent.core.value import Value
 
 from ._hidden import default_hidden
 from .programs import own_folders, own_names_in
+from .repository import is_git_folder
 
 __all__ = [
     "DEFAULT_ALLOW",
@@ -189,7 +190,12 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
 
     def protected_names(self) -> tuple[str, ...]:
         """The absolute paths that are read-only by name beneath the write roots, existing or not."""
-        names = [os.path.join(root, name) for root in self.write for name in self.protected]
+        names: list[str] = []
+        for root in self.write:
+            if is_git_folder(root):  # of a repository whose work tree is elsewhere
+                names.extend(os.path.join(root, name[5:]) for name in self.protected if name.startswith(".git/"))
+            else:
+                names.extend(os.path.join(root, name) for name in self.protected)
         if self.protected:
             for home in map(os.path.realpath, _homes()):
                 if any(is_beneath(home, root) for root in self.write):

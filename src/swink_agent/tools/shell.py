@@ -16,7 +16,14 @@ from typing import Any
 
 from swink_agent.core.errors import ToolError
 from swink_agent.core.tool import AgentToolResult, ToolContext
-from swink_agent.sandbox import Sandbox, SandboxedProcess, SandboxError, SandboxProfile, find_program
+from swink_agent.sandbox import (
+    Sandbox,
+    SandboxedProcess,
+    SandboxError,
+    SandboxProfile,
+    find_program,
+    repository_folders,
+)
 
 from ._bounded import OUTPUT_LIMIT
 from ._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice, default_opener, in_thread
@@ -315,7 +322,7 @@ def _profile(choice: SandboxChoice, root: str) -> SandboxProfile:
         return choice
     if isinstance(choice, Sandbox):
         return choice.profile
-    return SandboxProfile() if choice == "off" else SandboxProfile(write=(root,))
+    return SandboxProfile() if choice == "off" else SandboxProfile(write=(root, *repository_folders(root)))
 
 
 def _shell_program(root: str) -> list[str]:
