@@ -436,7 +436,7 @@ async def test_who_is_alone_is_known_among_roots_inside_of_each_other(tmp_path: 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the kernel does not count root's processes")
 async def test_an_ordinary_user_s_processes_are_limited_by_the_kernel_in_the_namespace_alone(playground: Any) -> None:
-    others = [subprocess.Popen(["sleep", "60"]) for _ in range(30)]  # the user's own, which do not count
+    others = sleepers(30)  # the user's own, which do not count
     try:
         with BubblewrapSandbox(playground.profile(limits=ProcessLimits(processes=5))) as sandbox:
             assert await output_of(sandbox, "ulimit -u") == "20\n"
@@ -450,3 +450,7 @@ async def test_an_ordinary_user_s_processes_are_limited_by_the_kernel_in_the_nam
         for other in others:
             other.kill()
             other.wait()
+
+
+def sleepers(number: int) -> list[subprocess.Popen[bytes]]:
+    return [subprocess.Popen(["sleep", "60"]) for _ in range(number)]

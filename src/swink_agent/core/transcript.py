@@ -8,8 +8,7 @@ turn to the next unless something in it changed. The rules for pairs are in `con
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import cast
-from typing import Any
+from typing import Any, cast
 
 from .context import Snapshot, is_empty, repair_pairs
 from .types import LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolResultMessage

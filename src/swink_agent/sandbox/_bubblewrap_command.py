@@ -13,6 +13,7 @@ import select
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -93,6 +94,8 @@ class BubblewrapCommand:
             remedy = None if _OF_THE_MACHINE.search(said) else ""
             raise SandboxError(f"bubblewrap could not build the walls: {said}", remedy=remedy) from error
         finally:
+            if self._first < 0:
+                self._end_group()
             os.close(go)
         self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill)
         self._timer = self._loop.call_later(_WATCH_AFTER, self._begin_watch)
@@ -117,6 +120,20 @@ class BubblewrapCommand:
                     signal.pidfd_send_signal(self._first, signal.SIGKILL)
                 else:
                     os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _end_group(self) -> None:
+        """Ends bubblewrap and a first process that nobody has told us of, before it is let go on.
+
+        It may not have asked yet to die with its parent, but it has not left the group of its parent either.
+        """
+        deadline = time.monotonic() + _END_DEADLINE
+        while self._process is not None and time.monotonic() < deadline:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except OSError:
+                return
+            self._process.poll()  # as long as it is not taken note of, it counts as one of the group
+            time.sleep(0.001)
 
     def abandon(self) -> None:
         """Ends it and waits until nothing of it is left; for when nobody will. Any thread may call it."""
@@ -186,6 +203,8 @@ class BubblewrapCommand:
         def read() -> None:
             data = _read(self._status)
             self._said += data or b""
+            if told.done():  # nobody waits for it any more
+                return
             pid = re.search(rb'"child-pid"\s*:\s*(\d+)', self._said)
             if pid and b"}" in self._said:
                 self._loop.remove_reader(self._status)

@@ -120,6 +120,7 @@ _FOLDERS_BY_VARIABLE: dict[str, tuple[str, ...]] = {
     "CLAUDE_CONFIG_DIR": (".credentials.json",),
     "CODEX_HOME": ("auth.json",),
     "SWINK_CONFIG_DIR": ("keys.json", "config.toml", "trusted.json"),
+    "SWINK_DATA_DIR": (),
     "XDG_RUNTIME_DIR": (),
 }
 """Variables that name a folder of credentials, and which of its files are, where the folder holds other things too."""

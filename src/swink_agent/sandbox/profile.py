@@ -184,7 +184,8 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         Not what programs keep of what was typed, not our own, which we may just be about to write, and not what the
         command can make itself.
         """
-        known = frozenset(there)
+        ours = (value for name, value in os.environ.items() if name.startswith("SWINK_") and os.path.isabs(value))
+        known = frozenset((*there, *map(os.path.abspath, ours)))
         others = (path for path in self.hidden if path not in known and not _COMES_AND_GOES.search(path))
         return [path for path in others if not any(is_beneath(path, root) for root in self.write)]
 
