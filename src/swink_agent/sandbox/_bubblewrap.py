@@ -82,6 +82,7 @@ class BubblewrapSandbox(Sandbox):
         self._running: dict[BubblewrapCommand, bool] = {}  # and whether it holds everything that is known
         self._watch = Watch()
         self._mounts = MountList()
+        weakref.finalize(self, self._mounts.close)
         self._places: tuple[object, object, list[str]] = ((), (), [])
         self._closed = False
 
