@@ -13,6 +13,13 @@ of the other rooms. A room is loaded when a name of it is first asked for. The r
     testing   scripted models, checkers, servers and fakes, for your own tests; import it by name
 """
 
+import sys
+
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
+    # `python -m swink_agent` looks for every module in the working folder first, and that is where a model writes.
+    # Python's own search is still under way here, so this is the first moment at which it can be stopped.
+    del sys.path[0]
+
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

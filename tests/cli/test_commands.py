@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -348,6 +350,39 @@ def no_backend(profile: object = None) -> tuple[Any, ...]:
     from swink_agent.sandbox import BackendReport
 
     return (BackendReport(name="landlock", works=False, reason="the kernel is too old", remedy="a newer kernel"),)
+
+
+def test_the_doctor_works_from_any_folder(program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def sandbox_findings() -> tuple[int, list[tuple[str, str, str]]]:
+        done = program("doctor", "--json")
+        found = [item for item in json.loads(done.out) if item["area"] in ("sandbox", "folder")]
+        return done.code, [(item["area"], item["state"], item["text"]) for item in found]
+
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    works = [("sandbox", "ok", "bubblewrap works"), ("sandbox", "ok", "landlock works")]
+    if shutil.which("bwrap") is None:
+        works[0] = ("sandbox", "note", "bubblewrap does not work: bubblewrap is not installed")
+    temporary = tmp_path / "temporary"
+    (temporary / "gone").mkdir(parents=True)
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.chdir(temporary)
+    assert sandbox_findings() == (0, works)
+    monkeypatch.chdir("/")
+    code, findings = sandbox_findings()
+    assert (code, findings[:2]) == (1, works)
+    assert findings[2][2].startswith("/ is no folder to work in: the whole machine as a write root leaves no wall")
+    monkeypatch.chdir(temporary / "gone")
+    (temporary / "gone").rmdir()
+    code, findings = sandbox_findings()
+    assert (code, findings[1:]) == (1, works)
+    assert findings[0][2].startswith("the current folder is gone")
+    monkeypatch.chdir(temporary)
+    temporary.chmod(0o555)
+    code, findings = sandbox_findings()
+    temporary.chmod(0o755)
+    assert (code, findings[:2]) == (0, works)
+    assert findings[2:] == [] or findings[2][:2] == ("folder", "note")  # root may write there all the same
 
 
 def test_a_pull_shows_progress_prints_the_path_and_can_be_interrupted(

@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 
-from swink_agent.sandbox import SandboxError, SandboxProfile, open_sandbox
+from swink_agent.sandbox import ProcessLimits, SandboxError, SandboxProfile, open_sandbox
 from swink_agent.sandbox._bubblewrap import BubblewrapSandbox, find_bubblewrap
 from swink_agent.sandbox._placeholders import place
 from swink_agent.sandbox._presence import Presence
 from swink_agent.sandbox._protected import HoldKind, holds, protected_paths
+
+pytestmark = pytest.mark.bubblewrap
 
 MISSING = (".swink", ".vscode", ".idea")
 
@@ -427,3 +429,28 @@ async def test_who_is_alone_is_known_among_roots_inside_of_each_other(tmp_path: 
     assert not await waiting
     for presence in (outer, inner, same, beside):
         presence.close()
+
+
+# -- limits --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the kernel does not count root's processes")
+async def test_an_ordinary_user_s_processes_are_limited_by_the_kernel_in_the_namespace_alone(playground: Any) -> None:
+    others = sleepers(30)  # the user's own, which do not count
+    try:
+        with BubblewrapSandbox(playground.profile(limits=ProcessLimits(processes=5))) as sandbox:
+            assert await output_of(sandbox, "ulimit -u") == "20\n"
+            threads = (
+                "import threading, time\nn = 0\ntry:\n  while n < 100: threading.Thread(target=time.sleep, args=(9,), "
+                "daemon=True).start(); n += 1\nexcept RuntimeError: pass\nprint(n < 20)"
+            )
+            assert await output_of(sandbox, f"{PYTHON} -c '{threads}'") == "True\n"
+            assert await output_of(sandbox, "echo still") == "still\n"
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def sleepers(number: int) -> list[subprocess.Popen[bytes]]:
+    return [subprocess.Popen(["sleep", "60"]) for _ in range(number)]

@@ -108,7 +108,8 @@ async def test_a_command_gets_the_clean_environment_and_its_own_temporary_folder
 async def test_a_command_has_no_capability_no_terminal_and_no_way_back(sandbox: LandlockSandbox) -> None:
     _, status = await run(sandbox, "cat /proc/self/status; cat < /dev/tty")
     fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-    for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+    # An ordinary user may not empty the bounding set; without new privileges nothing comes out of it.
+    for name in ("CapInh", "CapPrm", "CapEff", "CapAmb", *(["CapBnd"] if os.geteuid() == 0 else [])):
         assert int(fields[name], 16) == 0, name
     assert (fields["NoNewPrivs"], fields["Seccomp"], fields["Seccomp_filters"]) == ("1", "2", "2")
     assert "/dev/tty" in status
@@ -462,6 +463,7 @@ def test_a_launcher_that_does_not_start_is_told(
 
 def test_a_python_without_a_program_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "")
+    monkeypatch.setattr(sys, "_base_executable", "")
     with pytest.raises(SandboxError, match="does not know its own program"):
         LandlockSandbox(SandboxProfile(write=(str(root),)))
 

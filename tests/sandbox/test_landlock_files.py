@@ -172,7 +172,6 @@ put('sp ace\n', b'x'), get('sp ace\n')
 deep()
 many(200)
 copied()
-leased()
 in_child(lambda: put('by child', b'1')), get('by child')
 locked()
 tempfile.TemporaryFile().write(b'x')
@@ -258,13 +257,6 @@ def many(count):
 def copied():
     shutil.copy2('a', 'copy')
     return get('copy') == get('a'), os.stat('copy').st_mtime_ns == os.stat('a').st_mtime_ns
-def leased():
-    fd = os.open('a', os.O_RDONLY)
-    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-    threading.Timer(0.1, lambda: fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)).start()
-    import signal; signal.signal(signal.SIGIO, signal.SIG_IGN)
-    put('a', b'after the lease'); os.close(fd)
-    return get('a')
 def locked():
     with open('lock', 'w') as file: fcntl.flock(file, fcntl.LOCK_EX); fcntl.lockf(file, fcntl.LOCK_EX)
 def act(line):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.sandbox import SandboxProfile
+from swink_agent.sandbox import SandboxProfile, _mounts
 from swink_agent.sandbox import _landlock_grants as grants
 from swink_agent.sandbox._landlock import LandlockSandbox
 
@@ -194,8 +194,8 @@ def test_a_second_mount_of_what_is_hidden_is_hidden(tmp_path: Path) -> None:
         "5 1 0:5 / /proc rw - proc proc rw\n"
         "broken\n"
     )
-    mounts = grants.read_mounts(str(table))
-    assert set(grants.mounted_again("/home/me/.ssh", mounts)) == {"/mnt/all homes/me/.ssh", "/srv/part"}
-    assert set(grants.mounted_again("/mnt/all homes/me/.ssh", mounts)) == {"/home/me/.ssh", "/srv/part"}
-    assert set(grants.mounted_again("/proc/1", mounts)) == set()
-    assert grants.read_mounts(str(tmp_path / "missing")) == []
+    mounts = _mounts.read_mounts(str(table))
+    assert set(_mounts.mounted_again("/home/me/.ssh", mounts)) == {"/mnt/all homes/me/.ssh", "/srv/part"}
+    assert set(_mounts.mounted_again("/mnt/all homes/me/.ssh", mounts)) == {"/home/me/.ssh", "/srv/part"}
+    assert set(_mounts.mounted_again("/proc/1", mounts)) == set()
+    assert _mounts.read_mounts(str(tmp_path / "missing")) == []

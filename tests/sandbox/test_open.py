@@ -39,6 +39,7 @@ def fake_bubblewrap(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
 
+@pytest.mark.bubblewrap
 def test_the_first_back_end_of_this_system_is_opened_and_leaves_no_trace_of_its_trial(profile: SandboxProfile) -> None:
     with open_sandbox(profile) as sandbox:
         assert sandbox.backend == backend_names()[0]
@@ -65,6 +66,7 @@ def test_a_back_end_that_is_not_there_is_told_with_those_that_are(profile: Sandb
     assert [report.name for report in caught.value.reports] == ["docker"]
 
 
+@pytest.mark.bubblewrap
 def test_every_back_end_of_this_machine_works() -> None:
     """Fails where one does not: the escapes above must run for real."""
     assert probe_backends() == tuple(BackendReport(name=name, works=True) for name in backend_names())

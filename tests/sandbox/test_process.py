@@ -314,6 +314,7 @@ async def test_sizes_of_files_and_numbers_of_descriptors_are_limited(name: str, 
     assert (tmp_path / "big").stat().st_size <= 100_000
 
 
+@pytest.mark.bubblewrap
 def test_the_fingerprint_is_of_the_back_end_and_the_profile(tmp_path: Path) -> None:
     profile = SandboxProfile(write=(str(tmp_path),))
     fingerprints = set()

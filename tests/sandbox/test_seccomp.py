@@ -54,8 +54,16 @@ def judge(program: bytes, number: int, arch: int, *arguments: int) -> int:
                 raise AssertionError(f"unknown instruction {code:#x}")
 
 
-def ask(machine: str, name: str, *arguments: int, network: bool = False, own_namespaces: bool = True) -> int:
-    program = build_filter(base_rules(network=network, own_namespaces=own_namespaces), machine=machine)
+def ask(
+    machine: str,
+    name: str,
+    *arguments: int,
+    network: bool = False,
+    own_namespaces: bool = True,
+    loopback: bool | None = None,
+) -> int:
+    rules = base_rules(network=network, own_namespaces=own_namespaces, loopback=loopback)
+    program = build_filter(rules, machine=machine)
     return judge(program, syscall_numbers(machine)[name], ARCH[machine], *arguments)
 
 
@@ -102,13 +110,20 @@ def test_arguments_decide_where_a_call_has_two_sides_and_high_bits_change_nothin
 @pytest.mark.parametrize("machine", MACHINES)
 def test_without_network_there_are_no_sockets_but_pipes_in_pairs(machine: str) -> None:
     for family in range(46):
-        assert ask(machine, "socket", family, 1) == EAFNOSUPPORT
-        assert ask(machine, "socket", (1 << 40) | family, 1) == EAFNOSUPPORT
+        assert ask(machine, "socket", family, 1, loopback=False) == EAFNOSUPPORT
+        assert ask(machine, "socket", (1 << 40) | family, 1, own_namespaces=False) == EAFNOSUPPORT
     for name in ("connect", "bind", "listen", "accept", "accept4"):
-        assert ask(machine, name) == EPERM
+        assert ask(machine, name, loopback=False) == EPERM
     for kind in range(1, 11):
         for flags in (0, 0o2000000, 0o4000, 1 << 40):
             assert ask(machine, "socketpair", 1, kind | flags) == (ALLOW if kind in (1, 5) else EPERM)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_in_a_network_of_their_own_there_are_sockets_of_ip_alone(machine: str) -> None:
+    allowed = {family for family in range(46) if ask(machine, "socket", family, 1, 1) == ALLOW}
+    assert allowed == {2, 10}
+    assert ask(machine, "socket", (1 << 40) | 1, 1) == EAFNOSUPPORT
 
 
 @pytest.mark.parametrize("machine", MACHINES)

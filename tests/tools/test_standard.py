@@ -152,3 +152,29 @@ async def test_a_folder_of_git_can_be_added_and_is_written_by_git_alone(tmp_path
     ):
         assert (await tools[name].execute(arguments, ToolContext())).is_error
     assert not (git / "hooks" / "pre-commit").exists()
+
+
+@pytest.mark.parametrize("choice", ["auto", "off"])
+async def test_a_read_only_folder_can_be_read_listed_and_searched(folder: Path, use: Any, choice: str) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub/file.txt").write_text("a needle here\n")
+    read_only(folder / "sub", folder)
+    try:
+        tools: dict[str, Any] = {tool.name: tool for tool in standard_tools(folder, choice)}  # type: ignore[arg-type]
+
+        async def says(name: str, **arguments: Any) -> str:
+            return extract_text((await use(tools[name], **arguments)).content)
+
+        assert "needle" in await says("read_file", path="sub/file.txt")
+        assert "file.txt" in await says("list_dir", path="sub")
+        assert await says("search", pattern="needle") == "sub/file.txt:1: a needle here"
+        assert await says("bash", command="grep -c needle sub/*") == "1\n"
+        tools["bash"].close()
+        tools["search"].close()
+    finally:
+        read_only(folder, folder / "sub", mode=0o755)
+
+
+def read_only(*folders: Path, mode: int = 0o555) -> None:
+    for folder in folders:
+        folder.chmod(mode)

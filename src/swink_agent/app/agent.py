@@ -200,10 +200,11 @@ def sandbox_profile(root: Path, *, added: tuple[Path, ...] = (), network: bool =
     """The walls for a folder, and those added to it: our own settings, keys and copies are hidden wherever they are."""
     from msgspec import structs
 
-    from swink_agent.sandbox import SandboxProfile
+    from swink_agent.sandbox import SandboxProfile, repository_folders
 
     try:
-        profile = SandboxProfile(write=(str(root), *map(str, added)), network=network)
+        write = dict.fromkeys([str(root), *repository_folders(str(root)), *map(str, added)])
+        profile = SandboxProfile(write=tuple(write), network=network)
         return structs.replace(profile, hidden=(*profile.hidden, str(config_folder()), str(data_folder())))
     except ValueError as error:
         raise UsageProblem(f"{root} is no folder to work in: {error}") from error
@@ -211,15 +212,20 @@ def sandbox_profile(root: Path, *, added: tuple[Path, ...] = (), network: bool =
 
 def _open_sandbox(profile: SandboxProfile, backend: str, warnings: list[str]) -> Sandbox | None:
     """The sandbox, or `None` if none works: then commands are refused, one by one, and the reason is told now."""
-    from swink_agent.sandbox import SandboxUnavailable, open_sandbox, open_unconfined
+    from swink_agent.sandbox import SandboxUnavailable, open_sandbox, open_unconfined, why_not_written
 
     if backend == "off":
         return open_unconfined(profile)
     try:
-        return open_sandbox(profile, backend=backend)
+        sandbox = open_sandbox(profile, backend=backend)
     except SandboxUnavailable as error:
         warnings.append(f"commands will be refused: {error}")
         return None
+    warnings += [f"commands can only read: {why}" for root in profile.write if (why := why_not_written(root))]
+    for report in sandbox.passed_over:
+        if report.is_about_folder:  # what the machine lacks is told by `swink doctor`, not at every start
+            warnings.append(f"commands run under {sandbox.backend}, not {report.name}: {report.reason}")
+    return sandbox
 
 
 def _rules(root: Path, settings: Settings) -> CallRules:

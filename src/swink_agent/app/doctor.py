@@ -9,9 +9,9 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from swink_agent.core.value import Value
 
@@ -20,6 +20,9 @@ from .errors import ApplicationError
 from .models import LOCAL_EXTRA, choose_model, has_local_extra
 from .settings import DEFINITIONS, Settings, load_settings, settings_file
 from .trust import TrustStore, find_project
+
+if TYPE_CHECKING:
+    from swink_agent.sandbox import BackendReport
 
 __all__ = ["Finding", "examine"]
 
@@ -37,18 +40,19 @@ class Finding(Value, frozen=True):
     remedy: str = ""
 
 
-def examine(folder: Path, *, environ: Mapping[str, str] = os.environ) -> list[Finding]:
-    """Everything that was found, in the order of a report."""
+def examine(folder: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> list[Finding]:
+    """Everything that was found, in the order of a report; for the current folder unless another is given."""
     findings = [_python()]
+    folder = folder or _current_folder(findings)
     settings = _settings(findings, folder, environ)
     credentials = Credentials(environ=environ)
     checks: list[Callable[[], list[Finding]]] = [
         lambda: _variables(environ),
-        lambda: _sandbox(folder),
+        lambda: _sandbox(None if folder is None else folder.resolve()),
         lambda: _keys(credentials),
         lambda: _local(settings),
         lambda: _model(settings, credentials),
-        lambda: _programs(environ),
+        lambda: _programs(folder, environ),
         lambda: _terminal(environ),
     ]
     for check in checks:
@@ -68,10 +72,19 @@ def _python() -> Finding:
     return Finding("python", "ok", text)
 
 
-def _settings(findings: list[Finding], folder: Path, environ: Mapping[str, str]) -> Settings:
+def _current_folder(findings: list[Finding]) -> Path | None:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        text = f"the current folder is gone: {error.strerror or error}"
+        findings.append(Finding("folder", "problem", text, "cd to one that is there"))
+        return None
+
+
+def _settings(findings: list[Finding], folder: Path | None, environ: Mapping[str, str]) -> Settings:
     path = settings_file(environ)
     try:
-        project = find_project(folder, TrustStore(environ=environ))
+        project = None if folder is None else find_project(folder, TrustStore(environ=environ))
         if project is not None and not project.is_trusted and project.has_settings:
             findings.append(
                 Finding(
@@ -104,12 +117,27 @@ def _variables(environ: Mapping[str, str]) -> list[Finding]:
     return findings
 
 
-def _sandbox(folder: Path) -> list[Finding]:
-    from swink_agent.sandbox import probe_backends
+def _sandbox(folder: Path | None) -> list[Finding]:
+    """The back ends in this folder and, where that is why they do not work, on this machine at all."""
+    from swink_agent.sandbox import probe_backends, why_not_written
 
     from .agent import sandbox_profile
 
-    reports = probe_backends(sandbox_profile(folder.resolve()))
+    if folder is None:
+        return _backends(probe_backends())
+    try:
+        reports = probe_backends(sandbox_profile(folder))
+    except ApplicationError as error:
+        return [*_backends(probe_backends()), Finding("folder", "problem", str(error), "cd to a project's folder")]
+    if not any(report.works for report in reports) and any(report.is_about_folder for report in reports):
+        reason = next(report.reason for report in reports if report.is_about_folder)
+        return [*_backends(probe_backends()), Finding("folder", "problem", f"commands are refused here: {reason}")]
+    findings = _backends(reports)
+    why = why_not_written(str(folder)) if any(report.works for report in reports) else ""
+    return [*findings, Finding("folder", "note", f"commands can only read here: {why}")] if why else findings
+
+
+def _backends(reports: Sequence[BackendReport]) -> list[Finding]:
     works = any(report.works for report in reports)
     findings = [
         Finding(
@@ -121,7 +149,7 @@ def _sandbox(folder: Path) -> list[Finding]:
         for report in reports
     ]
     if not works:
-        remedy = "install bubblewrap, or use a kernel with Landlock (Linux 5.13 or later)"
+        remedy = "" if any(report.remedy for report in reports) else "swink --help tells of --sandbox off"
         findings.append(Finding("sandbox", "problem", "no back end works, so commands are refused", remedy))
     return findings
 
@@ -166,14 +194,17 @@ def _model(settings: Settings, credentials: Credentials) -> list[Finding]:
     return [Finding("model", "ok", f"{model} would be asked ({source})")]
 
 
-def _programs(environ: Mapping[str, str]) -> list[Finding]:
-    path = environ.get("PATH")
+def _programs(folder: Path | None, environ: Mapping[str, str]) -> list[Finding]:
+    from swink_agent.sandbox import find_program
+
+    path = environ.get("PATH", "").split(os.pathsep)
+    outside = [] if folder is None else [str(folder)]
     findings: list[Finding] = []
     for program, use in (
         ("rg", "search is quicker with it: install ripgrep"),
         ("git", "ignored files are left out with it"),
     ):
-        found = shutil.which(program, path=path)
+        found = find_program(program, outside=outside, folders=path)
         findings.append(
             Finding("programs", "ok" if found else "note", f"{program}: {found or 'not here'}", "" if found else use)
         )

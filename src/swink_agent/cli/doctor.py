@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import click
 import msgspec
@@ -32,7 +31,7 @@ def doctor(as_json: bool) -> int:
 
     The exit code is 1 if there is a problem: something that keeps the agent from working here.
     """
-    findings = examine(Path.cwd())
+    findings = examine()
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(findings), indent=2))
     else:

@@ -21,6 +21,8 @@ __all__ = ["run"]
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """The program, with every way out of it."""
+    if arguments is None:
+        _import_nothing_from_here()
     _fill_missing_streams()
     _write_anything()
     if arguments is None:  # it is the process's own command line, so the process is ours
@@ -39,6 +41,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _lost_output(error)
     return code
+
+
+def _import_nothing_from_here() -> None:
+    """A process of its own loads no module from the working folder, where a model may have written: `PYTHONPATH=.`"""
+    try:
+        here = os.getcwd()
+    except OSError:
+        here = ""
+    sys.path[:] = [entry for entry in sys.path if os.path.isabs(entry) and os.path.realpath(entry) != here]
 
 
 def _run(command: click.Command, arguments: Sequence[str] | None) -> int:

@@ -22,6 +22,7 @@ from swink_agent.app.headless import HeadlessRun, Outcome, PromptFn
 from swink_agent.app.output import Output, output_for
 from swink_agent.app.settings import Settings, load_settings
 from swink_agent.app.trust import Project, TrustStore, find_project
+from swink_agent.sandbox.programs import importable
 
 from .asking import TerminalAsk
 from .entry import discard_stdout
@@ -60,6 +61,8 @@ class _Prompt:
             options["prompt"], cwd=options["cwd"], added=options["add_dir"], images=options["image"]
         )
         folder = self._inputs.folder
+        # What is loaded later is not what the model wrote meanwhile.
+        sys.path[:] = importable(sys.path, [str(place) for place in (folder, *self._inputs.added)])
         self._project = find_project(folder, TrustStore())
         self._settings = load_settings(
             flags={name: options[name] or None if name in ("allow", "deny") else options[name] for name in _SETTINGS},

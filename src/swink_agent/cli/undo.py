@@ -16,6 +16,7 @@ import click
 
 from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.undo import choose_run, undo_folder
+from swink_agent.policies.display import safe_display
 from swink_agent.tools.rewind import FileRewind, plan_rewind, rewind
 from swink_agent.tools.undo import UndoRun, UndoStore
 from swink_agent.tools.workspace import Workspace
@@ -56,7 +57,7 @@ def undo(cwd: str, wanted: str | None, list_all: bool, dry_run: bool, force: boo
     run = choose_run(store, folder, wanted)
     with_root = Workspace(run.root)
     plan = plan_rewind(with_root, run, force=force)
-    click.echo(f"{_title(run)} in {plain_text(run.root)}:")
+    click.echo(f"{_title(run)} in {safe_display(run.root, None)}:")
     click.echo(_plan_text(plan))
     possible = [item for item in plan if item.what in ("restore", "remove")]
     if not possible:
@@ -142,7 +143,8 @@ def _put_back(workspace: Workspace, store: UndoStore, run: UndoRun, plan: Sequen
     failed = [item for item in done if item.what in ("changed", "failed")]
     for before, item in zip(plan, done, strict=True):
         if item.what == "failed" and before.what != "failed":
-            click.echo(f"{plain_text('/'.join(item.parts))}: {plain_text(item.note)}", err=True)
+            name = safe_display("/".join(item.parts), None)
+            click.echo(f"{name}: {safe_display(item.note, None)}", err=True)
     if count:
         _mark(store, run, "in part" if failed else "whole")
         click.echo(

@@ -142,8 +142,9 @@ def is_long(result: AgentToolResult) -> bool:
     for block in result.content:
         if type(block) is Text:
             size += len(block.text)
-    if isinstance(result.details, dict):
-        for value in cast("dict[str, Any]", result.details).values():
+    details: Any = result.details
+    if isinstance(details, dict):
+        for value in cast("dict[str, Any]", details).values():
             if type(value) is str:
                 size += len(value)
     return size > _LONG

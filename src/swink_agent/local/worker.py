@@ -52,7 +52,7 @@ _KEPT_VARIABLES = (
     *("PATH", "HOME", "USER", "LANG", "LC_", "TMPDIR", "XDG_", "PYTHON", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "DYLD_"),
     *("OMP_", "GGML_", "LLAMA_", "CUDA_", "HIP_", "ROCR_", "VK_", "GOMP_", "KMP_"),
 )
-_COMMAND = (sys.executable, "-m", "swink_agent.local._worker")
+_COMMAND = (sys.executable, "-P", "-m", "swink_agent.local._worker")  # -P: nothing from the working folder
 
 
 class Watcher(Protocol):

@@ -3,6 +3,7 @@
     profile   what a child may do, as data; what is hidden and protected unless said otherwise
     open      the back ends, and the trial that chooses one: never by the name of a program
     process   an opened sandbox and the processes in it
+    programs  what this program starts and runs from, and that no command can write it
 
 Importing this module loads no back end.
 """
@@ -23,15 +24,21 @@ from .profile import (
 )
 
 if TYPE_CHECKING:
+    from ._places import why_not_written
     from .open import open_sandbox, open_unconfined, probe_backends
     from .process import Sandbox, SandboxedProcess
+    from .programs import find_program
+    from .repository import repository_folders
 
 _HOMES = {
     "Sandbox": "process",
     "SandboxedProcess": "process",
+    "find_program": "programs",
     "open_sandbox": "open",
     "open_unconfined": "open",
     "probe_backends": "open",
+    "repository_folders": "repository",
+    "why_not_written": "_places",
 }
 
 __all__ = [
@@ -48,9 +55,12 @@ __all__ = [
     "SandboxedProcess",
     "clean_environment",
     "default_hidden",
+    "find_program",
     "open_sandbox",
     "open_unconfined",
     "probe_backends",
+    "repository_folders",
+    "why_not_written",
 ]
 
 

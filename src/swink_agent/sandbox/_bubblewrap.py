@@ -21,35 +21,35 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 
 from ._bubblewrap_command import BubblewrapCommand
+from ._mounts import MountList, mounted_again
 from ._placeholders import Placeholder, is_a_file, is_placeholder, place
+from ._places import check_folders
 from ._presence import Presence
 from ._private import PrivateFolder
-from ._protected import Hold, HoldKind, holds, protected_paths
+from ._protected import Hold, HoldKind, holds, own_names, protected_paths
 from ._seccomp import base_rules, build_filter
 from ._tree import Watch
 from .errors import SandboxClosed, SandboxError
 from .process import Sandbox, SandboxedProcess
 from .profile import SandboxProfile, is_beneath
+from .programs import find_program
 
-__all__ = ["BubblewrapSandbox", "find_bubblewrap"]
+__all__ = ["INSTALL", "BubblewrapSandbox", "find_bubblewrap"]
+
+INSTALL = "apt install bubblewrap, dnf install bubblewrap or pacman -S bubblewrap"
 
 _SYSTEM_FOLDERS = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap"),
     *("/sys", "/var/lib/dpkg", "/run/current-system", "/run/systemd/resolve", "/run/opengl-driver"),
 )
 _SEARCH_AGAIN_AFTER = 30.0
+_TMP = "/tmp"
 
 
 def find_bubblewrap(profile: SandboxProfile, path: str | None = None) -> str | None:
     """The first `bwrap` on the path that no sandboxed process could have put there."""
-    path = os.environ.get("PATH", "") if path is None else path
-    for folder in (*path.split(os.pathsep), "/usr/bin", "/bin"):
-        program = os.path.join(folder, "bwrap")
-        if os.path.isabs(program) and os.access(program, os.X_OK) and os.path.isfile(program):
-            real = os.path.realpath(program)
-            if not any(is_beneath(real, root) or is_beneath(program, root) for root in profile.write):
-                return program
-    return None
+    folders = None if path is None else [*path.split(os.pathsep), "/usr/bin", "/bin"]
+    return find_program("bwrap", outside=profile.write, folders=folders)
 
 
 class BubblewrapSandbox(Sandbox):
@@ -61,25 +61,29 @@ class BubblewrapSandbox(Sandbox):
         super().__init__(profile)
         found = program or find_bubblewrap(profile)
         if found is None:
-            raise SandboxError("bubblewrap is not installed")
+            raise SandboxError("bubblewrap is not installed", remedy=INSTALL)
+        check_folders(profile)
         self._program = found
         self._empty_folder = _empty_folder_arguments(found)
         self._filter = build_filter(base_rules(network=profile.network))
-        for root in profile.write:
-            if not os.path.isdir(root):
-                raise SandboxError(f"the write root {root!r} is not a folder that exists")
-        self._own = frozenset(profile.protected_names())
+        self._presence = Presence(profile.write)
+        self._own = frozenset(own_names(profile))
         self._protected: dict[str, None] = {}
         self._searched = -_SEARCH_AGAIN_AFTER
         self._hidden_inside: frozenset[str] = frozenset()
         holds(profile.write, self._own, (), self._own)  # says now what cannot be held
         self._private = PrivateFolder(avoid=profile.write)
+        # Where /tmp itself is to be worked in or read, it is the machine's.
+        is_own = _TMP not in (*profile.write, *(profile.read or ()))
+        self._temporary = _TMP if is_own else self._private.path
         self._remove_private = weakref.finalize(self, self._private.close)  # for those who never close it
         self._nothing = os.path.join(self._private.own, "nothing")
         os.close(os.open(self._nothing, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0))
         self._running: dict[BubblewrapCommand, bool] = {}  # and whether it holds everything that is known
         self._watch = Watch()
-        self._presence = Presence(profile.write)
+        self._mounts = MountList()
+        weakref.finalize(self, self._mounts.close)
+        self._places: tuple[object, object, list[str]] = ((), (), [])
         self._closed = False
 
     async def spawn(
@@ -102,8 +106,9 @@ class BubblewrapSandbox(Sandbox):
         try:
             hidden = self._hidden_now()
             self._running[command] = self._may_hold_all(is_alone, hidden)
-            arguments = [*self._mounts(command, hidden), "--chdir", cwd]
-            variables = self.child_environment("/tmp", environment)
+            command.expect_none_of(self.profile.hidden_elsewhere(hidden))
+            arguments = [*self._mounted(command, hidden), "--chdir", cwd]
+            variables = self.child_environment(self._temporary, environment)
             return await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
         except BaseException:
             command.abandon()
@@ -115,6 +120,7 @@ class BubblewrapSandbox(Sandbox):
         self._closed = True
         for command in tuple(self._running):
             command.abandon()
+        self._mounts.close()
         self._presence.close()
         self._remove_private()
 
@@ -141,12 +147,16 @@ class BubblewrapSandbox(Sandbox):
 
     def _hidden_now(self) -> list[str]:
         """What is hidden and there; a place-holder that another command needs is empty as it is."""
-        return [path for path in self.profile.hidden_paths() if not is_placeholder(path)]
+        paths, mounts = self.profile.hidden_paths(), self._mounts.now()
+        if self._places[0] != paths or self._places[1] is not mounts:
+            again = [place for path in paths for place in mounted_again(path, mounts)]
+            self._places = paths, mounts, list(dict.fromkeys((*paths, *again)))
+        return [path for path in self._places[2] if not is_placeholder(path)]
 
     def _inside(self, paths: Sequence[str]) -> frozenset[str]:
         return frozenset(path for path in paths if any(is_beneath(path, root) for root in self.profile.write))
 
-    def _mounts(self, command: BubblewrapCommand, hidden: Sequence[str]) -> list[str]:
+    def _mounted(self, command: BubblewrapCommand, hidden: Sequence[str]) -> list[str]:
         """The walls, outer before inner: a later mount lies over an earlier one."""
         profile = self.profile
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
@@ -157,12 +167,15 @@ class BubblewrapSandbox(Sandbox):
             mounts += ["--ro-bind-try", folder, folder]
         # Read-only, as root could change the kernel's settings there, with no capability at all.
         mounts += ["--proc", "/proc", "--remount-ro", "/proc"]
-        mounts += ["--dev", "/dev", "--bind", self._private.path, "/tmp"]
-        mounts += self._way_through_tmp()
+        mounts += ["--dev", "/dev"]
+        if self._temporary == _TMP:
+            mounts += ["--bind", self._private.path, _TMP, *self._way_through_tmp()]
         for folder in inner:
             mounts += ["--ro-bind-try", folder, folder]
         for root in sorted(profile.write):
-            mounts += ["--bind", root, root]
+            mounts += ["--ro-bind" if _is_sealed(root) else "--bind", root, root]
+        if self._temporary != _TMP:
+            mounts += ["--bind", self._private.path, self._private.path]
         for hold in self._holds(hidden, self._running[command]):
             held = self._hold(hold.path, hold.kind, command.placeholders)
             if held:
@@ -201,8 +214,10 @@ class BubblewrapSandbox(Sandbox):
         # A repository further in may be gone by the time that it is mounted, as other programs work there too.
         must = "" if any(is_beneath(own, path) for own in self._own) else "-try"
         if kind is HoldKind.PINNED:
-            return [f"--bind{must}", path, path]
+            return [f"--ro-bind{must}" if _is_sealed(path) else f"--bind{must}", path, path]
         if kind is HoldKind.MISSING:
+            if not os.access(os.path.dirname(path), os.W_OK):
+                return []  # nothing can be made there: it is not ours, or sealed
             placeholder = place(max((root for root in self.profile.write if is_beneath(path, root)), key=len), path)
             if placeholder is not None:
                 placeholders.append(placeholder)
@@ -231,7 +246,7 @@ class BubblewrapSandbox(Sandbox):
 
 def _outer_and_inner(folders: Sequence[str]) -> tuple[list[str], list[str]]:
     """Folders to be mounted before the ones that every command has of its own, and those after."""
-    own = ("/proc", "/dev", "/tmp")
+    own = ("/proc", "/dev", _TMP)
     outer = [folder for folder in sorted(folders) if any(is_beneath(path, folder) for path in own)]
     return outer, [folder for folder in sorted(folders) if folder not in outer]
 
@@ -259,6 +274,14 @@ def _empty_folder_arguments(program: str) -> Callable[[str], list[str]]:
         return [*(["--perms", mode] if version >= (0, 5) else []), *size, "--tmpfs"]
 
     return arguments
+
+
+def _is_sealed(folder: str) -> bool:
+    """Whether we may not write to a folder of our own: a command could take that back, so it is read-only for it."""
+    try:
+        return not os.access(folder, os.W_OK) and os.stat(folder).st_uid == os.geteuid()
+    except OSError:  # gone: bubblewrap will say so
+        return False
 
 
 def _may_read(state: os.stat_result) -> bool:

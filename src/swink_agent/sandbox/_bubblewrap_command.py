@@ -13,11 +13,12 @@ import select
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from ._pipes import OutputPipe, is_running_here
-from ._placeholders import Placeholder
+from ._placeholders import Placeholder, is_placeholder
 from ._tree import Watch, children_of, too_many_beneath
 from .errors import SandboxError
 from .process import SandboxedProcess
@@ -28,7 +29,13 @@ __all__ = ["BubblewrapCommand"]
 _START_DEADLINE = 20.0
 _END_DEADLINE = 5.0
 _FREE_AFTER = 0.01
+_TASKS_TO_PROCESSES = 4  # threads are counted too, and every other program has some
 _WATCH_AFTER = 0.02  # most commands are over by then, and need no watch
+
+# What bubblewrap complains of where it may not make namespaces; all else is about paths.
+_OF_THE_MACHINE = re.compile(
+    r"namespace|[ug]id map|loopback|RTM_|pivot_root|capabilit|setuid|seccomp|no_new_privs", re.I
+)
 
 # bubblewrap says 128 + n for a command that signal n ended, as shells do. These are what ends commands.
 _FATAL = frozenset(
@@ -44,6 +51,7 @@ class BubblewrapCommand:
     def __init__(self, limits: ProcessLimits, watch: Watch, ended: Callable[[BubblewrapCommand], None]) -> None:
         self.placeholders: list[Placeholder] = []
         self._held: dict[str, tuple[int, int] | None] = {}
+        self._absent: list[str] = []
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._pipe = OutputPipe(self._loop)
@@ -82,8 +90,12 @@ class BubblewrapCommand:
             _limit(self._first_pid, self._limits)
             os.write(go, b"x")
         except (OSError, ValueError) as error:
-            raise SandboxError(f"bubblewrap could not build the walls: {await self._complaint(error)}") from error
+            said = await self._complaint(error)
+            remedy = None if _OF_THE_MACHINE.search(said) else ""
+            raise SandboxError(f"bubblewrap could not build the walls: {said}", remedy=remedy) from error
         finally:
+            if self._first < 0:
+                self._end_group()
             os.close(go)
         self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill)
         self._timer = self._loop.call_later(_WATCH_AFTER, self._begin_watch)
@@ -92,6 +104,10 @@ class BubblewrapCommand:
     def hold(self, path: str) -> None:
         """Something to be mounted read-only or in its place for as long as the command runs."""
         self._held[path] = _identity(path)
+
+    def expect_none_of(self, paths: Sequence[str]) -> None:
+        """What is hidden and not there: no mount can cover it, so the command ends if it comes to be."""
+        self._absent = [path for path in paths if not os.path.lexists(path)]
 
     def kill(self) -> None:
         """Ends the namespace, and with it all that is in it. Any thread may call it."""
@@ -104,6 +120,20 @@ class BubblewrapCommand:
                     signal.pidfd_send_signal(self._first, signal.SIGKILL)
                 else:
                     os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _end_group(self) -> None:
+        """Ends bubblewrap and a first process that nobody has told us of, before it is let go on.
+
+        It may not have asked yet to die with its parent, but it has not left the group of its parent either.
+        """
+        deadline = time.monotonic() + _END_DEADLINE
+        while self._process is not None and time.monotonic() < deadline:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except OSError:
+                return
+            self._process.poll()  # as long as it is not taken note of, it counts as one of the group
+            time.sleep(0.001)
 
     def abandon(self) -> None:
         """Ends it and waits until nothing of it is left; for when nobody will. Any thread may call it."""
@@ -143,13 +173,15 @@ class BubblewrapCommand:
         self._status, status = os.pipe()
         os.set_blocking(self._status, False)
         rules = _file_of(program)
-        walls = _file_of(b"".join(os.fsencode(argument) + b"\0" for argument in arguments))
+        # The arguments of a process can be seen by all, so variables go the same way as the walls: bubblewrap itself,
+        # which nothing confines, must not load or look up what they name.
+        variables = [word for name, value in environment.items() for word in ("--setenv", name, value)]
+        walls = _file_of(b"".join(os.fsencode(argument) + b"\0" for argument in (*arguments, *variables)))
         try:
             own = ["--seccomp", str(rules), "--json-status-fd", str(status), "--block-fd", str(block)]
             self._process = subprocess.Popen(
                 [bwrap, "--args", str(walls), *own, "--", *argv],
-                # The arguments of a process can be seen by all: what the command gets, bubblewrap just hands on.
-                env=dict(environment),
+                env={},
                 cwd="/",
                 stdin=stdin,
                 stdout=self._pipe.write_end,
@@ -171,6 +203,8 @@ class BubblewrapCommand:
         def read() -> None:
             data = _read(self._status)
             self._said += data or b""
+            if told.done():  # nobody waits for it any more
+                return
             pid = re.search(rb'"child-pid"\s*:\s*(\d+)', self._said)
             if pid and b"}" in self._said:
                 self._loop.remove_reader(self._status)
@@ -202,7 +236,13 @@ class BubblewrapCommand:
             self._watch.add(self, self._look, self._end_because)
 
     def _look(self) -> str:
-        return too_many_beneath(self._pid, self._limits.processes) or self._replaced()
+        return too_many_beneath(self._pid, self._limits.processes) or self._replaced() or self._appeared()
+
+    def _appeared(self) -> str:
+        for path in self._absent:
+            if os.path.lexists(path) and not is_placeholder(path):
+                return f"{path!r}, which is hidden from commands, was made while it ran: run it again"
+        return ""
 
     def _replaced(self) -> str:
         """Something held that another program has replaced: the kernel takes a mount away with what it stood on."""
@@ -286,7 +326,7 @@ class BubblewrapCommand:
             self._exited.set_result(-signal.SIGKILL)
         elif said is None:
             message = f"bubblewrap could not build the walls and ended with {code}: what it wrote is in the output"
-            self._exited.set_exception(SandboxError(message))
+            self._exited.set_exception(SandboxError(message, remedy=""))  # there is a namespace, so that is not it
             self._exited.exception()  # nobody has to wait for it
         else:
             code = int(said[1])
@@ -315,15 +355,28 @@ def _open_child(pid: int, parent: int) -> int:
 
 
 def _limit(pid: int, limits: ProcessLimits) -> None:
-    """Not the number of processes: the kernel counts those of the whole user, and root's not at all."""
+    """What the kernel holds by itself, before any watch has had a look."""
+    tasks = limits.processes * _TASKS_TO_PROCESSES if limits.processes and _counts_its_own(pid) else None
     for kind, most in (
         (resource.RLIMIT_CORE, limits.core),
         (resource.RLIMIT_FSIZE, limits.file_size),
         (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_NPROC, tasks),
     ):
         if most is not None:
             soft, hard = (value if value != resource.RLIM_INFINITY else most for value in resource.prlimit(pid, kind))
             resource.prlimit(pid, kind, (min(soft, most), min(hard, most)))
+
+
+def _counts_its_own(pid: int) -> bool:
+    """Whether the kernel counts the tasks of the namespace alone: not root's, and not before Linux 5.14."""
+    release = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
+    if os.geteuid() == 0 or release < (5, 14):
+        return False
+    try:
+        return os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user")
+    except OSError:
+        return False
 
 
 def _file_of(data: bytes) -> int:

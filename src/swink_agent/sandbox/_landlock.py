@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -24,11 +25,13 @@ from contextlib import suppress
 from typing import Any, cast
 
 from ._pipes import OutputPipe
+from ._places import check_folders
 from ._private import PrivateFolder
 from ._protected import protected_paths
 from .errors import SandboxClosed, SandboxError
 from .process import Sandbox, SandboxedProcess
-from .profile import SandboxProfile
+from .profile import SandboxProfile, is_beneath
+from .programs import own_interpreter
 
 __all__ = ["LandlockSandbox"]
 
@@ -52,7 +55,8 @@ class LandlockSandbox(Sandbox):
     """Each command under a guardian of its own. Raises `SandboxError` where the kernel cannot do it.
 
     Nothing can be written but beneath the roots and in a private temporary folder, `TMPDIR`; `/tmp` is the system's own
-    and read-only. What is made in `/dev/shm` is private too.
+    and read-only. What is made in `/dev/shm` is private too. Where the system allows a network of its own, commands
+    have a loopback that is theirs; else they have no sockets at all.
     """
 
     backend = "landlock"
@@ -62,9 +66,7 @@ class LandlockSandbox(Sandbox):
         super().__init__(profile)
         if sys.platform != "linux":
             raise SandboxError("Landlock is a part of Linux")
-        for root in profile.write:
-            if not os.path.isdir(root):
-                raise SandboxError(f"the write root {root!r} is not a folder that exists")
+        check_folders(profile)
         self._protected: dict[str, None] = {}
         self._searched = 0.0
         self._running: set[_Command] = set()
@@ -81,6 +83,11 @@ class LandlockSandbox(Sandbox):
     @property
     def launcher_pid(self) -> int:
         return self._launcher.pid
+
+    @property
+    def has_loopback(self) -> bool:
+        """Whether processes of one command can talk to each other by IP, which takes a network of their own."""
+        return self._launcher.has_loopback or self.profile.network
 
     async def spawn(
         self,
@@ -151,6 +158,7 @@ def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: in
         },
         "shared_memory": shared_memory,
         "base": base_program(network=profile.network).hex(),
+        "base_loopback": base_program(network=profile.network, loopback=True).hex(),
         "notify": notify_program(scopes=scopes, veils=False).hex(),
         "notify_all": notify_program(scopes=scopes, veils=True).hex(),
         "calls": served_calls(),
@@ -168,7 +176,7 @@ class _Launcher:
         complaints = os.memfd_create("launcher", os.MFD_CLOEXEC)
         try:
             with theirs:
-                self._process = _start(theirs.fileno(), complaints)
+                self._process = _start(theirs.fileno(), complaints, configuration["walls"]["write"])
             try:
                 self._configure(configuration)
                 answer = self._line.recv(4096)
@@ -177,8 +185,9 @@ class _Launcher:
             if not answer:
                 raise SandboxError(f"the launcher failed: {_last_line(complaints)}")
             said: dict[str, Any] = json.loads(answer)
+            self.has_loopback: bool = said.get("loopback", False)
             if "error" in said:
-                raise SandboxError(said["error"])
+                raise SandboxError(said["error"], remedy=_remedy(said["error"]))
         except BaseException:
             self.close()
             raise
@@ -215,14 +224,22 @@ class _Launcher:
             process.wait()
 
 
-def _start(line: int, complaints: int) -> subprocess.Popen[bytes]:
-    if not sys.executable:
+def _libraries(write: Sequence[str]) -> dict[str, str]:
+    """The one variable that some Pythons do not start without, less what commands can write."""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    kept = [folder for folder in folders if os.path.isabs(folder)]
+    kept = [folder for folder in kept if not any(is_beneath(os.path.realpath(folder), root) for root in write)]
+    return {"LD_LIBRARY_PATH": os.pathsep.join(kept)} if kept else {}
+
+
+def _start(line: int, complaints: int, write: Sequence[str]) -> subprocess.Popen[bytes]:
+    interpreter = own_interpreter()
+    if not interpreter:
         raise SandboxError("this Python does not know its own program, which the launcher needs")
-    kept = ("LD_LIBRARY_PATH",)  # some Pythons do not start without it
     try:
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, os.path.dirname(__file__), str(line)],
-            env={name: os.environ[name] for name in kept if name in os.environ},
+            [interpreter, "-I", "-S", "-X", "utf8", "-c", _BOOT, os.path.dirname(__file__), str(line)],
+            env=_libraries(write),
             cwd="/",
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -237,6 +254,11 @@ def _start(line: int, complaints: int) -> subprocess.Popen[bytes]:
 def _last_line(complaints: int) -> str:
     text = os.pread(complaints, 65536, 0).decode("utf-8", "replace").strip()
     return text.rpartition("\n")[2] or "it ended without a word"
+
+
+def _remedy(problem: str) -> str | None:
+    """Nothing where the problem is not the kernel's."""
+    return None if re.search(r"Landlock|seccomp|ptrace|memory|confined", problem) else ""
 
 
 def _end(launcher: _Launcher, private: PrivateFolder, owner: int) -> None:
@@ -323,8 +345,10 @@ class _Command:
                 self._started.set_result(process)
             case "B" if self._has_started():
                 self._started.result().ended_because = cast("str", what)
+            case "L" if self._has_started():
+                self._started.result().left_behind = True
             case "E" if not self._started.done():
-                self._started.set_exception(SandboxError(f"the command was not run: {what}"))
+                self._started.set_exception(SandboxError(f"the command was not run: {what}", remedy=_remedy(str(what))))
             case "X":
                 self._finish(cast("int", what))
             case _:

@@ -12,7 +12,7 @@ import os
 from typing import NamedTuple
 
 from swink_agent.sandbox import _landlock_calls as kernel
-from swink_agent.sandbox._landlock_paths import OPEN, VEILED, Ground, Grounds, Resolver, path_of, umask_of
+from swink_agent.sandbox._landlock_paths import CLOSED, OPEN, VEILED, Ground, Grounds, Resolver, path_of, umask_of
 
 _SHARED_MEMORY = b"/dev/shm/"
 
@@ -71,7 +71,7 @@ class Caller:
         """
         scene = self.scene
         path = scene.memory.path(self.task, address)
-        if path.startswith(_SHARED_MEMORY):
+        if path.startswith(_SHARED_MEMORY) and not scene.grounds.is_in_root(path):
             start, path = scene.shared_memory, path[len(_SHARED_MEMORY) :].lstrip(b"/") or b"."
         elif path[:1] == b"/":
             start = scene.resolver.root
@@ -129,6 +129,8 @@ class Caller:
         """What may happen to a thing that was reached by descriptor, and whether it is in a writable place."""
         grounds = self.scene.grounds
         path = path_of(thing)
+        if path.startswith(b"(unreachable)"):
+            return CLOSED, False  # of a file system that is not mounted any more
         if path[:1] != b"/" or path.startswith(b"/memfd:") or path in grounds.roots:
             return OPEN, True  # no name in any folder: pipes and the like; or a root itself
         status = os.fstat(thing)

@@ -31,14 +31,19 @@ _WITHOUT = ("openat2", "setxattrat", "removexattrat", "file_setattr")
 
 # Those of btrfs make and remove folders by a descriptor that was opened for reading; cloning shares their letter.
 _CLONING = (0x40049409, 0x4020940D, 0xC0189436)
-_BTRFS, _LETTER = 0x9400, 0xFF00
+_LETTER = 0xFF00
+# Flags, attributes, versions, encryption and freezing, for which a descriptor that was opened for reading is enough:
+# those of ext4 and most others, XFS, versions, FAT, F2FS, and btrfs.
+_OF_FILE_SYSTEMS = (0x6600, 0x5800, 0x7600, 0x7200, 0xF500, 0x9400)
+# FS_IOC_GETFLAGS in both widths, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR
+_READING = (0x80086601, 0x80046601, 0x80087601, 0x801C581F)
 _SET_OWNER = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
 _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
 
 
-def base_program(*, network: bool) -> bytes:
-    """The filter that both Linux back ends have."""
-    return build_filter(base_rules(network=network, own_namespaces=False))
+def base_program(*, network: bool, loopback: bool = False) -> bytes:
+    """The filter that both Linux back ends have. `loopback`: in a network of their own."""
+    return build_filter(base_rules(network=network, own_namespaces=False, loopback=loopback))
 
 
 def notify_program(*, scopes: bool, veils: bool) -> bytes:
@@ -57,7 +62,8 @@ def notify_program(*, scopes: bool, veils: bool) -> bytes:
         Rule("setpriority", fail_with(errno.EPERM), (Condition(0, _OF_A_USER[0]),)),
         Rule("ioprio_set", fail_with(errno.EPERM), (Condition(0, _OF_A_USER[1]),)),
         *(Rule("ioctl", ALLOW, (Condition(1, command),)) for command in _CLONING),
-        Rule("ioctl", fail_with(errno.ENOTTY), (Condition(1, _BTRFS, _LETTER),)),
+        *(Rule("ioctl", ALLOW, (Condition(1, command),)) for command in _READING),
+        *(Rule("ioctl", fail_with(errno.ENOTTY), (Condition(1, letter, _LETTER),)) for letter in _OF_FILE_SYSTEMS),
     ]
     if not scopes:
         rules += [Rule(name, NOTIFY) for name in _SIGNALS]

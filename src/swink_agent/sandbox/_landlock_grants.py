@@ -8,13 +8,14 @@ rulesets. What Landlock cannot say (read-only beneath a writable folder, hidden 
 
 from __future__ import annotations
 
+import errno
 import os
-import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from swink_agent.sandbox import _landlock_calls as kernel
+from swink_agent.sandbox._mounts import hidden_places, is_in
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 SYSTEM = (
@@ -129,13 +130,18 @@ def open_roots(walls: Walls) -> tuple[int, ...]:
     return tuple(os.open(path, flags) for path in (*walls.write, *walls.private))
 
 
-def make_rulesets(version: int, walls: Walls, grants: Grants, roots: Iterable[int]) -> Rulesets:
-    """Both rulesets for what Landlock of this version can hold back."""
+def make_rulesets(
+    version: int, walls: Walls, grants: Grants, roots: Iterable[int], *, tcp: bool | None = None
+) -> Rulesets:
+    """Both rulesets for what Landlock of this version can hold back. `tcp`: that too; unless said, as the walls do."""
     every = kernel.known_rights(version)
     guardian = kernel.create_ruleset(version, every & ~kernel.READ_DIR)
     scopes = kernel.SCOPE_SOCKETS | kernel.SCOPE_SIGNALS if walls.scopes else 0
     child = kernel.create_ruleset(
-        version, every & (kernel.WRITES | kernel.READ_DIR), tcp=not walls.network, scopes=scopes
+        version,
+        every & (kernel.WRITES | kernel.READ_DIR),
+        tcp=not walls.network if tcp is None else tcp,
+        scopes=scopes,
     )
     reads = kernel.EXECUTE | kernel.READ_FILE
     for root in roots:
@@ -148,64 +154,22 @@ def make_rulesets(version: int, walls: Walls, grants: Grants, roots: Iterable[in
         except OSError:  # gone, or never there
             continue
         try:
-            is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-            for_child = kernel.READ_DIR if is_folder else rights & every & kernel.IOCTL_DEV
-            if for_child:
-                kernel.add_rule(child, descriptor, for_child)
+            _add_for_child(child, descriptor, rights & every & kernel.IOCTL_DEV)
             kernel.add_rule(guardian, descriptor, rights & every)
         finally:
             os.close(descriptor)
     return Rulesets(guardian, child)
 
 
-def hidden_places(paths: Iterable[str]) -> set[str]:
-    """Where hidden paths really are, links followed, and where else the same files are mounted."""
-    mounts = read_mounts()
-    places = {os.path.realpath(path) for path in paths} - {"/"}
-    return places.union(*(mounted_again(place, mounts) for place in places))
-
-
-class _Mount(NamedTuple):
-    device: str
-    root: str
-    point: str
-
-
-def read_mounts(path: str = "/proc/self/mountinfo") -> list[_Mount]:
+def _add_for_child(ruleset: int, descriptor: int, otherwise: int) -> None:
+    """A folder may be listed. A disk that does not answer cannot be asked whether it is one: the kernel knows."""
     try:
-        with open(path, "rb") as file:
-            rows = [line.split() for line in file]
-    except OSError:
-        return []
-    return [_Mount(row[2].decode(), _unescape(row[3]), _unescape(row[4])) for row in rows if len(row) > 4]
-
-
-def _unescape(field: bytes) -> str:
-    for code in (b" ", b"\t", b"\n", b"\\"):
-        field = field.replace(b"\\%03o" % code[0], code)
-    return os.fsdecode(field)
-
-
-def mounted_again(path: str, mounts: Sequence[_Mount]) -> Iterator[str]:
-    """The other paths of what is at `path`, or in it, by way of a second mount of the same file system."""
-    own = max(
-        (mount for mount in mounts if is_in(path, (mount.point,))), key=lambda mount: len(mount.point), default=None
-    )
-    if own is None:
-        return
-    inner = os.path.normpath(own.root + "/" + path[len(own.point.rstrip("/")) :])
-    for mount in mounts:
-        if mount.device != own.device or mount.point == own.point:
-            continue
-        if is_in(inner, (mount.root,)):
-            yield os.path.normpath(mount.point + "/" + inner[len(mount.root.rstrip("/")) :])
-        elif is_in(mount.root, (inner,)):
-            yield mount.point
-
-
-def is_in(path: str, folders: Iterable[str]) -> bool:
-    """Whether `path` is one of the folders, or in one."""
-    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+        kernel.add_rule(ruleset, descriptor, kernel.READ_DIR)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        if otherwise:
+            kernel.add_rule(ruleset, descriptor, otherwise)
 
 
 def _ancestors(path: str) -> Iterator[str]:

@@ -21,15 +21,16 @@ from typing import NamedTuple, NoReturn
 
 from swink_agent.sandbox import _landlock_calls as kernel
 from swink_agent.sandbox._landlock_caller import Scene, Umasks
-from swink_agent.sandbox._landlock_grants import Rulesets, is_in
+from swink_agent.sandbox._landlock_grants import Rulesets
 from swink_agent.sandbox._landlock_opens import Opens
 from swink_agent.sandbox._landlock_paths import Grounds, Resolver
 from swink_agent.sandbox._landlock_tree import ProcessTree
+from swink_agent.sandbox._mounts import is_in
 from swink_agent.sandbox._supervisor import Supervisor
 
 _LIMITS = {"file_size": resource.RLIMIT_FSIZE, "open_files": resource.RLIMIT_NOFILE, "core": resource.RLIMIT_CORE}
 _RETRY = 10  # milliseconds
-_PATIENCE = 5.0
+_PATIENCE = 0.8
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _LONGEST_REPORT = 2000
 _MOST_DESCRIPTORS = 253
@@ -195,7 +196,8 @@ class _Guardian:
 
     def _finish(self) -> None:
         """Ends what is left, then tells how the command itself ended."""
-        self._tree.kill_all(_PATIENCE)
+        if not self._tree.kill_all(_PATIENCE):
+            self.report("L", True)
         status = signal.SIGKILL if self._status is None else self._status
         self.report("X", os.waitstatus_to_exitcode(status))
 

@@ -138,7 +138,8 @@ class Opens:
             if flags & os.O_ACCMODE != os.O_RDONLY:
                 os.ftruncate(opened, 0)
             elif is_inside:
-                os.truncate(b"/proc/self/fd/%d" % opened, 0)
+                again = caller.keep(os.open(b"/proc/self/fd/%d" % opened, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+                os.ftruncate(again, 0)
             else:
                 raise failure(errno.EACCES)
         if not flags & os.O_NONBLOCK:

@@ -239,6 +239,10 @@ class Grounds:
         """Files that are not to be changed, by device and number: under whatever name they were linked before."""
         self._known: dict[bytes, Ground] = {}
 
+    def is_in_root(self, path: bytes) -> bool:
+        """Whether the path, as it is spelled, is in a place that may be written."""
+        return any(path == root or path.startswith(root + b"/") for root in self.roots)
+
     def _mark(self, path: str, kind: str) -> None:
         node = self._top
         for part in _parts(os.fsencode(path)):
@@ -276,7 +280,7 @@ class Grounds:
     def at(self, path: bytes) -> Ground | None:
         """The same by the folder's path, if that is in a place that may be written."""
         ground = self._known.get(path)
-        if ground is None and any(path == root or path.startswith(root + b"/") for root in self.roots):
+        if ground is None and self.is_in_root(path):
             ground = self._judge(path)
             if len(self._known) >= _MOST_GROUNDS:
                 self._known.clear()

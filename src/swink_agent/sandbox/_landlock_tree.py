@@ -79,8 +79,8 @@ class ProcessTree:
         self._processes = len(entries) + len(self._starting)
         self._threads = sum(entry.threads for entry in entries) + len(self._starting)
 
-    def descendants(self) -> list[Entry]:
-        """Every process beneath this one, in no order."""
+    def descendants(self, of: int | None = None) -> list[Entry]:
+        """Every process beneath this one, or beneath another, in no order."""
         known = {entry.pid: entry for entry in _all_processes()}
         # A parent that ended while we looked is not there; its child has another by now.
         moved = [pid for pid, entry in known.items() if entry.parent and entry.parent not in known]
@@ -89,7 +89,7 @@ class ProcessTree:
         for entry in known.values():
             children.setdefault(entry.parent, []).append(entry)
         found: list[Entry] = []
-        to_visit = [os.getpid()]
+        to_visit = [os.getpid() if of is None else of]
         while to_visit:
             inside = children.pop(to_visit.pop(), [])
             found += inside

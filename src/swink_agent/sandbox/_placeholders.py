@@ -18,7 +18,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from ._protected import PLACEHOLDER_STAMP
-from .errors import SandboxError
+from .errors import UnfitFolder
 from .profile import HOME_PROTECTED
 
 __all__ = ["Placeholder", "is_a_file", "is_placeholder", "place"]
@@ -40,9 +40,14 @@ def is_a_file(path: str) -> bool:
 
 
 def is_placeholder(path: str) -> bool:
-    """Whether what is there has the mark of one."""
+    """Whether what is there has the mark of one and is as empty: anybody could have set the time of something else."""
     try:
-        return int(os.lstat(path).st_mtime) == PLACEHOLDER_STAMP
+        state = os.lstat(path)
+        if int(state.st_mtime) != PLACEHOLDER_STAMP or state.st_uid != os.geteuid():
+            return False
+        if stat.S_ISDIR(state.st_mode):
+            return not os.listdir(path)
+        return stat.S_ISREG(state.st_mode) and state.st_size == 0
     except OSError:
         return False
 
@@ -78,7 +83,7 @@ class Placeholder:
 def place(root: str, path: str) -> Placeholder | None:
     """Makes or shares the place-holder at `path`, beneath `root`.
 
-    `None` if something real is there by now, or nothing can be, as the file system is read-only. Raises `SandboxError`
+    `None` if something real is there by now, or nothing can be, as the file system is read-only. Raises `UnfitFolder`
     when the name cannot be held.
     """
     name = os.path.basename(path)
@@ -104,9 +109,9 @@ def place(root: str, path: str) -> Placeholder | None:
         os.close(parent)
         if error.errno == errno.EROFS:
             return None
-        raise SandboxError(f"the protected name {path!r} is missing and cannot be held: {error.strerror}") from error
+        raise UnfitFolder(f"the protected name {path!r} is missing and cannot be held: {error.strerror}") from error
     os.close(parent)
-    raise SandboxError(f"the protected name {path!r} is missing and cannot be held: it comes and goes")
+    raise UnfitFolder(f"the protected name {path!r} is missing and cannot be held: it comes and goes")
 
 
 def _open_parent(root: str, path: str) -> int:
@@ -117,7 +122,7 @@ def _open_parent(root: str, path: str) -> int:
             with _closing(current):
                 current = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
     except OSError as error:
-        raise SandboxError(f"the folder of the protected name {path!r} cannot be opened: {error.strerror}") from error
+        raise UnfitFolder(f"the folder of the protected name {path!r} cannot be opened: {error.strerror}") from error
     return current
 
 
@@ -170,7 +175,8 @@ def _is_placeholder(parent: int, name: str, descriptor: int) -> bool:
         return False
     opened = os.fstat(descriptor)
     same = (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
-    small = stat.S_ISDIR(opened.st_mode) or (stat.S_ISREG(opened.st_mode) and opened.st_size == len(_content(name)))
+    small = stat.S_ISDIR(opened.st_mode) and not os.listdir(descriptor)
+    small = small or (stat.S_ISREG(opened.st_mode) and opened.st_size == len(_content(name)))
     return same and small and int(opened.st_mtime) == PLACEHOLDER_STAMP and opened.st_uid == os.geteuid()
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 
 from .errors import SandboxError
 
-__all__ = ["Presence"]
+__all__ = ["Presence", "lock_path"]
 
 _DEADLINE = 5.0
 _PAUSE = 0.002
@@ -39,7 +39,7 @@ class Presence:
     """
 
     def __init__(self, roots: Sequence[str], path: str | None = None) -> None:
-        self._file = _open(path or _path())
+        self._file = _open(path or lock_path())
         above = {_place(folder) for root in roots for folder in _above(root)}
         self._here = [_place(root) for root in roots]
         self._beneath = [place + 1 for place in self._here]
@@ -125,7 +125,7 @@ class Presence:
         return True
 
 
-def _path() -> str:
+def lock_path() -> str:
     """The same for every process of the user; where there is one, in a folder that nobody else can write."""
     own = f"/run/user/{os.geteuid()}"
     return f"{own}/swink-locks" if os.access(own, os.W_OK) else f"/tmp/swink-locks-{os.geteuid()}"

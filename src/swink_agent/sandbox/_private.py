@@ -13,8 +13,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from .errors import SandboxError
-from .profile import is_beneath
+from ._places import temporary_outside
 
 __all__ = ["PrivateFolder"]
 
@@ -26,7 +25,7 @@ class PrivateFolder:
 
     def __init__(self, parent: str | None = None, *, avoid: Sequence[str] = ()) -> None:
         """`avoid`: folders that a child may write, where nothing of ours is safe."""
-        parent = os.path.realpath(parent) if parent else _outside(avoid)
+        parent = os.path.realpath(parent) if parent else temporary_outside(avoid)
         _sweep(parent)
         self._folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
         # Held for as long as we live: how others know that it is in use.
@@ -42,14 +41,6 @@ class PrivateFolder:
             _remove(self._folder)
             os.close(self._lock)
             self._lock = -1
-
-
-def _outside(avoid: Sequence[str]) -> str:
-    for candidate in (tempfile.gettempdir(), "/var/tmp", "/dev/shm", f"/run/user/{os.getuid()}"):
-        parent = os.path.realpath(candidate)
-        if os.access(parent, os.W_OK | os.X_OK) and not any(is_beneath(parent, folder) for folder in avoid):
-            return parent
-    raise SandboxError("there is no temporary folder outside of the write roots: set TMPDIR to one")
 
 
 def _sweep(parent: str) -> None:

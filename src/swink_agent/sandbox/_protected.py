@@ -15,10 +15,13 @@ from enum import StrEnum
 
 from swink_agent.core.value import Value
 
-from .errors import SandboxError
+from ._mounts import network_mounts
+from ._places import why_not_entered
+from ._presence import lock_path
+from .errors import UnfitFolder
 from .profile import SandboxProfile, is_beneath
 
-__all__ = ["PLACEHOLDER_STAMP", "Hold", "HoldKind", "holds", "protected_paths"]
+__all__ = ["PLACEHOLDER_STAMP", "Hold", "HoldKind", "holds", "own_names", "protected_paths"]
 
 PLACEHOLDER_STAMP = 347155199
 """The time, in seconds, that marks what stands for something missing; no file system is too coarse for it."""
@@ -27,6 +30,7 @@ _MOST_FOLDERS = 1000
 _MOST_REPOSITORIES = 32
 _DEEPEST = 3
 _NOT_SEARCHED = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".cache"})
+_LARGEST_PLACEHOLDER = 2
 _LARGEST_CONFIG = 1024 * 1024
 
 
@@ -54,7 +58,7 @@ def protected_paths(profile: SandboxProfile) -> tuple[str, ...]:
     The names need not exist. Repositories are those that are there now, within bounds: a folder that looks like a
     repository, and the modules and work trees that it keeps.
     """
-    names = list(profile.protected_names())
+    names = list(own_names(profile))
     in_repository = tuple(name[5:] for name in profile.protected if name.startswith(".git/"))
     if in_repository:
         for root in profile.write:
@@ -63,12 +67,19 @@ def protected_paths(profile: SandboxProfile) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def own_names(profile: SandboxProfile) -> tuple[str, ...]:
+    """What is read-only by name alone: the profile's, and the locks by which sandboxes know of each other."""
+    locks = lock_path()
+    mine = (locks,) if any(is_beneath(locks, root) for root in profile.write) else ()
+    return (*profile.protected_names(), *mine)
+
+
 def holds(
     roots: Sequence[str], protected: Iterable[str], hidden: Iterable[str], own: Container[str] = ()
 ) -> tuple[Hold, ...]:
     """How to hold the protected paths beneath the roots, parents before children.
 
-    Raises `SandboxError` where a name in `own` is a link or behind one: a link cannot be held in place. Links
+    Raises `UnfitFolder` where a name in `own` is a link or behind one: a link cannot be held in place. Links
     elsewhere are left alone, as what they lead to is either protected itself or outside of the roots.
     """
     found: dict[str, HoldKind] = {}
@@ -106,12 +117,12 @@ def _walk(root: str, path: str, found: dict[str, HoldKind], *, strict: bool, pin
                 found.setdefault(current, HoldKind.MISSING)
             return
         mode = state.st_mode
-        if int(state.st_mtime) == PLACEHOLDER_STAMP and not pin_last:
+        if int(state.st_mtime) == PLACEHOLDER_STAMP and not pin_last and _is_empty(current, state):
             found[current] = HoldKind.MISSING
             return
         if stat.S_ISLNK(mode):
             if strict:
-                raise SandboxError(
+                raise UnfitFolder(
                     f"{current!r} is a symbolic link and cannot be held read-only here: make it a plain file or "
                     "folder, or leave its name out of the profile's protected names"
                 )
@@ -123,6 +134,14 @@ def _walk(root: str, path: str, found: dict[str, HoldKind], *, strict: bool, pin
         found.setdefault(current, HoldKind.PINNED)
 
 
+def _is_empty(path: str, state: os.stat_result) -> bool:
+    """Whether it holds no more than a place-holder does, whose time anybody could have set."""
+    try:
+        return not os.listdir(path) if stat.S_ISDIR(state.st_mode) else state.st_size <= _LARGEST_PLACEHOLDER
+    except OSError:
+        return False
+
+
 # -- repositories ------------------------------------------------------------------------------------------------
 
 
@@ -131,9 +150,15 @@ def _git_folders(root: str) -> list[str]:
     found: list[str] = []
     queue: deque[tuple[str, int]] = deque([(root, 0)])
     looked = 0
+    as_root = os.geteuid() == 0
+    slow = network_mounts() - {root}
     while queue and looked < _MOST_FOLDERS and len(found) < _MOST_REPOSITORIES:
         folder, depth = queue.popleft()
         looked += 1
+        if folder in slow:
+            continue
+        if as_root and why_not_entered(folder, alone=True):
+            continue  # nor can a command, and neither would bubblewrap
         try:
             with os.scandir(folder) as entries:
                 folders = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}

@@ -174,6 +174,7 @@ _OF_MODES = (
     *(("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)),
     *(("creat", 1), ("mknod", 1), ("mknodat", 2)),
 )
+_F_SETLEASE, _F_SETDELEG = 1024, 1040
 _OF_OPENING = (("open", 1), ("openat", 2))
 # call, and the argument that names another process; 0 there is the caller
 _OF_OTHER_PROCESSES = (
@@ -183,9 +184,10 @@ _OF_OTHER_PROCESSES = (
 )
 
 
-def base_rules(*, network: bool, own_namespaces: bool = True) -> tuple[Rule, ...]:
+def base_rules(*, network: bool, own_namespaces: bool = True, loopback: bool | None = None) -> tuple[Rule, ...]:
     """What both back ends deny.
 
+    `loopback`: whether there is a network of their own for sockets of IP, as there is among other namespaces.
     `own_namespaces`: whether the processes have process and IPC namespaces of their own. Where not, what reaches other
     processes of the user without being a signal (System V IPC, message queues, limits and priorities) is denied too;
     and there a guardian looks at the modes of files.
@@ -195,12 +197,14 @@ def base_rules(*, network: bool, own_namespaces: bool = True) -> tuple[Rule, ...
     # A filter cannot see the flags of clone3: without it, the C library uses clone.
     rules += [Rule("clone3", _ENOSYS), Rule("clone", _EPERM, (Condition(0, 0, _NEW_NAMESPACES, equal=False),))]
     rules += [Rule("ioctl", _EPERM, (Condition(1, command),)) for command in (_TIOCSTI, _TIOCLINUX)]
+    # Who holds a lease makes others wait who open the file: for three quarters of a minute, wherever it lies.
+    rules += [Rule("fcntl", _EPERM, (Condition(1, command),)) for command in (_F_SETLEASE, _F_SETDELEG)]
     for kind in (_S_IFCHR, _S_IFBLK):
         rules.append(Rule("mknod", _EPERM, (Condition(1, kind, _S_IFMT),)))
         rules.append(Rule("mknodat", _EPERM, (Condition(2, kind, _S_IFMT),)))
     rules += [Rule("personality", ALLOW, (Condition(0, kind),)) for kind in _PERSONALITIES]
     rules.append(Rule("personality", _EPERM))
-    rules += _socket_rules(network)
+    rules += _socket_rules(network or (own_namespaces if loopback is None else loopback))
     rules += _mode_rules() if own_namespaces else ()
     if not own_namespaces:
         rules += [Rule(name, _EPERM) for name in _SHARED_IPC]
@@ -218,10 +222,10 @@ def _mode_rules() -> Sequence[Rule]:
     return [*rules, Rule("openat2", _ENOSYS)]  # a filter cannot see its mode
 
 
-def _socket_rules(network: bool) -> Sequence[Rule]:
+def _socket_rules(has_ip: bool) -> Sequence[Rule]:
     """No sockets at all, or those of IP only: a Unix socket leads to daemons that do more than their caller may."""
     rules: list[Rule] = []
-    if network:
+    if has_ip:
         rules += [Rule("socket", ALLOW, (Condition(0, family),)) for family in (_AF_INET, _AF_INET6)]
         # The C library asks the kernel which addresses the machine has before it looks up a name.
         rules.append(Rule("socket", ALLOW, (Condition(0, _AF_NETLINK), Condition(2, _NETLINK_ROUTE))))

@@ -3,6 +3,7 @@
     AgentError
     └── SandboxError                     the base
         ├── SandboxUnavailable(reports)  no back end works here; one report for each that was tried
+        ├── UnfitFolder                  the back end works, but not with what lies in this folder
         └── SandboxClosed                the sandbox was closed, or is gone
 
 Owns the errors and the report on one back end. Finding out whether a back end works is in `open`.
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from swink_agent.core.errors import AgentError
 from swink_agent.core.value import Value
 
-__all__ = ["BackendReport", "SandboxClosed", "SandboxError", "SandboxUnavailable"]
+__all__ = ["BackendReport", "SandboxClosed", "SandboxError", "SandboxUnavailable", "UnfitFolder"]
 
 
 class BackendReport(Value, frozen=True, kw_only=True):
@@ -25,6 +26,8 @@ class BackendReport(Value, frozen=True, kw_only=True):
     works: bool
     reason: str = ""
     remedy: str = ""
+    is_about_folder: bool = False
+    """Whether it is a folder, and not the machine, that keeps it from working: elsewhere it may."""
 
     def __str__(self) -> str:
         if self.works:
@@ -33,7 +36,14 @@ class BackendReport(Value, frozen=True, kw_only=True):
 
 
 class SandboxError(AgentError):
-    """A child process could not be confined as asked, and was not started."""
+    """A child process could not be confined as asked, and was not started.
+
+    `remedy` is what would help: `None` where only the back end's own needs are known, empty where the message says it.
+    """
+
+    def __init__(self, message: str = "", *, remedy: str | None = None) -> None:
+        self.remedy = remedy
+        super().__init__(message)
 
 
 class SandboxUnavailable(SandboxError):
@@ -42,6 +52,13 @@ class SandboxUnavailable(SandboxError):
     def __init__(self, message: str = "", *, reports: Sequence[BackendReport] = ()) -> None:
         self.reports = tuple(reports)
         super().__init__(message or _say(self.reports))
+
+
+class UnfitFolder(SandboxError):
+    """What lies in a folder, or on the way to it, cannot be held by this back end. The message says what to do."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message, remedy="")
 
 
 class SandboxClosed(SandboxError):

@@ -19,15 +19,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from .errors import BackendReport, SandboxError, SandboxUnavailable
+from ._places import temporary_outside, why_not_written
+from .errors import BackendReport, SandboxError, SandboxUnavailable, UnfitFolder
 from .process import Sandbox
 from .profile import SandboxProfile
+from .programs import find_program
 
 __all__ = ["backend_names", "open_sandbox", "open_unconfined", "probe_backends"]
 
 OpenFn = Callable[[SandboxProfile], Sandbox]
 
 _TRIAL_DEADLINE = 30.0
+_LASTING = ("/var/tmp",)
 
 
 def open_sandbox(profile: SandboxProfile, *, backend: str = "auto") -> Sandbox:
@@ -40,6 +43,7 @@ def open_sandbox(profile: SandboxProfile, *, backend: str = "auto") -> Sandbox:
     for name in names:
         opened = _try(name, profile)
         if isinstance(opened, Sandbox):
+            opened.passed_over = tuple(reports)
             return opened
         reports.append(opened)
     raise SandboxUnavailable(reports=reports)
@@ -53,16 +57,25 @@ def open_unconfined(profile: SandboxProfile) -> Sandbox:
 
 
 def probe_backends(profile: SandboxProfile | None = None) -> tuple[BackendReport, ...]:
-    """What each back end of this system is worth here, by the same trial; for a report to people."""
-    reports: list[BackendReport] = []
-    with tempfile.TemporaryDirectory(prefix="swink-probe-") as folder:
-        for name in backend_names():
-            opened = _try(name, profile or SandboxProfile(write=(folder,)))
-            if isinstance(opened, Sandbox):
-                opened.close()
-                opened = BackendReport(name=name, works=True)
-            reports.append(opened)
-    return tuple(reports)
+    """What each back end of this system is worth here, by the same trial; for a report to people.
+
+    Without a profile it is tried in a temporary folder, as the profile then says nothing about any other.
+    """
+    if profile is not None:
+        return tuple(_probe(name, profile) for name in backend_names())
+    try:
+        with tempfile.TemporaryDirectory(prefix="swink-probe-", dir=temporary_outside(())) as folder:
+            return tuple(_probe(name, SandboxProfile(write=(folder,))) for name in backend_names())
+    except (SandboxError, OSError) as error:
+        return tuple(BackendReport(name=name, works=False, reason=str(error)) for name in backend_names())
+
+
+def _probe(name: str, profile: SandboxProfile) -> BackendReport:
+    opened = _try(name, profile)
+    if isinstance(opened, BackendReport):
+        return opened
+    opened.close()
+    return BackendReport(name=name, works=True)
 
 
 def backend_names() -> tuple[str, ...]:
@@ -83,7 +96,13 @@ def _try(name: str, profile: SandboxProfile) -> Sandbox | BackendReport:
     except (SandboxError, OSError, TimeoutError) as error:
         if sandbox is not None:
             sandbox.close()
-        return BackendReport(name=name, works=False, reason=str(error) or repr(error), remedy=_remedy(name))
+        return BackendReport(
+            name=name,
+            works=False,
+            reason=str(error) or repr(error),
+            remedy=_remedy(name, error),
+            is_about_folder=isinstance(error, UnfitFolder),
+        )
     return sandbox
 
 
@@ -107,9 +126,11 @@ def _back_end(name: str) -> OpenFn:
 def _hold_to_it(sandbox: Sandbox) -> None:
     """Raises `SandboxError` if a command does not run in the sandbox, or a wall does not hold."""
     word = secrets.token_hex(8)
-    outside = tempfile.mkdtemp(prefix="swink-outside-")
+    # Rather not in /tmp, which commands may have one of their own of: there no wall would be tried.
+    outside = tempfile.mkdtemp(prefix="swink-outside-", dir=temporary_outside(sandbox.profile.write, first=_LASTING))
     canary = os.path.join(outside, "canary")
-    marks = [os.path.join(root, f".swink-trial-{word}") for root in sandbox.profile.write]
+    roots = [root for root in sandbox.profile.write if not why_not_written(root)]
+    marks = [os.path.join(root, f".swink-trial-{word}") for root in roots]
     listener = socket.create_server(("127.0.0.1", 0))
     try:
         listener.setblocking(False)
@@ -118,7 +139,7 @@ def _hold_to_it(sandbox: Sandbox) -> None:
         if word not in said:
             raise SandboxError(f"a command does not run in it: {said.strip()[-300:] or 'it said nothing'}")
         for mark in marks:
-            if not os.path.exists(mark):
+            if not os.path.exists(mark) and _can_be_made(mark):
                 raise SandboxError(f"a command in it cannot write to {os.path.dirname(mark)!r}: {said.strip()[-300:]}")
         if _read(canary) != word or os.listdir(outside) != ["canary"]:
             raise SandboxError("a command in it can write outside of its folders")
@@ -145,11 +166,14 @@ async def _run_trial(sandbox: Sandbox, word: str, canary: str, port: int, marks:
         f"(exec 3<>/dev/tcp/127.0.0.1/{port}); "
         f"echo {word[:8]}''{word[8:]}"
     )
-    bash = shutil.which("bash", path=os.defpath + os.pathsep + "/usr/local/bin") or "/bin/sh"
+    bash = find_program("bash", outside=sandbox.profile.write) or "/bin/sh"
     async with asyncio.timeout(_TRIAL_DEADLINE):
         process = await sandbox.spawn([bash, "-c", script, "trial", *marks], cwd="/")
         try:
             await process.wait()
+        except SandboxError as error:  # the walls fell before the command began
+            said = (await process.output.read()).decode("utf-8", "replace").strip()[-300:]
+            raise type(error)(f"{error}: {said}" if said else str(error), remedy=error.remedy) from None
         finally:
             process.kill()
         return (await process.output.read()).decode("utf-8", "replace")
@@ -165,6 +189,15 @@ def _read(path: str) -> str:
         return file.read()
 
 
+def _can_be_made(path: str) -> bool:
+    """Whether we can ourselves, without walls. A full disk is no fault of theirs."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except OSError:
+        return False
+    return True
+
+
 def _was_reached(listener: socket.socket) -> bool:
     try:
         connection, _ = listener.accept()
@@ -177,7 +210,10 @@ def _was_reached(listener: socket.socket) -> bool:
 # -- advice ------------------------------------------------------------------------------------------------------
 
 
-def _remedy(name: str) -> str:
+def _remedy(name: str, error: Exception) -> str:
+    """What helps against this error: what it says itself, else what the back end needs of the machine."""
+    if isinstance(error, SandboxError) and error.remedy is not None:
+        return error.remedy
     match name:
         case "bubblewrap":
             return _bubblewrap_remedy()
@@ -193,8 +229,6 @@ def _remedy(name: str) -> str:
 
 
 def _bubblewrap_remedy() -> str:
-    if shutil.which("bwrap") is None:
-        return "apt install bubblewrap, dnf install bubblewrap or pacman -S bubblewrap"
     if _setting("kernel/unprivileged_userns_clone") == "0":
         return "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1"
     if _setting("user/max_user_namespaces") == "0":

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from subprocess import DEVNULL
 from types import TracebackType
 
+from .errors import BackendReport
 from .profile import SandboxProfile
 
 __all__ = ["Sandbox", "SandboxedProcess"]
@@ -37,6 +38,8 @@ class SandboxedProcess:
         self.output = output
         self.ended_because = ""
         """Why the sandbox itself ended the command, if it did: a limit that was passed, for instance."""
+        self.left_behind = False
+        """Whether something of it could not be ended: the kernel holds it in a call, on a disk that does not answer."""
         self._exited = exited
         self._kill = kill
 
@@ -64,6 +67,8 @@ class Sandbox(ABC):
 
     def __init__(self, profile: SandboxProfile) -> None:
         self.profile = profile
+        self.passed_over: tuple[BackendReport, ...] = ()
+        """The back ends that were tried before this one and do not work, for a person who should hear of it."""
 
     @property
     def fingerprint(self) -> str:

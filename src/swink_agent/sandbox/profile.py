@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import ClassVar
 
 import msgspec
@@ -18,6 +17,10 @@ from msgspec import field
 from msgspec.structs import force_setattr
 
 from swink_agent.core.value import Value
+
+from ._hidden import default_hidden
+from .programs import own_folders, own_names_in
+from .repository import is_git_folder
 
 __all__ = [
     "DEFAULT_ALLOW",
@@ -70,52 +73,7 @@ _NEVER_BY_PATTERN = re.compile(
     re.IGNORECASE,
 )
 
-_HIDDEN_IN_HOME = (
-    # keys and the credentials of clouds, registries and databases
-    *(".ssh", ".gnupg", ".password-store", ".local/share/keyrings", ".pki", ".netrc", "_netrc", ".authinfo"),
-    *(".aws", ".azure", ".kube", ".docker", ".oci", ".bluemix", ".fly", ".terraform.d", ".terraformrc", ".vault-token"),
-    *(
-        ".config/gcloud",
-        ".config/gh",
-        ".config/glab-cli",
-        ".config/hub",
-        ".config/op",
-        ".config/doctl",
-        ".config/rclone",
-    ),
-    *(".config/containers/auth.json", ".config/github-copilot", ".config/sops", ".config/age", ".boto", ".s3cfg"),
-    *(".git-credentials", ".config/git/credentials", ".npmrc", ".yarnrc.yml", ".pypirc", ".gem/credentials"),
-    *(".cargo/credentials", ".cargo/credentials.toml", ".m2/settings.xml", ".m2/settings-security.xml"),
-    *(".gradle/gradle.properties", ".composer/auth.json", ".config/composer/auth.json", ".databrickscfg", ".snowflake"),
-    *(".pgpass", ".my.cnf", ".mylogin.cnf", ".huggingface/token", ".cache/huggingface/token"),
-    # other agents
-    *(".claude", ".claude.json", ".codex", ".gemini"),
-    # our own keys, settings and sessions
-    *(".config/swink", ".config/swink-agent", ".local/share/swink-agent", ".local/state/swink-agent"),
-    # what was typed, and browsers
-    *(".bash_history", ".zsh_history", ".zhistory", ".histfile", ".local/share/fish", ".python_history"),
-    *(".node_repl_history", ".psql_history", ".mysql_history", ".sqlite_history", ".lesshst", ".viminfo"),
-    *(".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware"),
-    *(".config/microsoft-edge", ".config/vivaldi", ".config/opera", "snap/firefox", "snap/chromium"),
-    *(".var/app/org.mozilla.firefox", ".var/app/com.google.Chrome", ".var/app/org.chromium.Chromium"),
-)
-_HIDDEN_IN_MAC_HOME = (
-    *("Library/Keychains", "Library/Cookies", "Library/Safari", "Library/Mail", "Library/Messages"),
-    *("Library/Containers/com.apple.Safari", "Library/Application Support/swink-agent"),
-    *("Library/Application Support/Google/Chrome", "Library/Application Support/Firefox"),
-    *("Library/Application Support/Chromium", "Library/Application Support/BraveSoftware"),
-    *("Library/Application Support/Microsoft Edge", "Library/Application Support/Arc"),
-    *("Library/Application Support/1Password", "Library/Group Containers/2BUA8C4S2C.com.1password"),
-)
-_HIDDEN_IN_SYSTEM = (
-    *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
-    *("/etc/security/opasswd", "/etc/ssl/private", "/etc/krb5.keytab", "/etc/ssh/ssh_host_rsa_key"),
-    *("/etc/ssh/ssh_host_ecdsa_key", "/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_dsa_key"),
-    # sockets of daemons that do more than their caller may, and secrets given to services
-    *("/run/user", "/run/docker.sock", "/run/docker", "/run/containerd", "/run/podman", "/run/crio", "/run/dbus"),
-    *("/run/secrets", "/run/credentials", "/run/libvirt", "/run/snapd.socket", "/run/systemd/private"),
-    *("/var/run/docker.sock", "/var/run/secrets", "/var/spool/cron", "/var/lib/docker"),
-)
+_COMES_AND_GOES = re.compile(r"(hist[^/]*|hst|viminfo|/fish|/swink(-agent)?)$", re.IGNORECASE)
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -135,19 +93,6 @@ def clean_environment(environ: Mapping[str, str], allow: Iterable[str] = DEFAULT
     }
     clean.setdefault("PATH", _DEFAULT_PATH)
     return clean
-
-
-def default_hidden(home: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Where credentials, browser profiles and our own keys lie, whether they exist or not."""
-    home = os.path.abspath(os.fspath(home))
-    names = _HIDDEN_IN_HOME + (_HIDDEN_IN_MAC_HOME if sys.platform == "darwin" else ())
-    hidden = [os.path.join(home, name) for name in names] + list(_HIDDEN_IN_SYSTEM)
-    for variable in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
-        folder = (os.environ if environ is None else environ).get(variable, "")
-        if os.path.isabs(folder):
-            hidden.append(os.path.join(folder, "swink-agent"))
-            hidden.append(os.path.join(folder, "swink"))
-    return tuple(dict.fromkeys(hidden))
 
 
 class ProcessLimits(Value, frozen=True, kw_only=True):
@@ -173,18 +118,20 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     `write`: folders that may be written, and nothing else but a private temporary folder. `read`: `None` for everything
     that is not hidden, else these folders, the write roots and the system's. `hidden` wins over both. `protected`:
     names beneath each write root that stay read-only, existing or not; where the home folder can be written, those of
-    `HOME_PROTECTED` too. `environment` is all that the child gets of ours.
+    `HOME_PROTECTED` too. `programs`: where this program runs from, read-only too where a root contains it.
+    `environment` is all that the child gets of ours.
 
     Paths are made absolute, and those of roots real, at construction. Raises `ValueError` for walls that cannot be
     meant: the whole machine writable, a root inside a hidden folder, a protected name that leaves its root.
     """
 
-    hidden_fields: ClassVar[frozenset[str]] = frozenset({"environment", "hidden"})
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"environment", "hidden", "programs"})
 
     write: tuple[str, ...] = ()
     read: tuple[str, ...] | None = None
     hidden: tuple[str, ...] = field(default_factory=_hidden_here)
     protected: tuple[str, ...] = DEFAULT_PROTECTED
+    programs: tuple[str, ...] = field(default_factory=own_folders)
     network: bool = False
     environment: Mapping[str, str] = field(default_factory=_environment_here)
     limits: ProcessLimits = ProcessLimits()
@@ -194,6 +141,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         force_setattr(self, "read", None if self.read is None else _real(self.read))
         force_setattr(self, "hidden", tuple(dict.fromkeys(_absolute(path) for path in _several(self.hidden))))
         force_setattr(self, "protected", tuple(dict.fromkeys(_relative(name) for name in _several(self.protected))))
+        force_setattr(self, "programs", tuple(dict.fromkeys(_absolute(path) for path in _several(self.programs))))
         force_setattr(self, "environment", dict(self.environment))
         for root in self.write:
             if root == os.path.sep:
@@ -230,14 +178,36 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
                 outer.append(path)
         return tuple(outer)
 
+    def hidden_elsewhere(self, there: Collection[str]) -> list[str]:
+        """What is hidden and not among what is there: a command must not see it come.
+
+        Not what programs keep of what was typed, not our own, which we may just be about to write, and not what the
+        command can make itself.
+        """
+        ours = (value for name, value in os.environ.items() if name.startswith("SWINK_") and os.path.isabs(value))
+        known = frozenset((*there, *map(os.path.abspath, ours)))
+        others = (path for path in self.hidden if path not in known and not _COMES_AND_GOES.search(path))
+        return [path for path in others if not any(is_beneath(path, root) for root in self.write)]
+
     def protected_names(self) -> tuple[str, ...]:
         """The absolute paths that are read-only by name beneath the write roots, existing or not."""
-        names = [os.path.join(root, name) for root in self.write for name in self.protected]
+        names: list[str] = []
+        for root in self.write:
+            if is_git_folder(root):  # of a repository whose work tree is elsewhere
+                names.extend(os.path.join(root, name[5:]) for name in self.protected if name.startswith(".git/"))
+            else:
+                names.extend(os.path.join(root, name) for name in self.protected)
         if self.protected:
             for home in map(os.path.realpath, _homes()):
                 if any(is_beneath(home, root) for root in self.write):
                     names.extend(os.path.join(home, name) for name in HOME_PROTECTED)
+        names.extend(self.own_programs())
         return tuple(dict.fromkeys(names))
+
+    def own_programs(self) -> tuple[str, ...]:
+        """What this program runs from and lies in a write root: read-only, as commands must not write what we run."""
+        names = [name for root in self.write for name in own_names_in(root, self.programs)]
+        return tuple(name for name in dict.fromkeys(names) if not any(is_beneath(name, o) for o in names if o != name))
 
 
 def is_beneath(path: str, folder: str) -> bool:

@@ -10,7 +10,6 @@ import asyncio
 import errno
 import os
 import re
-import sys
 import threading
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -19,14 +18,15 @@ import msgspec
 
 from swink_agent.core.errors import ToolError
 from swink_agent.core.tool import AgentToolResult, ToolContext
-from swink_agent.sandbox import Sandbox, SandboxError, SandboxProfile, SandboxUnavailable
+from swink_agent.sandbox import Sandbox, SandboxError, SandboxProfile, SandboxUnavailable, find_program
+from swink_agent.sandbox.profile import is_beneath
+from swink_agent.sandbox.programs import own_interpreter
 
 from ._bounded import OUTPUT_LIMIT, show_name
 from ._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice, default_opener, in_thread
 from ._engines import Binary, Engine, Hit, Query, Record, RipgrepEngine, ScannerEngine, read_folders
 from ._glob import NameGlob
 from ._masked_lines import MaskedLines
-from ._programs import find_program
 from ._tree import IgnoredPaths
 from ._wider import MOST_FOUND, looked_at, wider_queries
 from .workspace import Workspace, WorkspaceError
@@ -103,11 +103,13 @@ class SearchTool:
         self.workspace = root if isinstance(root, Workspace) else Workspace(root)
         self._root = str(self.workspace.root)
         self._time_limit = time_limit
-        self._ripgrep = find_program(ripgrep, not_in=self._root) if ripgrep is not None else None
-        self._interpreter = sys.executable
+        self._ripgrep = find_program(ripgrep, outside=[self._root]) if ripgrep is not None else None
+        self._interpreter = own_interpreter()
+        self._own = (self._interpreter, os.path.realpath(self._interpreter), os.path.abspath(__file__))
         profile = self._profile(choice)
         is_off = choice == "off" or (isinstance(choice, Sandbox) and choice.backend == "off")
         opener = open_sandbox or default_opener("auto")
+        self._is_off = is_off
         self._confined = None if is_off else SandboxSource("auto", profile, opener)
         self._unconfined = SandboxSource("off", profile, default_opener("off"))
 
@@ -208,6 +210,11 @@ class SearchTool:
                     return found
         if not self._interpreter:
             raise ToolError("the search could not be run: there is neither ripgrep nor a Python interpreter to start")
+        if confined is None and not self._is_off and any(is_beneath(path, self._root) for path in self._own):
+            raise ToolError(
+                "the search was not run: no sandbox works here, and without one it would run what tools can write, as "
+                f"Python or this program lies in {self._root}"
+            )
         sandbox = confined or await in_thread(ctx, self._unconfined.get)
         found = await self._run(ScannerEngine(query, self._interpreter), sandbox, limit, deadline, ctx)
         if found.problem is not None:

@@ -18,11 +18,17 @@ from swink_agent.core.errors import ToolError
 from swink_agent.core.placeholders import holds_placeholder
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.types import Text
-from swink_agent.sandbox import Sandbox, SandboxedProcess, SandboxError, SandboxProfile
+from swink_agent.sandbox import (
+    Sandbox,
+    SandboxedProcess,
+    SandboxError,
+    SandboxProfile,
+    find_program,
+    repository_folders,
+)
 
 from ._bounded import OUTPUT_LIMIT
 from ._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice, default_opener, in_thread
-from ._programs import find_program
 from ._terminal import LiveText, Output
 from .workspace import Workspace
 
@@ -192,9 +198,10 @@ class _Command:
         self._flooded: asyncio.Future[None] = self._loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         self._next_update = 0.0
+        self._is_gone = False
 
     async def run(self) -> AgentToolResult:
-        """The result. However it is left, the command and all that it started have been ended."""
+        """The result. However it is left, the command and all that it started have been told to end."""
         started = self._loop.time()
         reading = self._loop.create_task(self._read())
         exiting = self._loop.create_task(self._process.wait())
@@ -209,6 +216,9 @@ class _Command:
             self._process.kill()
             has_exited = exiting.done()
             await asyncio.wait({reading}, timeout=_DRAIN_CANCELLED if is_cancelled else _DRAIN)
+            if not exiting.done():
+                await asyncio.wait({exiting}, timeout=_DRAIN_CANCELLED if is_cancelled else _DRAIN)
+            self._is_gone = exiting.done() and not self._process.left_behind
             self._update(is_last=True)
             try:
                 code = exiting.result() if has_exited else None
@@ -244,15 +254,21 @@ class _Command:
         if text:
             self._ctx.update(text)
 
+    def _end(self, was: str = "") -> str:
+        """What is true of the command's end by now."""
+        if self._is_gone:
+            return f"{was}ended with everything that it started"
+        return f"{was}told to end, but something of it is still held by the system"
+
     async def _result(self, code: int | None, is_cancelled: bool, duration: float) -> AgentToolResult:
         timed_out = code is None and not is_cancelled and not self._flooded.done()
         name = _signal_name(code)
         code = 128 - code if code is not None and code < 0 else code  # as a shell would say it, whichever the sandbox
         if is_cancelled:
-            ending = "[cancelled: ended with everything that it started]"
+            ending = f"[cancelled: {self._end()}]"
         elif timed_out:
             advice = "give a longer timeout" if self._timeout < LONGEST_TIMEOUT else "do it in smaller steps"
-            ending = f"[timed out after {self._timeout:g} s and was ended with everything that it started; {advice}]"
+            ending = f"[timed out after {self._timeout:g} s and {self._end('was ')}; {advice}]"
         elif code is None:
             size = self._most_output / 1024 / 1024
             ending = f"[ended, as it printed more than {size:g} MiB; send the output to a file]"
@@ -323,15 +339,15 @@ def _profile(choice: SandboxChoice, root: str) -> SandboxProfile:
         return choice
     if isinstance(choice, Sandbox):
         return choice.profile
-    return SandboxProfile() if choice == "off" else SandboxProfile(write=(root,))
+    return SandboxProfile() if choice == "off" else SandboxProfile(write=(root, *repository_folders(root)))
 
 
 def _shell_program(root: str) -> list[str]:
     """The shell and its options, looked for once and outside the folder that a model writes to."""
-    bash = find_program("bash", not_in=root)
+    bash = find_program("bash", outside=[root])
     if bash is not None:
         return [bash, "--noprofile", "--norc", "-c", "--"]
-    return [find_program("sh", not_in=root) or "/bin/sh", "-c", "--"]
+    return [find_program("sh", outside=[root]) or "/bin/sh", "-c", "--"]
 
 
 def _description(shell: str, choice: SandboxChoice, profile: SandboxProfile, root: str, timeout: float) -> str:
@@ -342,6 +358,9 @@ def _description(shell: str, choice: SandboxChoice, profile: SandboxProfile, roo
         network = "" if profile.network else " There is no network."
         others = "".join(f", in {folder}" for folder in profile.write if folder != root)
         walls = f" Files can be written only in the workspace{others} and in $TMPDIR.{network}"
+        ours = [os.path.relpath(path, root) for path in profile.own_programs()]
+        if ours:
+            walls += f" {', '.join(dict.fromkeys(ours))} cannot be changed, as this program runs from there."
     return (
         f"Runs {kind} in the workspace folder and returns what it prints, stdout and stderr together. Each call "
         f"starts anew in that folder: cd and variables do not last, and nothing can be typed in.{walls} What it leaves "

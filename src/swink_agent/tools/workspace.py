@@ -318,11 +318,13 @@ def _hidden_in(root: str, paths: Iterable[str] | None) -> _Names:
 
 def _protected_in(root: str, names: Iterable[str] | None) -> _Names:
     from swink_agent.sandbox.profile import DEFAULT_PROTECTED, HOME_PROTECTED
+    from swink_agent.sandbox.programs import own_folders, own_names_in
 
     names = tuple(DEFAULT_PROTECTED if names is None else names)
     at_home = [os.path.join(home, name) for home in _homes() for name in HOME_PROTECTED] if names else []
     given = [tuple(name.strip("/").split("/")) for name in names]
-    return _folded([*given, *_names_beneath(root, at_home)])
+    ours = own_names_in(root, own_folders()) if names else []  # what this program runs from
+    return _folded([*given, *_names_beneath(root, [*at_home, *ours])])
 
 
 def _names_beneath(root: str, paths: Iterable[str]) -> _Names:

@@ -1,0 +1,101 @@
+"""What a folder is worth to a command: whether it can enter and write it, and why not.
+
+Owns those questions, and the choice of a temporary folder that no command writes. Commands have none of root's
+privileges, so what this process can do itself is no answer where it is root.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+
+from .errors import SandboxError, UnfitFolder
+from .profile import SandboxProfile, is_beneath
+
+__all__ = ["check_folders", "folders_above", "temporary_outside", "why_not_entered", "why_not_written"]
+
+
+def check_folders(profile: SandboxProfile) -> None:
+    """Raises `UnfitFolder` for a write root that is no folder, or that no command could enter."""
+    for root in profile.write:
+        if not os.path.isdir(root):
+            raise UnfitFolder(f"the write root {root!r} is not a folder that exists")
+        if why := why_not_entered(root):
+            raise UnfitFolder(f"no command could work in {root!r}: {why}")
+
+
+def temporary_outside(folders: Sequence[str], *, first: Sequence[str] = ()) -> str:
+    """A folder for temporary files in none of the folders. Raises `SandboxError` where there is none."""
+    own = f"/run/user/{os.getuid()}"
+    for candidate in (*first, *_system_temporary(), "/var/tmp", "/dev/shm", own, os.path.expanduser("~/.cache")):
+        parent = os.path.realpath(candidate)
+        if os.access(parent, os.W_OK | os.X_OK) and not any(is_beneath(parent, folder) for folder in folders):
+            return parent
+    where = f" outside of {', '.join(map(repr, folders))}" if folders else ""
+    raise SandboxError(f"no temporary folder{where} can be written: set TMPDIR to one that can", remedy="")
+
+
+def why_not_written(folder: str) -> str:
+    """Why a command cannot make files in the folder, or nothing if it can."""
+    return why_not_entered(folder) or _why_not(folder, os.W_OK, "write to")
+
+
+def why_not_entered(folder: str, *, alone: bool = False) -> str:
+    """Why a command cannot reach the folder, or nothing if it can. `alone`: without those that it is in."""
+    for place in (*(() if alone else reversed(folders_above(folder))), folder):
+        why = _why_not(place, os.X_OK, "enter")
+        if why:
+            return why
+    return ""
+
+
+def folders_above(folder: str) -> list[str]:
+    """The folders that it is in, the nearest first."""
+    found: list[str] = []
+    while (parent := os.path.dirname(folder)) != folder:
+        found.append(parent)
+        folder = parent
+    return found
+
+
+def _why_not(folder: str, right: int, doing: str) -> str:
+    try:
+        state = os.stat(folder)
+        if right == os.W_OK and os.statvfs(folder).f_flag & os.ST_RDONLY:
+            return f"{folder!r} is on a read-only file system"
+    except OSError as error:
+        return f"{folder!r} cannot be reached ({error.strerror})"
+    if not os.access(folder, right, effective_ids=os.access in os.supports_effective_ids):
+        whose = "" if state.st_uid == os.geteuid() else f" and belongs to {_name(state.st_uid)}"
+        return f"this user may not {doing} {folder!r}, which has mode {state.st_mode & 0o7777:04o}{whose}"
+    if os.geteuid() == 0 and not _has_bits(state, right):
+        return (
+            f"{folder!r} has mode {state.st_mode & 0o7777:04o} and belongs to {_name(state.st_uid)}, and commands have "
+            f"none of root's privileges to {doing} it: run as that user"
+        )
+    return ""
+
+
+def _has_bits(state: os.stat_result, right: int) -> bool:
+    """What the mode says for this user without privileges."""
+    if state.st_uid == os.geteuid():
+        return bool(state.st_mode >> 6 & right)
+    is_member = state.st_gid == os.getegid() or state.st_gid in os.getgroups()
+    return bool(state.st_mode >> (3 if is_member else 0) & right)
+
+
+def _system_temporary() -> tuple[str, ...]:
+    try:
+        return (tempfile.gettempdir(),)
+    except FileNotFoundError:  # nothing that Python knows of can be written
+        return ()
+
+
+def _name(user: int) -> str:
+    try:
+        import pwd
+
+        return pwd.getpwuid(user).pw_name
+    except (ImportError, KeyError):
+        return f"user {user}"

@@ -1,0 +1,81 @@
+"""The repository that a folder belongs to but does not contain: of a linked work tree, a module, or a folder above.
+
+Owns the way to it, and the proof that it knows the folder: what a folder says about itself may have come with it. A
+commit writes there, so the standard walls let commands do so, except to what git runs or is told by.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+__all__ = ["is_git_folder", "repository_folders"]
+
+_LARGEST_FILE = 64 * 1024
+_IN_MODULES = f"{os.path.sep}.git{os.path.sep}modules{os.path.sep}"
+
+
+def repository_folders(folder: str) -> tuple[str, ...]:
+    """Git's own folders, outside of `folder`, that a commit in it writes to. Empty where it has its own, or none."""
+    folder = os.path.realpath(folder)
+    git = os.path.join(folder, ".git")
+    if os.path.islink(git) or os.path.isdir(git):
+        return ()
+    found = _named_by(git, folder) if os.path.lexists(git) else _above(folder)
+    is_fit = found is not None and is_git_folder(found) and _is_ours(found) and not f"{found}/".startswith(f"{folder}/")
+    return (found,) if found is not None and is_fit else ()
+
+
+def is_git_folder(folder: str) -> bool:
+    """Whether git keeps a repository in the folder, under a name that it gives itself."""
+    return os.path.basename(folder) == ".git" or _IN_MODULES in folder
+
+
+def _named_by(git: str, folder: str) -> str | None:
+    """Where a `.git` file leads, if what is there names the folder in turn: only git, run by the user, wrote that."""
+    place = _after(_read(git), r"gitdir:\s*(.+)")
+    if place is None:
+        return None
+    place = os.path.realpath(os.path.join(folder, place))
+    back = _read(os.path.join(place, "gitdir")).strip()
+    if back:  # a linked work tree
+        if os.path.realpath(os.path.join(place, back)) != git:
+            return None
+        common = os.path.realpath(os.path.join(place, _read(os.path.join(place, "commondir")).strip() or "."))
+        return common if os.path.dirname(os.path.dirname(place)) == common else None
+    tree = _after(_read(os.path.join(place, "config")), r"(?m)^\s*worktree\s*=\s*\"?([^\"\n]+)")
+    return place if tree is not None and os.path.realpath(os.path.join(place, tree.strip())) == folder else None
+
+
+def _above(folder: str) -> str | None:
+    """The `.git` of the nearest folder above, as git would take it; not one that lies in a home or in nobody's."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    while (parent := os.path.dirname(folder)) != folder and folder != home:
+        git = os.path.join(parent, ".git")
+        if os.path.lexists(git):
+            is_plain = os.path.isdir(git) and not os.path.islink(git)
+            return git if is_plain and os.path.isfile(os.path.join(git, "HEAD")) and parent != home else None
+        folder = parent
+    return None
+
+
+def _is_ours(folder: str) -> bool:
+    try:
+        return os.lstat(folder).st_uid == os.geteuid() and os.path.isdir(os.path.join(folder, "objects"))
+    except OSError:
+        return False
+
+
+def _read(path: str) -> str:
+    try:
+        if not os.path.isfile(path):
+            return ""
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read(_LARGEST_FILE)
+    except OSError:
+        return ""
+
+
+def _after(text: str, pattern: str) -> str | None:
+    found = re.search(pattern, text)
+    return found[1].strip() if found else None

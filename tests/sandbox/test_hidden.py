@@ -1,0 +1,214 @@
+"""What is hidden stays hidden: moved by a variable, mounted twice, made later, or taken for a place-holder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent.sandbox import Sandbox, SandboxProfile, default_hidden, open_unconfined
+from swink_agent.sandbox._protected import PLACEHOLDER_STAMP
+
+OpenFn = Callable[[SandboxProfile], Sandbox]
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
+
+MOVED = {
+    "AWS_SHARED_CREDENTIALS_FILE": "aws",
+    "AWS_CONFIG_FILE": "aws-config",
+    "KUBECONFIG": "kube",
+    "GOOGLE_APPLICATION_CREDENTIALS": "key.json",
+    "NPM_CONFIG_USERCONFIG": "npmrc",
+    "PIP_CONFIG_FILE": "pip.conf",
+    "NETRC": "netrc",
+    "GIT_CONFIG_GLOBAL": "gitconfig",
+    "PGPASSFILE": "pgpass",
+    "BOTO_CONFIG": "boto",
+    "VAULT_TOKEN_FILE": "vault",
+    "HF_TOKEN_PATH": "hf",
+    "KRB5CCNAME": "krb",
+}
+FOLDERS = {
+    "XDG_CONFIG_HOME": "gh/hosts.yml",
+    "XDG_DATA_HOME": "keyrings/login",
+    "XDG_CACHE_HOME": "huggingface/token",
+    "CLOUDSDK_CONFIG": "credentials.db",
+    "DOCKER_CONFIG": "config.json",
+    "GNUPGHOME": "private-keys-v1.d/key",
+    "AZURE_CONFIG_DIR": "msal_token_cache.json",
+    "CARGO_HOME": "credentials.toml",
+    "HF_HOME": "token",
+    "GH_CONFIG_DIR": "hosts.yml",
+    "XDG_RUNTIME_DIR": "bus",
+}
+
+
+def secret(playground: Any, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"secret {playground.canary}\n")
+    return path
+
+
+@pytest.mark.parametrize("variable", [*MOVED, *FOLDERS])
+async def test_credentials_are_hidden_where_a_variable_has_moved_them(
+    variable: str, playground: Any, open_backend: OpenFn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = playground.base / "elsewhere"
+    file = secret(playground, folder / (MOVED.get(variable) or FOLDERS[variable]))
+    (folder / "notes.txt").write_text("ordinary\n")
+    monkeypatch.setenv(variable, str(file if variable in MOVED else folder))
+    script = f"cat {file}; cp {file} mine && cat mine; ls -la {folder} >/dev/null; true"
+    with open_unconfined(playground.profile()) as bare:
+        assert playground.canary in (await playground.run(bare, script)).output
+    playground.before = {}
+    outcome = await playground.run(open_backend(playground.profile()), script)
+    assert playground.canary not in outcome.output
+
+
+async def test_a_list_of_files_is_hidden_one_by_one(
+    playground: Any, open_backend: OpenFn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [secret(playground, playground.base / name) for name in ("one", "two")]
+    monkeypatch.setenv("KUBECONFIG", f"{files[0]}::{files[1]}:missing")
+    outcome = await playground.run(open_backend(playground.profile()), f"cat {files[0]} {files[1]}")
+    assert playground.canary not in outcome.output
+
+
+async def test_one_in_the_folder_that_is_worked_in_is_hidden_and_the_rest_is_not(
+    playground: Any, open_backend: OpenFn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(playground.root)
+    secret(playground, playground.root / "config.json")
+    monkeypatch.setenv("KUBECONFIG", "kube.yaml")
+    secret(playground, playground.root / "kube.yaml")
+    monkeypatch.setenv("DOCKER_CONFIG", str(playground.root))
+    outcome = await playground.run(open_backend(playground.profile()), "cat config.json kube.yaml; cat hello.txt")
+    assert playground.canary not in outcome.output
+    assert outcome.output.endswith("hello\n")
+
+
+def test_a_variable_that_moves_nothing_hides_nothing(tmp_path: Path) -> None:
+    usual = set(default_hidden(tmp_path, {}))
+    odd = {
+        "GIT_CONFIG_GLOBAL": str(tmp_path / ".gitconfig"),
+        "PIP_CONFIG_FILE": "/dev/null",
+        "HISTFILE": "",
+        "XDG_CONFIG_HOME": "relative",
+        "DOCKER_CONFIG": "/",
+        "KRB5CCNAME": "KEYRING:persistent:0",
+        "NETRC": "~/.netrc",
+    }
+    more = set(default_hidden(tmp_path, odd)) - usual
+    assert {path for path in more if os.path.exists(path)} == set()
+
+
+# -- mounted twice -----------------------------------------------------------------------------------------------
+
+
+@only_root
+@pytest.mark.parametrize("when", ["before", "between"])
+async def test_what_is_mounted_in_a_second_place_is_hidden_there_too(
+    when: str, playground: Any, open_backend: OpenFn
+) -> None:
+    whole, part, file = (playground.outside / name for name in ("whole", "part", "file"))
+    whole.mkdir()
+    part.mkdir()
+    file.touch()
+    sandbox = open_backend(playground.profile())
+    if when == "between":
+        await playground.run(sandbox, "true")
+    pairs = ((playground.home, whole), (playground.home / ".ssh", part), (playground.home / ".netrc", file))
+    mounted: list[Path] = []
+    try:
+        for source, target in pairs:
+            mount(source, target)
+            mounted.append(target)
+        if when == "before":
+            sandbox = open_backend(playground.profile())
+        script = f"cat {whole}/.ssh/* {whole}/.netrc {whole}/.aws/*; cat {part}/*; cat {file}; cat {whole}/notes.txt"
+        outcome = await playground.run(sandbox, script)
+        assert playground.canary not in outcome.output
+        assert "# as it was" in outcome.output
+        with open_unconfined(playground.profile()) as bare:
+            assert playground.canary in (await playground.run(bare, script)).output
+    finally:
+        for target in mounted:
+            unmount(target)
+
+
+def mount(source: Path, target: Path) -> None:
+    subprocess.run(["mount", "--bind", str(source), str(target)], check=True)
+
+
+def unmount(target: Path) -> None:
+    subprocess.run(["umount", str(target)], check=True)
+
+
+# -- made later --------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_made_between_two_commands_is_hidden(playground: Any, open_backend: OpenFn) -> None:
+    sandbox = open_backend(playground.profile())
+    script = "cat ~/.kube/config ~/.pgpass ~/.config/doctl/config.yaml"
+    await playground.run(sandbox, script)
+    for name in (".kube/config", ".pgpass", ".config/doctl/config.yaml"):
+        secret(playground, playground.home / name)
+    outcome = await playground.run(sandbox, script)
+    assert playground.canary not in outcome.output
+
+
+async def test_what_is_made_while_a_command_runs_is_not_read_or_ends_it(playground: Any, open_backend: OpenFn) -> None:
+    """Landlock lets it read nothing that is new; bubblewrap has no mount for what is not there, and ends it."""
+    sandbox = open_backend(playground.profile())
+    process = await sandbox.spawn(
+        ["/bin/bash", "-c", f"echo ready; sleep 30; cat {playground.home}/.kube/config"], cwd=str(playground.root)
+    )
+    assert await process.output.readline() == b"ready\n"
+    secret(playground, playground.home / ".kube/config")
+    if sandbox.backend == "bubblewrap":
+        async with asyncio.timeout(5):
+            await process.wait()
+        assert ".kube', which is hidden from commands, was made while it ran" in process.ended_because
+    else:
+        process.kill()
+        outcome = await playground.run(sandbox, "cat ~/.kube/config")
+        assert playground.canary not in outcome.output
+    process.kill()
+
+
+async def test_ordinary_files_may_come_and_go(playground: Any, open_backend: OpenFn) -> None:
+    sandbox = open_backend(playground.profile())
+    process = await sandbox.spawn(["/bin/bash", "-c", "echo ready; sleep 0.4; echo over"], cwd=str(playground.root))
+    assert await process.output.readline() == b"ready\n"
+    for name in (".python_history", "new.txt", ".config/new/file"):
+        (playground.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (playground.home / name).touch()
+    assert await process.wait() == 0
+    assert process.ended_because == ""
+
+
+# -- taken for a place-holder ------------------------------------------------------------------------------------
+
+
+async def test_the_time_of_a_place_holder_uncovers_nothing(playground: Any, open_backend: OpenFn) -> None:
+    hidden = [playground.home / ".ssh", playground.home / ".netrc", playground.home / ".config/gh"]
+    for path in hidden:
+        os.utime(path, (PLACEHOLDER_STAMP, PLACEHOLDER_STAMP))
+    outcome = await playground.run(open_backend(playground.profile()), "cat ~/.ssh/* ~/.netrc ~/.config/gh/*")
+    assert playground.canary not in outcome.output
+
+
+async def test_nor_does_it_open_what_is_protected(playground: Any, open_backend: OpenFn) -> None:
+    editor = playground.root / ".vscode"
+    editor.mkdir()
+    (editor / "tasks.json").write_text("{}")
+    os.utime(editor, (PLACEHOLDER_STAMP, PLACEHOLDER_STAMP))
+    outcome = await playground.run(
+        open_backend(playground.profile()), "cat .vscode/tasks.json; echo x > .vscode/tasks.json"
+    )
+    assert outcome.output.startswith("{}")
+    assert (editor / "tasks.json").read_text() == "{}"
