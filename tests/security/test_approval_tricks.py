@@ -133,7 +133,8 @@ async def test_a_write_is_shown_with_all_that_does_not_show(world: World, argume
 
 async def test_a_write_through_a_link_is_shown_with_where_it_leads(world: World) -> None:
     (world.root / "readme").symlink_to("src/main.py")
-    run = await world.run(call("write_file", path="readme", content="x"), answer="no")
+    write = call("write_file", path="readme", content="x")
+    run = await world.run(call("read_file", path="readme"), write, answer="no")
     assert run.questions[0].display.splitlines()[0] == "write_file readme → src/main.py"
 
 

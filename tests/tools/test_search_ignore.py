@@ -156,7 +156,9 @@ def test_any_bytes_are_a_pattern_or_none(pattern: bytes, name: bytes) -> None:
 
 @given(st.lists(st.sampled_from(["a", "b", "*", "/", "**/", "?"]), max_size=8), st.text("ab/", max_size=8))
 def test_a_glob_matches_as_a_plain_search_for_all_ways_would(pieces: list[str], text: str) -> None:
-    pattern = "".join(pieces).replace("***", "*")
+    pattern = "".join(pieces)
+    while "***" in pattern:
+        pattern = pattern.replace("***", "*")
     compiled = translate(pattern.encode(), is_path=True)
     assert compiled is not None
     assert bool(compiled.match(text.encode())) is try_all_ways(pattern, text, 0)

@@ -149,7 +149,7 @@ async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: Me
     except Exception as error:
         log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
         assembler.fail(StreamFailed(f"the stream function raised {_text(error)}"))
-        cause = error
+        cause = _masked_cause(run, error)
     if run.is_interrupted and not assembler.is_finished:
         raise Interrupted
     return cause
@@ -372,6 +372,20 @@ def _explained(run: Run, failure: StreamFailed) -> StreamFailed:
     if message == failure.message and advised is failure.retry_after:
         return failure
     return msgspec.structs.replace(failure, message=message, retry_after=advised)
+
+
+def _masked_cause(run: Run, error: Exception) -> Exception | None:
+    """The exception, with no secret in its text or in those that it came from; `None` if it insists on showing one."""
+    link: BaseException | None = error
+    seen: set[int] = set()
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        if run.redactor.redact(str(link)) != str(link):
+            link.args = tuple([run.redactor.redact(str(part)) for part in link.args])
+            if run.redactor.redact(str(link)) != str(link):
+                return None
+        link = link.__cause__ or link.__context__
+    return error
 
 
 def as_agent_error(error: Exception, culprit: str) -> AgentError:
