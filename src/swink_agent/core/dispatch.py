@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -129,6 +128,7 @@ class _Execution:
         self.is_over = True
         for relay in self.relays.values():
             relay.close()
+        del self.context  # it holds this, and the two would keep the batch until the collector comes
 
 
 class _Batch:
@@ -153,7 +153,7 @@ class _Batch:
         """The relays with updates for which the reader has no room."""
         self._unresolved = dict.fromkeys(self.calls)
         self._running: dict[_Execution, None] = {}
-        self._finished: deque[_Execution] = deque()
+        self._finished: list[_Execution] = []
         self._steering_deadline: float | None = None
         for call, block in zip(self.calls, calls, strict=True):
             if block.partial_json is None:
@@ -414,7 +414,7 @@ class _Batch:
                 for relay in list(self.backlog):
                     relay.pump()
             while self._finished:
-                self._finish(self._finished.popleft())
+                self._finish(self._finished.pop(0))
                 if not self.was_steered and self.run.may_have("steering") and await self.run.poll("steering"):
                     self._steer()
             if not self.was_steered and self.run.has_steering() and await self.run.poll("steering"):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -30,7 +29,7 @@ class WorkerThreads:
         self.most = most
         self._threads = 0
         self._idle = 0
-        self._jobs: deque[_Job] = deque()
+        self._jobs: list[_Job] = []
         self._news: threading.Condition | None = None  # most runs never need one
         self._is_closed = False
 
@@ -82,7 +81,7 @@ class WorkerThreads:
                 if not self._jobs:
                     self._threads -= 1
                     return
-                job = self._jobs.popleft()
+                job = self._jobs.pop(0)
             job()
             del job  # nothing of a finished call stays alive in an idle thread
 

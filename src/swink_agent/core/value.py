@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Any, ClassVar, TypeVar, cast
 
 from msgspec import Struct
@@ -67,6 +68,7 @@ def show_arguments(arguments: object) -> str:
     return names if len(names) <= _LONGEST_REPR else names[: _LONGEST_REPR - 2] + "…}"
 
 
+@lru_cache(maxsize=1024)
 def is_secret_name(name: str) -> bool:
     """Whether a variable, header or field of this name holds a secret, and not merely something about one."""
     # Most names have none of these in them, and the pattern takes ten times as long to say so.
