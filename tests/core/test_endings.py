@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import date
 from typing import Any
 
 import pytest
@@ -407,6 +408,17 @@ async def test_every_result_says_how_it_came_about() -> None:
     ends = {event.call_id: event.outcome for event in seen if type(event).__name__ == "ToolExecutionEnd"}  # type: ignore[union-attr]
     ids = {m.tool_call_id: m.outcome for m in agent.messages if isinstance(m, ToolResultMessage)}
     assert ends == ids
+
+
+async def test_arguments_that_fit_the_schema_and_not_the_type_are_invalid_too() -> None:
+    @tool
+    async def when(day: date) -> str:
+        """Takes a day."""
+        return day.isoformat()
+
+    agent = Agent(MODEL, stream_fn=scripted(call("when", day="not a day"), text("ok")), tools=[when])
+    await agent.prompt("go")
+    assert [outcome for outcome, _ in outcomes(agent)] == [ToolOutcome.INVALID]
 
 
 async def test_calls_that_a_policy_kept_from_running_by_a_stop_were_skipped() -> None:

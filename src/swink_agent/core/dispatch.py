@@ -475,6 +475,7 @@ class _Batch:
         if execution not in self._running:
             return  # it was stopped, and came to its end after all
         del self._running[execution]
+        has_run = not execution.context.has_invalid_arguments
         execution.close()
         if forced is None and execution.task.cancelled():
             forced = STEERED if self.was_steered else "tool call cancelled from within"
@@ -482,7 +483,7 @@ class _Batch:
             self._refuse(execution.call, forced, _CANCELLED)
             return
         result = execution.task.result()
-        self._resolve(execution.call, result, _FAILED if result.is_error else _RAN)
+        self._resolve(execution.call, result, _RAN if not result.is_error else _FAILED if has_run else _INVALID)
 
 
 def _not_an_object(name: str, text: str) -> str:

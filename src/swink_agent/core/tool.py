@@ -85,6 +85,7 @@ class ToolContext:
         "conversation",
         "execution_root",
         "grant",
+        "has_invalid_arguments",
         "redactor",
         "run_id",
         "state",
@@ -120,6 +121,8 @@ class ToolContext:
         self.redactor = redactor
         """What masks secrets in the result: for a tool that cuts a text, and so must mask it before."""
         self._on_update = on_update
+        self.has_invalid_arguments = False
+        """Set by a tool that finds something wrong with its arguments which the schema cannot say."""
 
     def __repr__(self) -> str:
         return f"ToolContext(call_id={self.call_id!r})"
@@ -277,6 +280,7 @@ class FunctionTool:
         try:
             positional, named = self.signature.bind(arguments, ctx)
         except ValueError as error:
+            ctx.has_invalid_arguments = True
             return AgentToolResult.error(f"invalid arguments for {self.name}: {error}")
         try:
             if self._is_async:
