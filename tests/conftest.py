@@ -7,10 +7,42 @@ import gc
 import inspect
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says more about the machine than about what is tested, and what a fixture gives to the first
+# example serves the others too. A test sets the number of its examples, and nothing else.
+settings.register_profile(
+    "wherever", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("wherever")
+
+
+class TooSlowError(AssertionError):
+    """What was promised came, but later than promised."""
+
+
+@pytest.fixture
+def promptly() -> Callable[[float], AbstractContextManager[None]]:
+    """`with promptly(0.1):` holds the block to that many seconds.
+
+    A busy machine may take its time once; what hangs takes it every time. So an `async def` test that was too slow is
+    run again, twice at most, and must be able to begin anew with the fixtures that it has.
+    """
+
+    @contextmanager
+    def measured(seconds: float) -> Iterator[None]:
+        start = time.monotonic()
+        yield
+        took = time.monotonic() - start
+        if took >= seconds:
+            raise TooSlowError(f"took {took:.3f} s, promised are {seconds} s")
+
+    return measured
 
 
 def pytest_collection_finish() -> None:
@@ -26,7 +58,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     names = pyfuncitem._fixtureinfo.argnames
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
-    asyncio.run(_without_leftovers(pyfuncitem.obj(**arguments)))
+    for tries_left in (2, 1, 0):
+        try:
+            asyncio.run(_without_leftovers(pyfuncitem.obj(**arguments)))
+        except TooSlowError:
+            if not tries_left:
+                raise
+        else:
+            break
     return True
 
 

@@ -856,7 +856,7 @@ def test_a_frame_that_is_none_is_said_to_be_none(data: bytes) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_garbage_never_breaks_the_sequence(seed: int, changes: int) -> None:
     randomness = random.Random(seed)
     body = bytearray(WHOLE)

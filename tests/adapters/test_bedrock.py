@@ -684,7 +684,7 @@ def test_a_frame_that_is_none_is_said_to_be_none(body: bytes) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_garbage_inside_frames_never_breaks_the_sequence(seed: int, changes: int) -> None:
     randomness = random.Random(seed)
     frames = [(message.headers[":event-type"], bytearray(message.payload)) for message in AwsEventFrames().feed(WHOLE)]

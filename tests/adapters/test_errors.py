@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from swink_agent import ErrorKind
 from swink_agent.adapters._errors import classify, classify_error, retry_after
 
-thoroughly = settings(max_examples=150, deadline=None)
+thoroughly = settings(max_examples=150)
 
 KINDS = (
     ErrorKind.THROTTLED,

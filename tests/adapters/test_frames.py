@@ -23,7 +23,7 @@ from swink_agent.adapters._frames import (
     SseFrames,
 )
 
-thoroughly = settings(max_examples=150, deadline=None)
+thoroughly = settings(max_examples=150)
 PIECE = 1024 * 1024
 
 

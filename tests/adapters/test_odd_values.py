@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent import (
@@ -275,7 +275,7 @@ async def test_every_value_of_an_error_body_may_be_odd(adapter: str, status: int
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
 @given(data=st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 def test_several_odd_values_at_once_still_end_once(adapter: str, data: st.DataObject) -> None:
     frames = whole(adapter)
     for _ in range(data.draw(st.integers(1, 4))):

@@ -742,7 +742,7 @@ def test_reasoning_goes_back_just_as_it_came(item: dict[str, Any]) -> None:
         }
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_reasoning_goes_back_byte_for_byte(item: dict[str, Any]) -> None:
     deltas = [
         event("response.reasoning_summary_text.delta", output_index=0, delta=part["text"]) for part in item["summary"]
@@ -896,7 +896,7 @@ ITEM = st.fixed_dictionaries(
         max_size=12,
     )
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_events_of_any_shape_make_a_well_formed_sequence(frames: list[dict[str, Any]]) -> None:
     body = b"".join(b"data: " + json.dumps(frame).encode() + b"\n\n" for frame in frames)
     assembler = assembled(events_of(body))

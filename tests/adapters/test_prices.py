@@ -14,7 +14,7 @@ from swink_agent import Cost, ModelSpec, ThinkingBudgets, ThinkingLevel, Usage
 from swink_agent.adapters.catalog import ModelCatalog
 from swink_agent.adapters.prices import cost_of, worst_case
 
-OFTEN = settings(max_examples=100, deadline=None)
+OFTEN = settings(max_examples=100)
 MODELS = ModelCatalog.load().models()
 
 

@@ -140,7 +140,7 @@ async def test_silence_and_dripping_end_at_the_progress_deadline(behaviour: Answ
     start = time.monotonic()
     failed = await failure_of(behaviour, progress=0.4)
     assert failed.kind == ErrorKind.NETWORK
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 10
 
 
 async def test_a_steady_stream_may_take_longer_than_the_progress_deadline() -> None:

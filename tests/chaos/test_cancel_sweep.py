@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -31,6 +32,8 @@ from swink_agent.testing import FakeClock, call, check_conversation, check_event
 
 PROMPTLY = 0.1
 """Seconds from the cancellation to the end of the run."""
+
+Promptly = Callable[[float], AbstractContextManager[None]]
 
 
 class TooSlowError(AssertionError):
@@ -350,7 +353,7 @@ def check_can_go_on(agent: Agent) -> None:
 # -- those that do not cooperate -----------------------------------------------------------------------------
 
 
-async def test_a_tool_that_swallows_its_cancellation_does_not_hold_up_an_abort() -> None:
+async def test_a_tool_that_swallows_its_cancellation_does_not_hold_up_an_abort(promptly: Promptly) -> None:
     released = asyncio.Event()
 
     @tool
@@ -366,12 +369,16 @@ async def test_a_tool_that_swallows_its_cancellation_does_not_hold_up_an_abort()
     agent.subscribe(lambda event: agent.abort() if type(event).__name__ == "ToolExecutionStart" else None)
     events: list[AgentEvent] = []
     agent.subscribe(events.append)
-    await _ends_promptly(agent)
+    try:
+        await _ends(agent, promptly)
+    finally:
+        released.set()
     check_events(events)
-    released.set()
 
 
-async def test_a_stream_function_that_swallows_its_cancellation_does_not_hold_up_an_abort() -> None:
+async def test_a_stream_function_that_swallows_its_cancellation_does_not_hold_up_an_abort(
+    promptly: Promptly,
+) -> None:
     released = asyncio.Event()
 
     async def stubborn(*_: Any) -> Any:
@@ -387,12 +394,14 @@ async def test_a_stream_function_that_swallows_its_cancellation_does_not_hold_up
                 continue
 
     agent = Agent("a:b", stream_fn=stubborn)
-    result = await _ends_promptly(agent)
+    try:
+        result = await _ends(agent, promptly)
+    finally:
+        released.set()
     assert result.text == "so far"
-    released.set()
 
 
-async def test_an_approval_that_never_comes_does_not_hold_up_an_abort() -> None:
+async def test_an_approval_that_never_comes_does_not_hold_up_an_abort(promptly: Promptly) -> None:
     @tool(requires_approval=True)
     async def careful() -> str:
         return "never"
@@ -402,34 +411,32 @@ async def test_an_approval_that_never_comes_does_not_hold_up_an_abort() -> None:
         return True
 
     agent = Agent("a:b", stream_fn=scripted(call("careful"), text("end")), tools=[careful], approve=approve)
-    await _ends_promptly(agent)
+    await _ends(agent, promptly)
 
 
-async def test_a_back_off_of_five_minutes_ends_with_the_abort() -> None:
+async def test_a_back_off_of_five_minutes_ends_with_the_abort(promptly: Promptly) -> None:
     agent = Agent("a:b", stream_fn=scripted(fail("throttled", retry_after=300)), sleep=FakeClock(auto=False).sleep)
-    await _ends_promptly(agent)
+    await _ends(agent, promptly)
 
 
-async def test_a_reader_that_never_reads_does_not_hold_up_an_abort() -> None:
+async def test_a_reader_that_never_reads_does_not_hold_up_an_abort(promptly: Promptly) -> None:
     agent = Agent("a:b", stream_fn=scripted(text("x" * 5000, deltas=5000)))
     stream = agent.prompt_stream("go")
     for _ in range(10):
         await asyncio.sleep(0)
-    agent.abort()
-    start = time.monotonic()
-    await agent.wait_for_idle()
-    assert time.monotonic() - start < PROMPTLY
+    with promptly(PROMPTLY):
+        agent.abort()
+        await agent.wait_for_idle()
     check_events([event async for event in stream])
 
 
-async def _ends_promptly(agent: Agent) -> AgentResult:
+async def _ends(agent: Agent, promptly: Promptly) -> AgentResult:
     task = asyncio.ensure_future(agent.prompt("go"))
     for _ in range(10):
         await asyncio.sleep(0)
-    start = time.monotonic()
-    agent.abort()
-    result = await task
-    assert time.monotonic() - start < PROMPTLY
+    with promptly(PROMPTLY):
+        agent.abort()
+        result = await task
     assert result.stop_reason == StopReason.ABORTED
     await asyncio.sleep(0)
     return result

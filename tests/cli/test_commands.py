@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from swink_agent import __version__
 from swink_agent.app import settings as settings_module
+from swink_agent.app.models import has_local_extra
 from swink_agent.cli.entry import run
 from swink_agent.cli.root import COMMANDS, swink
 from swink_agent.core.types import ThinkingLevel
@@ -301,7 +302,7 @@ def test_a_model_that_is_there_is_listed_pulled_and_removed(program: Any, tmp_pa
     path.write_bytes(b"GGUF")
     broken = program("models", "pull", str(path))
     assert (broken.code, broken.out) == (0, f"{path}\n")
-    assert f"{path} was fetched, but does not run here: " in broken.err
+    assert (f"{path} was fetched, but does not run here: " in broken.err) == has_local_extra()
 
 
 # -- doctor --------------------------------------------------------------------------------------------------

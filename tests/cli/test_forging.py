@@ -127,7 +127,7 @@ def run_of(foreign: str) -> list[AgentEvent]:
     ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(FOREIGN, WIDTHS, st.sampled_from(["normal", "verbose"]))
 def test_every_row_of_a_run_begins_with_a_mark_of_ours(text: str, width: int, loudness: str) -> None:
     foreign = forging(text, width)
@@ -176,7 +176,7 @@ def call_with(kind: str, foreign: str) -> tuple[ToolApprovalRequest, dict[str, A
             return ToolApprovalRequest("1", foreign[:60] or "x", {foreign: foreign, "list": [foreign]}), None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(FOREIGN, st.integers(20, 200), st.integers(3, 60), st.sampled_from(CALLS))
 def test_every_row_of_a_question_is_ours_and_all_of_it_is_in_the_window(
     text: str, width: int, height: int, kind: str
@@ -216,7 +216,7 @@ def test_a_long_diff_leaves_the_path_and_the_keys_in_the_window(width: int) -> N
 # -- the rest of the command ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(FOREIGN, st.integers(20, 120))
 def test_a_finding_of_the_doctor_is_ours_in_every_row(text: str, width: int) -> None:
     foreign = forging(text, width)

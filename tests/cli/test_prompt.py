@@ -378,7 +378,7 @@ async def test_instructions_can_be_added_and_the_schema_written_out(swink: Any) 
     assert json.loads(done.stdout) == {"n": 3}
     system = provider.bodies[0]["system"][0]["text"]
     assert system.startswith("You are Swink")
-    assert "\nAlways say please.\nDate: " in system
+    assert "\nAlways say please.\n\nDate: " in system
 
 
 async def test_pictures_go_with_the_prompt(swink: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent.local.grammar import Grammar, literal
@@ -246,7 +246,7 @@ _schemas = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(schema=_schemas, seed=st.integers(0, 10_000))
 def test_whatever_the_schema_every_text_is_valid(schema: dict[str, Any], seed: int, write_by: Write) -> None:
     check(schema, write_by, 8, seed)

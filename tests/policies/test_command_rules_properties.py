@@ -59,9 +59,9 @@ def test_whatever_is_allowed_is_words_that_quote_back_to_themselves(text: str) -
 
 
 @settings(max_examples=300)
-@given(st.lists(quotes, max_size=14).map("".join))
+@given(st.lists(quotes, max_size=14).map("".join).filter(lambda text: "\\$" not in text))
 def test_the_strict_reading_agrees_with_an_independent_one(text: str) -> None:
-    """Where it reads at all, and on text without what `shlex` does not know of."""
+    """Where it reads at all, and on text without what `shlex` does not know of, as \\$ in double quotes."""
     try:
         words = plain_words(f"ls {text}")
     except NotPlain:

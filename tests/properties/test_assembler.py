@@ -36,7 +36,7 @@ from swink_agent import (
 )
 
 MODEL = ModelSpec("test", "model")
-OFTEN = settings(max_examples=100, deadline=None)
+OFTEN = settings(max_examples=100)
 
 words = st.text(max_size=8)
 indexes = st.integers(-1, 4)

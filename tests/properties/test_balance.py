@@ -264,7 +264,7 @@ def approver(answers: list[Any], is_async: bool) -> Callable[[Any], Any]:
 # -- the property --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     replies=replies,
     history=histories,
@@ -384,7 +384,7 @@ def check_results(messages: tuple[AgentMessage, ...]) -> None:
                 position += 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     batch=st.lists(
         st.sampled_from([call("hanging"), call("slow"), call("thorough"), call("quick", n=1)]), min_size=1, max_size=5

@@ -45,8 +45,8 @@ from swink_agent import (
 from swink_agent.core.context import repair_pairs
 from swink_agent.core.transcript import Transcript
 
-OFTEN = settings(max_examples=100, deadline=None)
-SOMETIMES = settings(max_examples=100, deadline=None)
+OFTEN = settings(max_examples=100)
+SOMETIMES = settings(max_examples=100)
 
 
 class Notice(CustomMessage, tag="notice"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -18,6 +20,25 @@ def bash(command: str, **more: Any) -> Attack:
 
 def python(code: str) -> str:
     return f'@PY@ -c "import os, socket; {code}"'
+
+
+CALLER = """
+import socket, sys, time
+while True:
+    try:
+        with open(sys.argv[1]) as port:
+            socket.create_connection(("127.0.0.1", int(port.read())), 2).close()
+        break
+    except (OSError, ValueError):
+        time.sleep(0.02)
+"""
+
+
+def somebody_outside(world: World) -> None:
+    """Calls, until there is an answer, wherever the folder says that somebody listens."""
+    caller = subprocess.Popen([sys.executable, "-I", "-S", "-c", CALLER, str(world.root / "port")])
+    world.resources.callback(caller.wait)
+    world.resources.callback(caller.kill)
 
 
 CHANNELS = {
@@ -48,8 +69,12 @@ CHANNELS = {
     "the containers' daemon": bash(
         "curl -sm2 --unix-socket @STREAM@ http://x/ && @YES@; docker -H unix://@STREAM@ ps && @YES@; true"
     ),
-    "somebody who calls back": bash(
-        "(" + python("s = socket.socket(); s.bind(('0.0.0.0', 0)); s.listen(); print('got-' + '@MARK@')") + "); true"
+    "somebody who calls back": bash(  # who listens is heard by the commands beside it, and by nobody else
+        python(
+            "s = socket.socket(); s.settimeout(2); s.bind(('0.0.0.0', 0)); s.listen(); "
+            "open('port', 'w').write(str(s.getsockname()[1])); s.accept(); print('got-' + '@MARK@')"
+        ),
+        prepare=somebody_outside,
     ),
     "a shell in the background": bash(
         "(while :; do exec 3<>/dev/tcp/127.0.0.1/@TCP@ && sh <&3 >&3; sleep 0.05; done) & sleep 0.3"

@@ -1136,7 +1136,7 @@ def _with_garbage(value: Any, draw: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("api", APIS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_validators_never_raise(api: str, data: st.DataObject) -> None:
     body = _with_garbage(copy.deepcopy(TURNS[api]), lambda: data.draw(_GARBAGE | st.just("stop")))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent.tools import _beneath
@@ -192,7 +192,7 @@ NAMES = st.sampled_from(["..", ".", "", "a", "b", "file", "in", "out", "up", "ab
 
 
 @given(names=st.lists(NAMES, max_size=8))
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400)
 def test_no_path_opens_what_is_outside(names: list[str], root: Root, folder: Path, outside: Path) -> None:
     if not (folder / "a").exists():
         (folder / "a/b").mkdir(parents=True)

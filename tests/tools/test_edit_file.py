@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent import AgentToolResult, ToolContext, ToolError, extract_text
@@ -396,7 +396,7 @@ async def test_it_does_what_was_approved_and_nothing_else(tool: EditFileTool, fo
 
 
 @given(path=st.lists(st.sampled_from(["..", ".", "", "a", "out", "far", "in"]), max_size=5))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 def test_no_path_edits_what_is_outside(path: list[str], folder: Path, outside: Path) -> None:
     if not (folder / "a").exists():
         (folder / "a").mkdir()

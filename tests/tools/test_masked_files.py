@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent import AgentToolResult, Redactor, ToolApprovalRequest, ToolContext, extract_text
@@ -251,7 +251,7 @@ WORDS = st.text(alphabet="abc =:\n\"'é", max_size=12)
 SECRETS = st.sampled_from([SECRET, OTHER, PEM, base64.b64encode(SECRET.encode()).decode(), OTHER.encode().hex()])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(parts=st.lists(st.one_of(WORDS, SECRETS), max_size=8), ends=st.sampled_from(["\n", "\r\n"]), data=st.data())
 def test_any_edit_of_the_rest_leaves_every_secret_and_every_other_byte(
     tmp_path: Path, parts: list[str], ends: str, data: st.DataObject

@@ -177,10 +177,10 @@ async def test_a_vast_sparse_file_costs_little(tool: ReadFileTool, folder: Path,
     (folder / "vast").write_text("first\nsecond\n")
     os.truncate(folder / "vast", 5 * 1024**3)
     tracemalloc.start()
-    started = time.monotonic()
+    started = time.process_time()
     text = said(await use(tool, path="vast", limit=2))
     assert "binary" in refused(await use(tool, path="vast"))
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
     assert tracemalloc.get_traced_memory()[1] < 30 * 1024**2
     tracemalloc.stop()
     assert text == "first\nsecond\n[lines 1-2 of 5.4 GB; continue with offset=3]"

@@ -139,10 +139,10 @@ def test_rules_end_at_a_repository_inside() -> None:
 def test_no_pattern_takes_for_ever(pattern: bytes) -> None:
     compiled = translate(pattern, is_path=True)
     assert compiled is not None
-    started = time.monotonic()
+    started = time.process_time()
     for path in (b"a" * 255, b"/".join([b"a" * 60] * 60), b"a/" * 2000, b"ab" * 2000):
         compiled.match(path)
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
 
 
 @given(st.binary(max_size=30), st.binary(max_size=30))

