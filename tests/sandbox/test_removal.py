@@ -117,7 +117,7 @@ async def test_a_command_that_digs_deep_leaves_nothing(tmp_path: Path) -> None:
     root = tmp_path / "work"
     root.mkdir()
     dig = (
-        "import os\nos.chdir(os.environ['TMPDIR'])\nfor n in range(10000):\n"
+        "import os\nos.chdir(os.environ['TMPDIR'])\nfor n in range(3000):\n"
         " os.mkdir('d'); os.chdir('d')\nos.chmod('.', 0)\nprint('deep')"
     )
     with open_sandbox(SandboxProfile(write=(str(root),))) as sandbox:

@@ -1,14 +1,14 @@
 """Removing a folder that a stranger filled: of any depth, with folders that may not be entered, with very much in it.
 
-Owns the removal. It calls itself for no level and holds two folders open at most: what lies deeper is first moved up
-beneath the folder itself, so no path grows too long. Follows no link, and ends in time whatever there is.
+Owns the removal. It calls itself for no level, holds two folders open at most, and goes down and up by one name at a
+time, so no path grows too long. Follows no link, and ends in time whatever there is.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from itertools import count, islice
+from itertools import islice
 
 __all__ = ["remove_tree"]
 
@@ -24,77 +24,71 @@ def remove_tree(folder: str, *, time_limit: float) -> bool:
     try:
         if not os.path.lexists(folder):
             return True
-        top = _enter(folder)
-        try:
-            _Removal(top, time.monotonic() + time_limit).run()
-        finally:
-            os.close(top)
+        _empty(_enter(folder), time.monotonic() + time_limit)
         os.rmdir(folder)
     except OSError:  # something is left in it, or it is not ours
         return not os.path.lexists(folder)
     return True
 
 
-class _Removal:
-    def __init__(self, top: int, until: float) -> None:
-        self._top = top
-        self._until = until
-        self._names = map(f".removed-{os.getpid()}-{{}}".format, count())
+class _Level:
+    """A folder on the way down: its name in the one above, its folders still to be removed, and what cannot be."""
 
-    def run(self) -> None:
-        """Empties the top folder. Raises `OSError` when the time is over; what cannot be removed is passed over."""
-        stuck: set[str] = set()
-        while folders := self._empty(self._top, stuck):
-            for name in folders:
-                if not self._is_removed(name):
-                    stuck.add(name)
+    __slots__ = ("folders", "name", "stuck")
 
-    def _is_removed(self, name: str) -> bool:
-        """Removes a folder of the top's; the folders in it become the top's own first."""
-        try:
-            fd = _enter(name, self._top)
-        except OSError:
-            return False
-        stuck: set[str] = set()
-        try:
-            while inner := self._empty(fd, stuck):
-                stuck.update([folder for folder in inner if not self._is_moved_up(fd, folder)])
-        finally:
-            os.close(fd)
-        try:
-            os.rmdir(name, dir_fd=self._top)
-        except OSError:
-            return False
-        return True
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.folders: list[str] = []
+        self.stuck: set[str] = set()
 
-    def _empty(self, fd: int, stuck: set[str]) -> list[str]:
-        """Removes files of a folder, and gives names of folders in it; nothing, once neither are left."""
-        while True:
-            self._check()
-            with os.scandir(fd) as entries:
-                some = list(islice((entry for entry in entries if entry.name not in stuck), _AT_ONCE))
-            folders = [entry.name for entry in some if entry.is_dir(follow_symlinks=False)]
-            files = {entry.name for entry in some}.difference(folders)
-            for name in files:
+
+def _empty(fd: int, until: float) -> None:
+    """Removes all that is in an open folder and can be, and closes it. Raises `OSError` when the time is over."""
+    levels = [_Level("")]
+    try:
+        while levels:
+            level = levels[-1]
+            if not level.folders:
+                level.folders = _without_files(fd, level.stuck, until)
+            if level.folders:
+                name = level.folders.pop()
                 try:
-                    os.unlink(name, dir_fd=fd)
+                    inner = _enter(name, fd)
                 except OSError:
-                    stuck.add(name)
-            if folders or not files:
-                return folders
+                    level.stuck.add(name)
+                    continue
+                levels.append(_Level(name))
+            elif len(levels) == 1:
+                return
+            else:
+                inner = os.open("..", _FOLDER, dir_fd=fd)
+                levels.pop()
+                try:
+                    os.rmdir(level.name, dir_fd=inner)
+                except OSError:
+                    levels[-1].stuck.add(level.name)
+            os.close(fd)
+            fd = inner
+    finally:
+        os.close(fd)
 
-    def _is_moved_up(self, fd: int, name: str) -> bool:
-        self._check()
-        try:
-            os.chmod(name, 0o700, dir_fd=fd)  # to be moved, a folder must be one that its owner may write
-            os.rename(name, next(self._names), src_dir_fd=fd, dst_dir_fd=self._top)
-        except OSError:
-            return False
-        return True
 
-    def _check(self) -> None:
-        if time.monotonic() > self._until:
+def _without_files(fd: int, stuck: set[str], until: float) -> list[str]:
+    """Removes files of a folder, and gives names of folders in it; none, once neither are left."""
+    while True:
+        if time.monotonic() > until:
             raise TimeoutError("removing took too long")
+        with os.scandir(fd) as entries:
+            some = list(islice((entry for entry in entries if entry.name not in stuck), _AT_ONCE))
+        folders = [entry.name for entry in some if entry.is_dir(follow_symlinks=False)]
+        files = {entry.name for entry in some}.difference(folders)
+        for name in files:
+            try:
+                os.unlink(name, dir_fd=fd)
+            except OSError:
+                stuck.add(name)
+        if folders or not files:
+            return folders
 
 
 def _enter(name: str, folder: int | None = None) -> int:
