@@ -33,7 +33,7 @@ def found(folder: Path, store: TrustStore) -> Project:
 
 def test_nothing_of_a_folder_is_read_before_it_is_trusted(project: Path, store: TrustStore) -> None:
     untrusted = found(project, store)
-    assert (untrusted.is_trusted, untrusted.settings, untrusted.notes_path) == (False, None, None)
+    assert (untrusted.is_trusted, untrusted.settings, untrusted.notes_files) == (False, None, ())
     assert (untrusted.has_settings, untrusted.was_changed) == (True, False)
 
 
@@ -42,7 +42,7 @@ def test_a_trusted_folder_may_speak(project: Path, store: TrustStore) -> None:
     assert trusted == found(project, store)
     assert trusted.settings is not None
     assert trusted.settings.values == {"max_turns": 3}
-    assert trusted.notes_path == project / "AGENTS.md"
+    assert trusted.notes_files == ((os.path.realpath(project / "AGENTS.md"), b"Be tidy.\n"),)
     assert store.path.stat().st_mode & 0o777 == 0o600
 
 
@@ -51,7 +51,7 @@ def test_a_change_of_its_settings_ends_the_trust(project: Path, store: TrustStor
     (project / ".swink" / "config.toml").write_text("max_turns = 4\n")
     changed = found(project, store)
     assert (changed.is_trusted, changed.settings, changed.was_changed) == (False, None, True)
-    assert changed.notes_path is None
+    assert changed.notes_files == ()
     (project / ".swink" / "config.toml").unlink()
     assert not found(project, store).is_trusted
 
@@ -107,8 +107,10 @@ def test_a_record_that_cannot_be_read_trusts_nothing(project: Path, store: Trust
         find_project(project, store)
 
 
-def test_a_settings_file_that_is_no_file_is_left_alone(project: Path, store: TrustStore) -> None:
+def test_a_settings_file_that_is_no_file_is_left_alone_and_told_of(project: Path, store: TrustStore) -> None:
     path = project / ".swink" / "config.toml"
     path.unlink()
     os.mkfifo(path)  # reading it would wait for ever
-    assert not found(project, store).has_settings
+    left_alone = found(project, store)
+    assert (left_alone.settings, left_alone.is_trusted) == (None, False)
+    assert "is a named pipe" in left_alone.what_is_unused

@@ -14,7 +14,7 @@ def test_names_come_sorted_without_dots_and_without_what_git_ignores(tmp_path: P
         (tmp_path / name).touch()
     for name in ("build", "src"):
         (tmp_path / name).mkdir()
-    assert visible_entries(tmp_path) == [("b.txt", False), ("src", True)]
+    assert visible_entries(tmp_path).entries == [("b.txt", False), ("src", True)]
 
 
 def test_the_rules_of_the_repository_hold_in_its_folders(tmp_path: Path) -> None:
@@ -25,8 +25,8 @@ def test_the_rules_of_the_repository_hold_in_its_folders(tmp_path: Path) -> None
         folder.mkdir()
     (inner / "top.txt").touch()
     (inner / "main.js").touch()
-    assert visible_entries(inner) == [("main.js", False)]
+    assert visible_entries(inner).entries == [("main.js", False)]
 
 
 def test_a_folder_that_is_not_there_lists_nothing(tmp_path: Path) -> None:
-    assert visible_entries(tmp_path / "nowhere") == []
+    assert visible_entries(tmp_path / "nowhere").entries == []

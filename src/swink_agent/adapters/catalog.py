@@ -172,14 +172,14 @@ class ModelCatalog:
 
     def nearest(self, name: str, provider: str | None = None, count: int = 3) -> tuple[str, ...]:
         """The most similar names, best first, written `provider:model`: for saying what might have been meant."""
-        from difflib import get_close_matches  # on use: for error messages
+        from swink_agent.core.likeness import close_names  # on use: for error messages
 
         named, name = self._split(name)
         provider = _canonical(provider) if provider else named
         places = (provider, *_ORIGINS["azure"]) if provider == "azure" else (provider,) if provider else self.providers
         names = {key: info for place in reversed(places) for key, info in self._names.get(place, {}).items()}
         # Several names may belong to one model, so more of them are asked for than are wanted.
-        close = [names[key] for key in get_close_matches(_key(name), names, n=max(1, 4 * count))]
+        close = [names[key] for key in close_names(_key(name), names, n=max(1, 4 * count))]
         return tuple(dict.fromkeys(f"{provider or info.provider}:{info.model_id}" for info in close))[: max(0, count)]
 
     def _split(self, model: ModelSpec | str) -> tuple[str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -146,7 +145,9 @@ class OllamaStreamFn(HttpStreamFn):
         names = [name for item in items(document.get("models")) if (name := text(mapping(item).get("name")))]
         if not names:
             return with_advice(refused, f"it has no models: ollama pull {model.model_id}")
-        near = get_close_matches(model.model_id, names, n=3, cutoff=0.4)
+        from swink_agent.core.likeness import close_names  # on use: for error messages
+
+        near = close_names(model.model_id, names, n=3, cutoff=0.4)
         advice = f"is it {' or '.join(near)}?" if near else f"it has {', '.join(names[:5])}."
         return with_advice(refused, f"{advice} Others: ollama pull {model.model_id}")
 

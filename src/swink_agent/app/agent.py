@@ -111,7 +111,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     rules = _rules(root, settings)
     tools, sandbox = _tools(root, added, settings, rules, warnings)
     approvals = _approvals(settings, rules, options.ask, tools, redactor)
-    system = _system_prompt(root, model, options)
+    system = redactor.redact(_system_prompt(root, model, options))
     reply = _most_output(model, settings.value("max_cost"))
     agent = Agent(
         model,
@@ -151,8 +151,8 @@ def _folder(folder: Path) -> Path:
 
 
 def _system_prompt(root: Path, model: ModelSpec, options: AgentOptions) -> str:
-    notes_path = None if options.project is None else options.project.notes_path
-    notes = project_notes(notes_path, _LOCAL_NOTES) if model.provider == "local" else project_notes(notes_path)
+    files = () if options.project is None else options.project.notes_files
+    notes = project_notes(files, _LOCAL_NOTES) if model.provider == "local" else project_notes(files)
     settings = options.settings
     return standard_prompt(
         root,

@@ -85,16 +85,10 @@ def _settings(findings: list[Finding], folder: Path | None, environ: Mapping[str
     path = settings_file(environ)
     try:
         project = None if folder is None else find_project(folder, TrustStore(environ=environ))
-        if project is not None and not project.is_trusted and project.has_settings:
-            findings.append(
-                Finding(
-                    "settings",
-                    "note",
-                    f"{project.folder} has settings of its own that are not used",
-                    f"look at {project.folder}/.swink/config.toml, then: swink config trust '{project.folder}'",
-                )
-            )
-        settings = load_settings(environ=environ, project=None if project is None else project.settings)
+        if project is not None and (unused := project.what_is_unused):
+            remedy = f"look at it and decide: swink config trust '{project.folder}'"
+            findings.append(Finding("settings", "note", unused, remedy))
+        settings = load_settings(environ=environ, project=None if project is None else project.settings_files)
     except ApplicationError as error:
         findings.append(Finding("settings", "problem", str(error), f"mend it: {path}"))
         return load_settings(environ={}, path=Path(os.devnull))
@@ -105,13 +99,13 @@ def _settings(findings: list[Finding], folder: Path | None, environ: Mapping[str
 
 
 def _variables(environ: Mapping[str, str]) -> list[Finding]:
-    from difflib import get_close_matches
+    from swink_agent.core.likeness import close_names
 
     known = {name for item in DEFINITIONS for name in (item.variable, *item.other_variables)} | _OTHER_VARIABLES
     findings: list[Finding] = []
     for name in sorted(environ):
         if name.startswith("SWINK_") and name not in known:
-            near = get_close_matches(name, known, n=1)
+            near = close_names(name, known)
             remedy = f"did you mean {near[0]}?" if near else "unset it"
             findings.append(Finding("settings", "note", f"the variable {name} means nothing here", remedy))
     return findings

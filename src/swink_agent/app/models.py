@@ -237,19 +237,18 @@ def _unknown_model(name: str) -> str:
 
 
 def _near_presets(name: str) -> tuple[str, ...]:
-    from difflib import get_close_matches
-
+    from swink_agent.core.likeness import close_names
     from swink_agent.local.presets import PRESETS
 
     names = [preset.name for preset in PRESETS]
-    return tuple(f"local:{near}" for near in get_close_matches(name, names, n=3, cutoff=0.7))
+    return tuple(f"local:{near}" for near in close_names(name, names, n=3, cutoff=0.7))
 
 
 def _unknown_provider(name: str) -> str:
-    from difflib import get_close_matches
+    from swink_agent.core.likeness import close_names
 
     names = sorted({*_installed_providers(), "local"})
-    near = get_close_matches(name, names, n=1)
+    near = close_names(name, names)
     hint = f"did you mean {near[0]}? " if near else ""
     return f"no provider is called {name!r}; {hint}There are: {', '.join(names)}"
 

@@ -8,7 +8,7 @@ may be trusted is in `trust`, editing TOML in `toml_file`, and keys are no setti
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
@@ -18,6 +18,7 @@ from .errors import SettingsError
 from .paths import config_folder, write_whole
 from .providers import PROVIDERS
 from .toml_file import TomlFile
+from .toml_shape import LARGEST as LARGEST_FILE
 
 __all__ = [
     "DEFINITIONS",
@@ -28,6 +29,7 @@ __all__ = [
     "Sourced",
     "definition_of",
     "load_settings",
+    "only_stricter",
     "parse_value",
     "set_value",
     "settings_file",
@@ -36,7 +38,6 @@ __all__ = [
 
 STANDARD_TOOLS = ("bash", "read_file", "write_file", "edit_file", "list_dir", "search")
 APPROVALS = ("none", "ask", "smart", "all")  # from the strictest on
-_LARGEST_FILE = 1024 * 1024
 
 Kind: TypeAlias = Literal["text", "choice", "count", "amount", "switch", "names", "address", "folder", "rules"]
 InProject: TypeAlias = Literal["free", "stricter", "never"]
@@ -137,6 +138,8 @@ class Sourced(Value, frozen=True):
     source: str
     problem: str = ""
     """Why the value that stands there cannot be used, where that stops only what it is for."""
+    project: str = ""
+    """The file of a trusted folder that says it, if one does."""
 
 
 class SettingsFile(Value, frozen=True):
@@ -183,18 +186,22 @@ def load_settings(
     *,
     environ: Mapping[str, str] = os.environ,
     flags: Mapping[str, Any] | None = None,
-    project: SettingsFile | None = None,
+    project: SettingsFile | Sequence[SettingsFile] | None = None,
     path: Path | None = None,
 ) -> Settings:
-    """Everything together. `flags` are by setting name; one that is `None` was not given. Raises `SettingsError`."""
+    """Everything together. `flags` are by setting name; one that is `None` was not given. Raises `SettingsError`.
+
+    `project` is the file of a trusted folder, or of several that lie in each other, the outermost first: of what guards
+    the user, the strictest holds, and of all else the innermost.
+    """
     values = {item.name: Sourced(item.default, "default") for item in DEFINITIONS}
     notes: list[str] = []
     user = read_file(path or settings_file(environ))
     if user is not None:
         values |= {name: Sourced(value, user.source(name)) for name, value in user.values.items()}
         values |= {name: Sourced(None, user.source(name), problem) for name, problem in user.problems.items()}
-    if project is not None:
-        _add_project(values, project, notes)
+    for file in (project,) if isinstance(project, SettingsFile) else project or ():
+        _add_project(values, file, notes)
     for definition in DEFINITIONS:
         for variable in (definition.variable, *definition.other_variables):
             if text := environ.get(variable):
@@ -234,7 +241,7 @@ def read_file(path: Path) -> SettingsFile | None:
     """What the file says, or `None` if there is none. Raises `SettingsError` naming the file and the line."""
     try:
         with path.open("rb") as file:
-            data = file.read(_LARGEST_FILE + 1)
+            data = file.read(LARGEST_FILE + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -244,15 +251,16 @@ def read_file(path: Path) -> SettingsFile | None:
 
 def parse_file(path: str, data: bytes) -> SettingsFile:
     """The settings in the content of a file. Raises `SettingsError`."""
-    if len(data) > _LARGEST_FILE:
-        raise SettingsError(f"{path} is larger than {_LARGEST_FILE} bytes: that is no settings file")
+    if len(data) > LARGEST_FILE:
+        raise SettingsError(f"{path} is larger than {LARGEST_FILE} bytes: that is no settings file")
     try:
         file = TomlFile(data.decode())
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8") from error
     except ValueError as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
-    lines = {name: file.line_of(name) or 1 for name in file.values}
+    found = file.lines()
+    lines = {name: found.get(name, 1) for name in file.values}
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}
     for name, value in file.values.items():
@@ -310,11 +318,19 @@ def _add_project(values: dict[str, Sourced], project: SettingsFile, notes: list[
         if definition.in_project == "stricter":
             stricter = _stricter(name, values[name].value, value)
             if stricter != value and definition.kind != "rules":
-                notes.append(f"{place}: {name} is looser there than in your own settings, so yours holds")
+                above = values[name].project
+                whose = f"in {above}, so that holds" if above else "in your own settings, so yours holds"
+                notes.append(f"{place}: {name} is looser there than {whose}")
             if stricter == values[name].value:
                 continue
             value = stricter
-        values[name] = Sourced(value, place)
+        values[name] = Sourced(value, place, project=project.path)
+
+
+def only_stricter(file: SettingsFile) -> SettingsFile:
+    """The file with nothing but what can only tighten."""
+    kept = {name: value for name, value in file.values.items() if _BY_NAME[name].in_project == "stricter"}
+    return SettingsFile(file.path, kept, file.lines)
 
 
 def _stricter(name: str, mine: Any, theirs: Any) -> Any:
@@ -335,9 +351,9 @@ def definition_of(name: str, place: str = "") -> Definition:
     """The setting of that name. Raises `SettingsError` that says which is meant."""
     if name in _BY_NAME:
         return _BY_NAME[name]
-    from difflib import get_close_matches
+    from swink_agent.core.likeness import close_names
 
-    near = get_close_matches(name, _BY_NAME, n=1)
+    near = close_names(name, _BY_NAME)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_BY_NAME)}"
     raise SettingsError(f"{place + ': ' if place else ''}no setting is called {name}; {hint}")
 

@@ -14,6 +14,8 @@ from typing import Any, cast
 
 from swink_agent.core.value import Value
 
+from .toml_shape import open_lines
+
 __all__ = ["TomlFile", "flatten", "write_value"]
 
 
@@ -28,21 +30,27 @@ class Statement(Value, frozen=True):
 
 
 class TomlFile:
-    """The text of a file and what it says. Raises `ValueError` for what is not TOML."""
+    """The text of a file and what it says. Raises `ValueError` for what is not TOML, or too much of it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.values = flatten(tomllib.loads(text))
+        self._is_open = open_lines(text)  # first: it refuses what would take the reader too long
+        self.values = flatten(_loads(text))
         """Values by dotted key."""
         self._lines = re.split(r"(?<=\n)(?!\Z)", text) if text else []
         self._newline = "\r\n" if "\r\n" in text else "\n"
 
     def line_of(self, key: str) -> int | None:
         """The line (from 1) on which a key is set."""
+        return self.lines().get(key)
+
+    def lines(self) -> dict[str, int]:
+        """The line (from 1) on which each key is set; of an array of tables, none."""
+        found: dict[str, int] = {}
         for statement in self._statements():
-            if key in statement.keys:
-                return statement.start + 1
-        return None
+            for key in statement.keys:
+                found.setdefault(key, statement.start + 1)
+        return found
 
     def with_value(self, key: str, value: object) -> str:
         """The text with the key set. Raises `ValueError` if that cannot be done safely."""
@@ -65,7 +73,7 @@ class TomlFile:
 
     def _checked(self, text: str, wanted: dict[str, Any]) -> str:
         try:
-            read = flatten(tomllib.loads(text))
+            read = flatten(_loads(text))
         except ValueError:
             read = None
         if read != wanted:
@@ -75,7 +83,7 @@ class TomlFile:
     # -- where things stand ------------------------------------------------------------------------------------
 
     def _statements(self) -> Iterator[Statement]:
-        """Every assignment and header, in order. An assignment is as many lines as it takes until they can be read."""
+        """Every assignment and header, in order."""
         table, position = "", 0
         while position < len(self._lines):
             line = self._lines[position].strip()
@@ -86,8 +94,9 @@ class TomlFile:
                 table = _table_name(line)
                 yield Statement(start, position, table, is_header=True)
                 continue
-            while (read := _read(self._lines[start:position])) is None and position < len(self._lines):
+            while position < len(self._lines) and self._is_open[position - 1]:
                 position += 1
+            read = _read(self._lines[start:position])
             prefix = f"{table}." if table else ""
             yield Statement(start, position, table, tuple(prefix + key for key in flatten(read or {})))
 
@@ -162,9 +171,16 @@ def write_value(value: object) -> str:
     raise ValueError(f"a {type(value).__name__} cannot be written to a settings file")
 
 
+def _loads(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise ValueError("it goes too deep") from error
+
+
 def _read(lines: list[str]) -> dict[str, Any] | None:
     try:
-        return tomllib.loads("".join(lines))
+        return _loads("".join(lines))
     except ValueError:
         return None
 

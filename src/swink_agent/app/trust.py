@@ -1,60 +1,97 @@
-"""Which folders the user trusts, and what a folder's own files may therefore say.
+"""Which folders the user trusts, and what their own files may therefore say.
 
-A folder may carry `.swink/config.toml` and `AGENTS.md`. Both come with whatever was cloned, so neither is read before
-the user said so, with `swink config trust`. Trust is given to a place and to what its settings file says: a change of
-that file has to be looked at and trusted again. Owns the record of it. What a project may set at all is in `settings`.
+A folder may carry `.swink/config.toml` and `AGENTS.md`. Both come with whatever was cloned, so neither is used before
+the user said so, with `swink config trust`. Trust is given to a place and to what its files say: a change of either has
+to be looked at and trusted again, and until then that file does not count. Owns the record of it, and which folders
+speak for one: all from here up to the root of the repository, and of those further up that are trusted, what guards the
+user. So no folder, and no repository made in one, can silence those above it. Reading is in `project_files`, what a
+project may set at all in `settings`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from swink_agent.core.value import Value
 
 from .errors import SettingsError
 from .paths import config_folder, write_whole
-from .settings import SettingsFile, parse_file
+from .project_files import ProjectFile, read_project_file
+from .settings import LARGEST_FILE, SettingsFile, only_stricter, parse_file
 
 __all__ = ["Offer", "Project", "TrustStore", "find_project"]
 
 PROJECT_FILE = Path(".swink", "config.toml")
 NOTES_FILE = "AGENTS.md"
-_LARGEST_FILE = 1024 * 1024
+_LARGEST_NOTES = 1024 * 1024
 
 
 class Project(Value, frozen=True):
     """A folder with settings or notes of its own, and whether they may be used."""
 
+    hidden_fields = frozenset({"notes"})
+
     folder: str
     is_trusted: bool
+    """Its settings, or that it has none, are what the user saw."""
     settings: SettingsFile | None = None
     """Only if trusted."""
     has_settings: bool = False
     was_changed: bool = False
     """It was trusted once, and its settings have changed since."""
-
     has_notes: bool = False
+    notes: bytes | None = None
+    """What the notes say: the very bytes that were trusted, or nothing."""
+    notes_were_changed: bool = False
+    """The folder is trusted, and its notes are not those that the user saw."""
+    problems: tuple[str, ...] = ()
+    """Why files that are there cannot be used at all."""
+    above: Project | None = None
+    """The next folder further up in the repository that has files of its own."""
+
+    @property
+    def chain(self) -> tuple[Project, ...]:
+        """This one and those above it, in that order."""
+        return (self,) if self.above is None else (self, *self.above.chain)
+
+    @property
+    def settings_files(self) -> tuple[SettingsFile, ...]:
+        """What may be used of the settings, the outermost first."""
+        return tuple([item.settings for item in reversed(self.chain) if item.settings is not None])
+
+    @property
+    def notes_files(self) -> tuple[tuple[str, bytes], ...]:
+        """What may be used of the notes, each behind its path, the outermost first."""
+        found = [(item.folder, item.notes) for item in reversed(self.chain)]
+        return tuple([(str(Path(folder, NOTES_FILE)), notes) for folder, notes in found if notes is not None])
+
+    @property
+    def can_be_trusted(self) -> bool:
+        """Whether something in this very folder would be used if the user trusted it as it is now."""
+        return not self.is_trusted or self.notes_were_changed
 
     @property
     def what_is_unused(self) -> str:
-        """In words, what lies here and is not used for want of trust; nothing if all of it is."""
-        if self.is_trusted or not (self.has_settings or self.has_notes):
-            return ""
-        files = [str(PROJECT_FILE)] * self.has_settings + [NOTES_FILE] * self.has_notes
-        verb = "is" if len(files) == 1 else "are"
-        changed = f"; {PROJECT_FILE} has changed since you trusted it" if self.was_changed else ""
-        return f"{self.folder} is not trusted, so its {' and '.join(files)} {verb} not used{changed}"
+        """In words, what lies here and further up and is not used; nothing if all of it is."""
+        return "; ".join([said for item in self.chain if (said := item._unused())])
 
-    @property
-    def notes_path(self) -> Path | None:
-        """Where the project's notes for agents are, if they may be read and are there."""
-        path = Path(self.folder, NOTES_FILE)
-        return path if self.is_trusted and path.is_file() else None
+    def _unused(self) -> str:
+        if not (self.has_settings or self.has_notes):
+            return ""
+        said = [f"{problem}, so that is not used" for problem in self.problems]
+        if not self.is_trusted:
+            files = [str(PROJECT_FILE)] * self.has_settings + [NOTES_FILE] * self.has_notes
+            verb = "is" if len(files) == 1 else "are"
+            changed = f"; {PROJECT_FILE} has changed since you trusted it" if self.was_changed else ""
+            said.append(f"{self.folder} is not trusted, so its {' and '.join(files)} {verb} not used{changed}")
+        elif self.notes_were_changed:
+            said.append(f"{Path(self.folder, NOTES_FILE)} has changed since you trusted it and is not used")
+        return "; ".join(said)
 
 
 class Offer(Value, frozen=True):
@@ -65,10 +102,12 @@ class Offer(Value, frozen=True):
     folder: str
     settings: bytes | None = None
     notes: bytes | None = None
+    problem: str = ""
+    """Why the notes that are there cannot be used."""
 
 
 class TrustStore:
-    """The user's record of trusted folders: real paths, each with the digest of its settings file."""
+    """The user's record of trusted folders: real paths, each with the digests of its settings and of its notes."""
 
     def __init__(self, path: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> None:
         self.path = path or config_folder(environ) / "trusted.json"
@@ -83,20 +122,23 @@ class TrustStore:
             raise SettingsError(f"{self.path}, the record of trusted folders, cannot be read: {error}") from error
 
     def trust(self, folder: Path) -> Project:
-        """Trusts the folder with its settings as they are now. Raises `SettingsError` if they have a mistake."""
+        """Trusts the folder with its files as they are now. Raises `SettingsError` if its settings have a mistake."""
         return self.accept(self.offer(folder))
 
     def offer(self, folder: Path) -> Offer:
         """What trusting the folder would mean, to be shown first. Raises `SettingsError` as `trust` does."""
         real = _real(folder)
-        data = _settings_of(real)
-        if data is not None:
-            parse_file(str(real / PROJECT_FILE), data)
-        return Offer(str(real), data, _notes_of(real))
+        settings, notes = _settings_of(real), _notes_of(real)
+        if settings.problem:
+            raise SettingsError(settings.problem)
+        if settings.data is not None:
+            parse_file(str(real / PROJECT_FILE), settings.data)
+        return Offer(str(real), settings.data, notes.data, notes.problem)
 
     def accept(self, offer: Offer) -> Project:
-        """Trusts what was offered: settings that have changed since are not trusted."""
-        self._write({**self.folders(), offer.folder: _digest(offer.settings)})
+        """Trusts what was offered: what has changed since is not trusted."""
+        record = f"{ProjectFile(offer.settings).digest} {ProjectFile(offer.notes).digest}"
+        self._write({**self.folders(), offer.folder: record})
         return find_project(Path(offer.folder), self) or Project(offer.folder, True)
 
     def distrust(self, folder: Path) -> bool:
@@ -118,39 +160,59 @@ class TrustStore:
 def find_project(folder: Path, store: TrustStore) -> Project | None:
     """The nearest folder from here up that has files of its own, up to the root of the repository if this is one.
 
-    The settings that are read are the very bytes that were compared with the record.
+    Those further up are `above` it; from beyond the repository, only what was trusted once, and only what is strict
+    there. What is used of a file are the very bytes that were compared with the record.
     """
-    for place in _upwards(_real(folder)):
-        try:
-            data = _settings_of(place)
-        except SettingsError:  # what cannot be read cannot have been trusted
-            return Project(str(place), False, has_settings=True, has_notes=_has_notes(place))
-        has_notes = _has_notes(place)
-        if data is None and not has_notes:
-            continue
-        recorded = store.folders().get(str(place))
-        is_trusted = recorded == _digest(data)
-        settings = parse_file(str(place / PROJECT_FILE), data) if data is not None and is_trusted else None
-        was_changed = recorded is not None and not is_trusted
-        return Project(str(place), is_trusted, settings, data is not None, was_changed, has_notes)
-    return None
+    real, records = _real(folder), store.folders()
+    inside = _upwards(real)
+    found: Project | None = None
+    for place in reversed([real, *real.parents]):
+        record = records.get(str(place))
+        if place in inside:
+            found = _project(place, record, found) or found
+        elif record is not None:
+            found = _guard(_project(place, record, None), found)
+    return found
 
 
-def _notes_of(folder: Path) -> bytes | None:
-    try:
-        if not _has_notes(folder):
-            return None
-        with (folder / NOTES_FILE).open("rb") as file:
-            return file.read(_LARGEST_FILE)
-    except OSError:
-        return None  # nor will they be read later
+def _project(place: Path, record: str | None, above: Project | None) -> Project | None:
+    settings, notes = _settings_of(place), _notes_of(place)
+    if not (settings.is_there or notes.is_there):
+        return None
+    trusted_settings, _, trusted_notes = (record or "").partition(" ")
+    is_trusted = settings.digest == trusted_settings
+    are_same_notes = notes.digest == trusted_notes
+    parsed = None
+    if is_trusted and settings.data is not None:
+        parsed = parse_file(str(place / PROJECT_FILE), settings.data)
+    return Project(
+        str(place),
+        is_trusted,
+        settings=parsed,
+        has_settings=settings.is_there,
+        was_changed=record is not None and not is_trusted,
+        has_notes=notes.is_there,
+        notes=notes.data if is_trusted and are_same_notes else None,
+        notes_were_changed=is_trusted and notes.data is not None and not are_same_notes,
+        problems=tuple([file.problem for file in (settings, notes) if file.problem]),
+        above=above,
+    )
 
 
-def _has_notes(folder: Path) -> bool:
-    try:
-        return (folder / NOTES_FILE).is_file()
-    except OSError:
-        return False
+def _guard(project: Project | None, above: Project | None) -> Project | None:
+    """What a folder beyond the repository still has to say: nothing that is told to a model, or chooses one."""
+    if project is None or not (project.settings or project.was_changed):
+        return above
+    settings = None if project.settings is None else only_stricter(project.settings)
+    return structs.replace(project, settings=settings, has_notes=False, notes=None, above=above)
+
+
+def _settings_of(folder: Path) -> ProjectFile:
+    return read_project_file(folder, str(PROJECT_FILE), LARGEST_FILE)
+
+
+def _notes_of(folder: Path) -> ProjectFile:
+    return read_project_file(folder, NOTES_FILE, _LARGEST_NOTES)
 
 
 def _upwards(folder: Path) -> list[Path]:
@@ -161,21 +223,6 @@ def _upwards(folder: Path) -> list[Path]:
         if (place / ".git").exists():
             return places
     return [folder]
-
-
-def _settings_of(folder: Path) -> bytes | None:
-    path = folder / PROJECT_FILE
-    try:
-        if not path.is_file():
-            return None
-        with path.open("rb") as file:
-            return file.read(_LARGEST_FILE + 1)
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from error
-
-
-def _digest(data: bytes | None) -> str:
-    return "none" if data is None else f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def _real(folder: Path) -> Path:

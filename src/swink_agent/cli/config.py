@@ -52,7 +52,7 @@ def config(ctx: click.Context) -> None:
 
 def _load() -> tuple[Settings, Project | None]:
     project = find_project(Path.cwd(), TrustStore())
-    return load_settings(project=None if project is None else project.settings), project
+    return load_settings(project=None if project is None else project.settings_files), project
 
 
 def _shown(value: Any) -> str:

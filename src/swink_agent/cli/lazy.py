@@ -48,9 +48,9 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if name and name not in self.commands_by_name and not name.startswith("-"):
-            from difflib import get_close_matches
+            from swink_agent.core.likeness import close_names
 
-            near = get_close_matches(name, self.commands_by_name, n=1)
+            near = close_names(name, self.commands_by_name, n=1)
             hint = f"Did you mean {near[0]}?" if near else 'To ask the agent something: swink -p "…"'
             shown = "".join(character if character.isprintable() else "?" for character in name[:60])
             ctx.fail(f"No command is called {shown!r}. {hint}")

@@ -66,7 +66,7 @@ class _Prompt:
         self._project = find_project(folder, TrustStore())
         self._settings = load_settings(
             flags={name: options[name] or None if name in ("allow", "deny") else options[name] for name in _SETTINGS},
-            project=None if self._project is None else self._project.settings,
+            project=None if self._project is None else self._project.settings_files,
         )
         unanswered.format_name = self._settings.value("output")
         self._schema = self._inputs.schema(options["schema"])

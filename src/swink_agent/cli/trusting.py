@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from swink_agent.app.prompt import LONGEST_NOTES
 from swink_agent.app.settings import load_settings, parse_file
 from swink_agent.app.trust import NOTES_FILE, PROJECT_FILE, Offer, TrustStore, find_project
 from swink_agent.policies.display import safe_display
@@ -19,7 +20,6 @@ from .screen import Screen
 
 __all__ = ["trust_folder"]
 
-_MOST_LINES = 60
 _MARK = "  │ "
 
 
@@ -27,7 +27,9 @@ def trust_folder(folder: Path, *, is_sure: bool) -> bool:
     """Shows, asks, and trusts; says whether it did."""
     store, screen = TrustStore(), Screen(sys.stderr)
     found = find_project(folder, store)
-    offer = store.offer(folder if found is None else Path(found.folder))
+    chain = () if found is None else found.chain
+    wanted = next((item for item in chain if item.can_be_trusted), found)
+    offer = store.offer(folder if wanted is None else Path(wanted.folder))
     _show(offer, screen)
     if not is_sure and not _says_yes(f"Trust {safe_display(offer.folder)}?"):
         screen.line("Nothing was changed.")
@@ -47,11 +49,12 @@ def _show(offer: Offer, screen: Screen) -> None:
             screen.say("not counted: ", line, "yellow")
     if offer.notes is not None:
         screen.say("", f"{folder / NOTES_FILE}, which the model would be told:")
-        lines = _text(offer.notes).split("\n")
-        screen.rows(_MARK, "\n".join(lines[:_MOST_LINES]))
-        if len(lines) > _MOST_LINES:
-            screen.line(f"{_MARK}… and {len(lines) - _MOST_LINES} more lines")
-    if offer.settings is None and offer.notes is None:
+        screen.rows(_MARK, _text(offer.notes[:LONGEST_NOTES]))
+        if len(offer.notes) > LONGEST_NOTES:
+            screen.line(f"The other {len(offer.notes) - LONGEST_NOTES:,} bytes of it are not told.")
+    if offer.problem:
+        screen.say("not counted: ", offer.problem, "yellow")
+    if offer.settings is None and offer.notes is None and not offer.problem:
         screen.say("", f"{offer.folder} has neither {PROJECT_FILE} nor {NOTES_FILE}.")
 
 

@@ -50,8 +50,8 @@ class ProviderStreamFn:
 
 
 def _unknown(provider: str, known: list[str]) -> str:
-    from difflib import get_close_matches
+    from .likeness import close_names
 
-    near = get_close_matches(provider, known)
+    near = close_names(provider, known, n=3)
     hint = f"did you mean {' or '.join(near)}? There are: " if near else "there are: "
     return f"no provider {provider!r}; {hint}{', '.join(known) or 'none'}. Others: pass stream_fn, or install a package"

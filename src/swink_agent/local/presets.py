@@ -99,10 +99,10 @@ def preset_named(name: str, presets: tuple[Preset, ...] = PRESETS) -> Preset:
     for preset in presets:
         if preset.name == name:
             return preset
-    from difflib import get_close_matches
+    from swink_agent.core.likeness import close_names
 
     known: list[Any] = [preset.name for preset in presets]
-    near = get_close_matches(name, known, n=1)
+    near = close_names(name, known, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     raise LocalModelError(
         f"there is no local model {name!r}; {hint}known are {', '.join(known)}, or give the path of a .gguf file",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -19,6 +18,7 @@ import msgspec
 
 from swink_agent.core.approval import Approval, Approve, ApproveWith, Reject, ToolApprovalRequest
 from swink_agent.core.redaction import Redactor
+from swink_agent.core.unicode_forms import compatibility_form
 from swink_agent.core.value import Value, copy_json
 
 from ._shell_words import NotPlain, names, plain_words
@@ -181,7 +181,7 @@ def _is_in_settings(path: object) -> bool:
         return False
     # A file system may ignore case, leave out characters that do not show, or put them in another form.
     shown = "".join(character for character in path if not is_deceptive(character))
-    parts = unicodedata.normalize("NFKC", shown).casefold().split("/")
+    parts = compatibility_form(shown).casefold().split("/")
     return not _SETTINGS_FOLDERS.isdisjoint(parts)
 
 

@@ -14,6 +14,8 @@ DiffKind: TypeAlias = Literal["added", "removed", "context", "hunk"]
 
 _AROUND = 3
 _MOST_COMPARED = 2000
+_MOST_BLOCKS = 200
+"""Parts of two texts that are recognised as the same: past that, what lies between is shown as replaced."""
 
 
 def diff_lines(old: str, new: str, around: int = _AROUND) -> list[tuple[DiffKind, str]]:
@@ -70,11 +72,19 @@ def _compared(before: list[str], after: list[str], start: int) -> list[_Part]:
         return [(False, start, start + len(before), start, start + len(after))]
     from difflib import SequenceMatcher
 
-    matcher = SequenceMatcher(None, before, after)
-    return [
-        (tag == "equal", start + i1, start + i2, start + j1, start + j2)
-        for tag, i1, i2, j1, j2 in matcher.get_opcodes()
-    ]
+    from swink_agent.core.likeness import matching_blocks
+
+    parts: list[_Part] = []
+    at, to = start, start
+    blocks = matching_blocks(SequenceMatcher(None, before, after), _MOST_BLOCKS)
+    for i, j, size in [*blocks, (len(before), len(after), 0)]:
+        a, b = start + i, start + j
+        if at < a or to < b:
+            parts.append((False, at, a, to, b))
+        if size:
+            parts.append((True, a, a + size, b, b + size))
+        at, to = a + size, b + size
+    return parts
 
 
 def _grouped(parts: list[_Part], around: int) -> list[list[_Part]]:

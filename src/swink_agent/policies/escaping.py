@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from swink_agent.core.unicode_forms import compatibility_form
+
 from .cells import expand_tabs
 from .ordinary import is_deceptive, ordinary_places
 
@@ -180,7 +182,7 @@ def _is_mixed(word: str) -> bool:
 
 def _reads_as(word: str, at_home: set[str]) -> str | None:
     """What is wrong with a word, or `None`: a word of a script that the text is written in is nobody's concern."""
-    compatible = unicodedata.normalize("NFKC", word)
+    compatible = compatibility_form(word)
     if compatible != word and compatible.isascii():
         return f"it reads as {safe_display(compatible, 60)} but is written in other characters"
     scripts = sorted({script for character in word if (script := _script(character))})

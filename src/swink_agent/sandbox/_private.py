@@ -6,18 +6,24 @@ Owns the folder and its removal. What a killed process left behind is removed by
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
-import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import islice
 
 from ._places import temporary_outside
+from ._removal import remove_tree
 
 __all__ = ["PrivateFolder"]
 
+log = logging.getLogger(__name__)
+
 _PREFIX = "swink-sandbox-"
+_LONGEST_REMOVAL = 20.0
+_LONGEST_SWEEP = 2.0
+_MOST_SWEPT = 100_000
 
 
 class PrivateFolder:
@@ -38,18 +44,23 @@ class PrivateFolder:
 
     def close(self) -> None:
         if self._lock >= 0:
-            _remove(self._folder)
+            if not remove_tree(self._folder, time_limit=_LONGEST_REMOVAL):
+                log.info("%s could not be removed whole; a later session will try again", self._folder)
             os.close(self._lock)
             self._lock = -1
 
 
 def _sweep(parent: str) -> None:
     """Removes what killed processes left behind: folders of ours by name, owner and a lock that nobody has."""
+    until = time.monotonic() + _LONGEST_SWEEP
     try:
-        names = [name for name in os.listdir(parent) if name.startswith(_PREFIX)]
+        with os.scandir(parent) as entries:
+            names = [entry.name for entry in islice(entries, _MOST_SWEPT) if entry.name.startswith(_PREFIX)]
     except OSError:
         return
     for name in names:
+        if time.monotonic() > until:
+            return  # the rest is for another session
         folder = os.path.join(parent, name)
         try:
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -60,7 +71,7 @@ def _sweep(parent: str) -> None:
             state = os.fstat(lock)
             if state.st_uid == os.geteuid() and _age(state) > 60:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(folder)
+                remove_tree(folder, time_limit=until - time.monotonic())
         except OSError:  # in use, or not ours to remove
             pass
         finally:
@@ -69,16 +80,3 @@ def _sweep(parent: str) -> None:
 
 def _age(state: os.stat_result) -> float:
     return time.time() - state.st_mtime
-
-
-def _remove(folder: str) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    if not os.path.lexists(folder):
-        return
-    # A child may have taken the rights from a folder of its own. Nothing of it runs any more.
-    for current, _, _ in os.walk(folder):
-        for name in os.listdir(current):
-            path = os.path.join(current, name)
-            if stat.S_ISDIR(os.lstat(path).st_mode):
-                os.chmod(path, 0o700)
-    shutil.rmtree(folder, ignore_errors=True)

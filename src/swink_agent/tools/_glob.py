@@ -17,6 +17,8 @@ _DEEP_STAR = "deep star"
 _DEEP_FOLDERS = "deep folders"
 
 _MOST_BRACES = 64
+_LONGEST_IN_ALL = 8192
+"""Bytes of all alternatives together."""
 _CLASSES = {
     b"alnum": rb"0-9A-Za-z",
     b"alpha": rb"A-Za-z",
@@ -46,6 +48,8 @@ class NameGlob:
         if not bare.strip("/"):
             raise ValueError(f"the glob {pattern!r} names nothing; give one such as *.py or src/**/*.ts")
         self.alternatives = expand_braces(bare.encode("utf-8", "surrogateescape"))
+        if sum(map(len, self.alternatives)) > _LONGEST_IN_ALL:
+            raise ValueError("the glob is too long; give a simpler one")
         self._names: list[re.Pattern[bytes]] = []
         self._paths: list[re.Pattern[bytes]] = []
         for alternative in self.alternatives:

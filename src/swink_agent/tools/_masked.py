@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from swink_agent.core.errors import ToolError
 from swink_agent.core.placeholders import MASK, MaskedText, PlaceholderError, PutBack
 
+from ._text import split_lines
+
 if TYPE_CHECKING:
     from swink_agent.core.redaction import Redactor
 
@@ -69,7 +71,7 @@ class LineView(NamedTuple):
 
 def line_view(text: str, masked: MaskedText) -> LineView:
     """The lines of `text`, which is the masked text as it is shown."""
-    lines = text.split("\n")
+    lines = split_lines(text)
     total = len(lines)
     folded = [(span.start, span.original.count("\n")) for span in masked.spans if "\n" in span.original]
     if not folded:

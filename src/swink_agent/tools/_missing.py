@@ -5,11 +5,12 @@ Owns the look around, which is bounded whatever the folder holds, and never leav
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
+
+from swink_agent.core.likeness import close_names
 
 from ._beneath import Root
 from ._bounded import show_name
@@ -42,7 +43,7 @@ def describe_missing(root: Root, path: str, is_hidden: Callable[[tuple[str, ...]
         return meant
     finally:
         os.close(fd)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    close = close_names(name, names)
     if close:
         return f"; did you mean {show_name('/'.join([*parts, close[0]]))}?"
     return meant or "; see with list_dir what is there"

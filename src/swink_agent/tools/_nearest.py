@@ -8,9 +8,12 @@ from __future__ import annotations
 import difflib
 import heapq
 import re
-import unicodedata
+import time
 from collections import Counter
 from collections.abc import Sequence
+
+from swink_agent.core.likeness import likeness
+from swink_agent.core.unicode_forms import compatibility_form
 
 from ._bounded import bound_text
 
@@ -21,7 +24,10 @@ _MOST_COMPARED = 10_000
 _MOST_RATIOS = 1000
 _LONGEST_LINE = 200
 _MOST_CANDIDATES = 8
-_LONGEST_WINDOW = 1500
+_LONGEST_WINDOW = 600
+_LONGEST_COMPARED = 100_000
+_LONGEST_SEARCH = 1.5
+"""Seconds, in which no more than the likeliest lines are compared."""
 _LIKE_ENOUGH = 0.5
 _MOST_SHOWN = 4096
 _FEW_LINES = 60
@@ -51,7 +57,8 @@ def describe_nearest(text: str, old: str) -> str:
 
 def _best_start(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
     """The line at which the lines most like the wanted ones begin, `None` if none are."""
-    candidates = _by_equal_lines(lines, wanted) or [*_by_like_lines(lines, wanted), *_by_words(lines, wanted)]
+    until = time.monotonic() + _LONGEST_SEARCH
+    candidates = _by_equal_lines(lines, wanted) or [*_by_like_lines(lines, wanted, until), *_by_words(lines, wanted)]
     target = "\n".join(map(_key, wanted))[:_LONGEST_WINDOW]
     best, best_score = None, _LIKE_ENOUGH
     for start in dict.fromkeys(candidates):
@@ -59,9 +66,11 @@ def _best_start(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
         matcher = difflib.SequenceMatcher(None, window, target, autojunk=len(target) > 500)
         # A piece of a long line is little like the line, but a good part of the piece is in it.
         shared = matcher.find_longest_match().size / (len(target) or 1) if len(wanted) == 1 else 0
-        score = max(matcher.ratio(), shared)
+        score = max(likeness(matcher), shared)
         if score > best_score or (best is None and score >= best_score):
             best, best_score = start, score
+        if time.monotonic() > until:
+            break
     return best
 
 
@@ -110,7 +119,7 @@ def _by_equal_lines(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
     return [start for start, _ in votes.most_common(_MOST_CANDIDATES)]
 
 
-def _by_like_lines(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
+def _by_like_lines(lines: Sequence[str], wanted: Sequence[str], until: float) -> list[int]:
     """Where windows start whose one line is much like the longest of the wanted ones."""
     at = _longest(wanted)
     matcher = difflib.SequenceMatcher(None, "", _key(wanted[at])[:_LONGEST_LINE], autojunk=False)
@@ -122,9 +131,9 @@ def _by_like_lines(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
         if matcher.real_quick_ratio() <= least or matcher.quick_ratio() <= least:
             continue
         ratios += 1
-        if ratios > _MOST_RATIOS:
+        if ratios > _MOST_RATIOS or time.monotonic() > until:
             break
-        if (ratio := matcher.ratio()) > least:
+        if (ratio := likeness(matcher)) > least:
             item = (ratio, max(index - at, 0))
             (heapq.heappushpop if len(found) == _MOST_CANDIDATES else heapq.heappush)(found, item)
     return [start for _, start in sorted(found, reverse=True)]
@@ -153,7 +162,7 @@ def _difference(found: Sequence[str], wanted: Sequence[str], start: int) -> str:
         if "\t" in here and "\t" not in there:
             return "Only spaces and line ends differ: the file has tabs where old has none."
         return "Only spaces, tabs and line ends differ: copy them exactly."
-    if _plain(here) == _plain(there):
+    if len(here) + len(there) <= _LONGEST_COMPARED and _plain(here) == _plain(there):
         return "Only quotation marks, dashes or the like differ: copy them exactly."
     if here.casefold() == there.casefold():
         return "Only upper and lower case differ."
@@ -164,7 +173,7 @@ def _difference(found: Sequence[str], wanted: Sequence[str], start: int) -> str:
 
 
 def _plain(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).translate(_TYPOGRAPHY)
+    return compatibility_form(text).translate(_TYPOGRAPHY)
 
 
 def _quoted(line: str) -> str:

@@ -8,11 +8,25 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["NEW_FILE", "Decoded", "TextFormat", "decode_text", "encode_text", "showable", "with_newlines"]
+__all__ = [
+    "NEW_FILE",
+    "Decoded",
+    "TextFormat",
+    "decode_text",
+    "encode_text",
+    "showable",
+    "split_lines",
+    "with_newlines",
+]
 
 _SAMPLE = 8192
+_LONG_SAMPLE = 128 * 1024
+_LARGE_SLICE = 1024 * 1024
+_SLICE = 128 * 1024
+"""What is handled at once where each stray byte costs much: other threads have their turn in between."""
 _STRAY = re.compile("[\udc80-\udcff]")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]")
 _CONTROLS = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")  # none of those that text is full of
@@ -48,8 +62,8 @@ class Decoded(NamedTuple):
 def decode_text(data: bytes) -> Decoded | None:
     """The text that the bytes hold, or `None` if they hold none.
 
-    UTF-8, UTF-16 with its mark, and else Latin-1, unless most of what is beyond ASCII is UTF-8 after all: the stray
-    bytes in it then stay what they are when the text is written back.
+    UTF-8, UTF-16 with its mark, and else Latin-1, unless most of what is beyond ASCII, in the first 128 KB, is UTF-8
+    after all: the stray bytes in it then stay what they are when the text is written back.
     """
     for mark, encoding in _MARKS:
         if data.startswith(mark):
@@ -67,16 +81,20 @@ def decode_text(data: bytes) -> Decoded | None:
     sample = data[:_SAMPLE]
     if len(_CONTROLS.findall(sample)) * 50 > len(sample):
         return None
-    text = data.decode("utf-8", "surrogateescape")
-    stray = len(_STRAY.findall(text))
-    if stray * 2 <= len(_BEYOND_ASCII.findall(text)):
-        return _decoded(text, "utf-8", "surrogateescape")
+    beginning = data[:_LONG_SAMPLE].decode("utf-8", "surrogateescape")
+    stray = len(_STRAY.findall(beginning))
+    if stray * 2 <= len(_BEYOND_ASCII.findall(beginning)):
+        decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        pieces = [decoder.decode(data[start : start + _SLICE]) for start in range(0, len(data), _SLICE)]
+        return _decoded("".join([*pieces, decoder.decode(b"", True)]), "utf-8", "surrogateescape")
     return _decoded(data.decode("latin-1"), "latin-1", "strict")
 
 
 def encode_text(text: str, held: TextFormat) -> bytes:
     """The bytes of a text, as the file holds it. Raises `UnicodeEncodeError` for what its encoding does not have."""
-    return held.mark + text.encode(held.encoding, held.errors)
+    if held.errors == "strict":
+        return held.mark + text.encode(held.encoding)
+    return held.mark + b"".join([piece.encode(held.encoding, held.errors) for piece in _slices(text)])
 
 
 def with_newlines(text: str, newline: str) -> str:
@@ -89,7 +107,24 @@ def with_newlines(text: str, newline: str) -> str:
 
 def showable(text: str) -> str:
     """The text as a model or a log can carry it: line ends as they write them, stray bytes as U+FFFD."""
-    return _STRAY.sub("\ufffd", text.replace("\r\n", "\n"))
+    plain = text.replace("\r\n", "\n")
+    if plain.isascii() or _STRAY.search(plain) is None:
+        return plain
+    return "".join([_STRAY.sub("\ufffd", piece) for piece in _slices(plain)])
+
+
+def split_lines(text: str) -> list[str]:
+    """As `text.split("\\n")`, a megabyte at a time."""
+    lines: list[str] = []
+    start = 0
+    while (end := text.find("\n", start + _LARGE_SLICE)) >= 0:
+        lines += text[start:end].split("\n")
+        start = end + 1
+    return [*lines, *text[start:].split("\n")] if lines else text.split("\n")
+
+
+def _slices(text: str) -> Iterator[str]:
+    return (text[start : start + _SLICE] for start in range(0, len(text), _SLICE))
 
 
 def _decoded(text: str, encoding: str, errors: str, mark: bytes = b"") -> Decoded:

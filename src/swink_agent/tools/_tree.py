@@ -86,8 +86,8 @@ def _beneath(folder: int, path: bytes, level: IgnoreLevel, depth: int) -> Iterat
                 os.close(inner)
 
 
-def level_of(folder: int, name: bytes, above: IgnoreLevel | None) -> IgnoreLevel:
-    """The rules that hold in an open folder."""
+def level_of(folder: int, name: bytes, above: IgnoreLevel | None, until: float | None = None) -> IgnoreLevel:
+    """The rules that hold in an open folder; `until`, in the outermost, is as long as questions to them may take."""
     try:
         git = os.stat(_GIT, dir_fd=folder, follow_symlinks=False).st_mode
     except OSError:
@@ -95,7 +95,7 @@ def level_of(folder: int, name: bytes, above: IgnoreLevel | None) -> IgnoreLevel
     exclude = _read_exclude(folder) if stat.S_ISDIR(git) else None
     is_repository = stat.S_ISDIR(git) or stat.S_ISREG(git)
     rules = _read_rules(folder, b".gitignore")
-    return IgnoreLevel(name, above, rules=rules, exclude=exclude, is_repository=is_repository)
+    return IgnoreLevel(name, above, rules=rules, exclude=exclude, is_repository=is_repository, until=until)
 
 
 def open_file_in(folder: int, name: bytes) -> int | None:
@@ -138,12 +138,13 @@ def _read_rules(folder: int, name: bytes) -> bytes | None:
 class IgnoredPaths:
     """Answers which paths beneath a root are ignored, for results that another program found there.
 
-    `start` is where it searched: that folder and those above it are not judged, only what lies beneath. Close it, or
-    use it as a context manager. Not safe for use by two threads at once.
+    `start` is where it searched: that folder and those above it are not judged, only what lies beneath. Close it. Not
+    safe for use by two threads at once. Past `until` (`time.monotonic`) it raises `TimeoutError`.
     """
 
-    def __init__(self, root: int, start: Sequence[bytes] = ()) -> None:
+    def __init__(self, root: int, start: Sequence[bytes] = (), until: float | None = None) -> None:
         self._root = os.dup(root)
+        self._until = until
         self._start = len(start)
         self._levels: dict[tuple[bytes, ...], IgnoreLevel | None] = {}
 
@@ -153,23 +154,29 @@ class IgnoredPaths:
             self._root = -1
 
     def covers(self, path: bytes) -> bool:
-        """Whether the file is ignored, lies in a folder that is, or cannot be judged because its folder is gone."""
+        """Whether the file is ignored, lies in a folder that is, or cannot be judged: too deep, or its folder gone."""
         *folders, name = path.split(b"/")
         if len(folders) < self._start:
             return False  # the start itself, which is a file
+        if len(folders) > self._start + _DEEPEST:
+            return True  # as the scanner has it
         level = self._level(tuple(folders))
         return level is None or name == _GIT or level.is_ignored(name, False)
 
     def _level(self, folders: tuple[bytes, ...]) -> IgnoreLevel | None:
         """The rules in a folder, or `None` if it is ignored itself."""
-        if folders in self._levels:
-            return self._levels[folders]
-        above = self._level(folders[:-1]) if folders else None
-        level: IgnoreLevel | None = None
-        is_judged = len(folders) > self._start
-        if not folders or (above is not None and not (is_judged and self._is_left_out(above, folders[-1]))):
-            level = self._read_level(folders, above)
-        self._levels[folders] = level
+        known = len(folders)
+        while known and folders[:known] not in self._levels:
+            known -= 1
+        if () not in self._levels:
+            self._levels[()] = self._read_level((), None)
+        level = self._levels[folders[:known]]
+        for length in range(known + 1, len(folders) + 1):
+            inner = folders[:length]
+            is_judged = length > self._start
+            is_left_out = level is None or (is_judged and self._is_left_out(level, inner[-1]))
+            level = None if is_left_out else self._read_level(inner, level)
+            self._levels[inner] = level
         return level
 
     @staticmethod
@@ -177,12 +184,14 @@ class IgnoredPaths:
         return name == _GIT or above.is_ignored(name, True)
 
     def _read_level(self, folders: tuple[bytes, ...], above: IgnoreLevel | None) -> IgnoreLevel | None:
-        with ExitStack() as held:
-            folder = self._root
-            try:
-                for name in folders:
-                    folder = os.open(name, _FOLDER, dir_fd=folder)
-                    held.callback(os.close, folder)
-                return level_of(folder, folders[-1] if folders else b"", above)
-            except OSError:
-                return None
+        folder = os.dup(self._root)
+        try:
+            for name in folders:
+                inner = os.open(name, _FOLDER, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+            return level_of(folder, folders[-1] if folders else b"", above, self._until)
+        except OSError:
+            return None
+        finally:
+            os.close(folder)

@@ -24,6 +24,7 @@ MOST_ENTRIES = 1000
 MOST_OF_A_FOLDER = 300
 """The most entries of one folder that lies beneath the one asked for."""
 _MOST_SCANNED = 100_000
+"""The most names that are looked at, in all folders of one listing together."""
 _ROOM = OUTPUT_LIMIT - 8192  # the rest is for the last lines and notes
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -74,6 +75,7 @@ class _Listing:
         self.lines: list[str] = []
         self.count = 0
         self.size = 0
+        self.scanned = 0
 
     @property
     def is_full(self) -> bool:
@@ -90,7 +92,8 @@ class _Listing:
             shown += 1
         if shown < total:
             where = show_name("/".join(parts)) or "this folder"
-            more = f"more than {total - shown:,}" if total > _MOST_SCANNED else f"{total - shown:,}"
+            is_cut = self.scanned > _MOST_SCANNED
+            more = f"more than {total - shown:,}" if is_cut else f"{total - shown:,}"
             self.lines.append(f"[{where} has {more} entries more; list it alone, or use search with a glob]")
 
     def names_in(self, fd: int, most: int) -> tuple[list[str], int]:
@@ -102,7 +105,8 @@ class _Listing:
             with os.scandir(fd) as entries:
                 for entry in entries:
                     total += 1
-                    if total > _MOST_SCANNED:
+                    self.scanned += 1
+                    if self.scanned > _MOST_SCANNED:
                         return
                     if not self.call.is_wanted:
                         raise ToolError("list_dir was cancelled")

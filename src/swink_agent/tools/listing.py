@@ -7,36 +7,59 @@ repository whose settings name commands. The tool that a model calls is in `list
 from __future__ import annotations
 
 import os
+import time
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from ._ignore import IgnoreLevel
 from ._tree import level_of
 
-__all__ = ["visible_entries"]
+__all__ = ["VisibleEntries", "visible_entries"]
 
+_MOST_SCANNED = 50_000
+_LONGEST = 1.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-def visible_entries(folder: Path) -> list[tuple[str, bool]]:
-    """The names in the folder and whether each is a folder, sorted. Empty if it cannot be read."""
+class VisibleEntries(NamedTuple):
+    """Names and whether each is a folder, sorted; `is_all` unless the folder holds too much to look at."""
+
+    entries: list[tuple[str, bool]]
+    is_all: bool = True
+
+
+def visible_entries(folder: Path) -> VisibleEntries:
+    """What is to be seen of the folder. Empty if it cannot be read.
+
+    Of a folder with very many names the first fifty thousand are looked at, as the system gives them. Rules of what git
+    ignores that take more than a second are no longer asked.
+    """
+    until = time.monotonic() + _LONGEST
     top = next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
     with ExitStack() as held:
         try:
             current = os.open(top, _FOLDER)
             held.callback(os.close, current)
-            level = level_of(current, b"", None)
+            level = level_of(current, b"", None, until)
             for part in folder.relative_to(top).parts:
                 current, level = _enter(current, os.fsencode(part), level, held)
             with os.scandir(current) as found:
-                entries = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in found)
+                some = list(islice(found, _MOST_SCANNED + 1))
+            seen = [entry for entry in some if not entry.name.startswith(".")]
+            entries = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in seen)
         except OSError:
-            return []
-    return [
-        (name, is_folder)
-        for name, is_folder in entries
-        if not name.startswith(".") and not level.is_ignored(os.fsencode(name), is_folder)
-    ]
+            return VisibleEntries([])
+    is_all = len(some) <= _MOST_SCANNED
+    shown: list[tuple[str, bool]] = []
+    for position, (name, is_folder) in enumerate(entries):
+        try:
+            if not level.is_ignored(os.fsencode(name), is_folder):
+                shown.append((name, is_folder))
+        except TimeoutError:
+            return VisibleEntries(shown + entries[position:], is_all)
+    return VisibleEntries(shown, is_all)
 
 
 def _enter(folder: int, name: bytes, above: IgnoreLevel, held: ExitStack) -> tuple[int, IgnoreLevel]:

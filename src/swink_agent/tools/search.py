@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import threading
+import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ _MOST_UNSORTED = 4000
 _LONGEST_PATTERN = 4000
 _CHUNK = 64 * 1024
 _NOTES = 1024
+_LONGEST_WAIT = 2.0
 _LONGEST_HINT = 2.0
 """Seconds for each look at what may have been meant."""
 _UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -233,7 +235,7 @@ class SearchTool:
     async def _run(self, engine: Engine, sandbox: Sandbox, most: int, deadline: float, ctx: ToolContext) -> _Found:
         """What one engine finds until it ends, has found more than `most`, or is stopped by the clock or the caller."""
         loop = asyncio.get_running_loop()
-        finds = _Finds(engine.query, self.workspace, most)
+        finds = _Finds(engine.query, self.workspace, most, time.monotonic() + max(0.0, deadline - loop.time()))
         try:
             process = await sandbox.spawn(engine.argv(), cwd=engine.folder(self._root))
         except (SandboxError, OSError) as error:
@@ -252,15 +254,17 @@ class SearchTool:
             left = max(0.0, deadline - loop.time())
             await asyncio.wait({reading, cancelled}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             process.kill()
-            if not reading.done():
+            if not reading.done() or finds.is_late:
                 why = "the call was cancelled" if cancelled.done() else f"its {self._time_limit:g} seconds were over"
-                return _Found(finds.hits(), engine.name, finds.is_full, stopped=why)
+                return _Found(await in_thread(ctx, finds.hits), engine.name, finds.is_full, stopped=why)
             try:
                 code = reading.result()
                 problem = engine.problem(code) if code is not None else None
             except SandboxError as error:  # the walls fell before the engine began
                 problem = f"the search could not be started: {error}"
-            return _Found(finds.hits(), engine.name, finds.is_full, problem=problem, skipped=engine.skipped)
+            return _Found(
+                await in_thread(ctx, finds.hits), engine.name, finds.is_full, problem=problem, skipped=engine.skipped
+            )
         finally:
             process.kill()
             for task in (reading, cancelled):
@@ -281,15 +285,21 @@ class _Found(NamedTuple):
 
 
 class _Finds:
-    """What an engine found so far, less what is not to be shown. Used by threads, one after another."""
+    """What an engine found so far, less what is not to be shown. Used by threads, one after another.
 
-    def __init__(self, query: Query, workspace: Workspace, most: int) -> None:
+    Nothing is judged past `until` (`time.monotonic`): what is left then does not show.
+    """
+
+    def __init__(self, query: Query, workspace: Workspace, most: int, until: float) -> None:
         self.is_full = False
+        self.is_late = False
+        """Whether the time was over before all of it was judged."""
+        self._until = until
         self._query = query
         self._workspace = workspace
         self._most = most
         self._count = 0
-        self._ignored = IgnoredPaths(workspace.beneath.fd, query.start)
+        self._ignored = IgnoredPaths(workspace.beneath.fd, query.start, until)
         self._shown: dict[bytes, list[Hit]] = {}
         self._rejected: bytes | None = None
         self._lock = threading.Lock()
@@ -298,31 +308,49 @@ class _Finds:
     def take(self, records: Iterable[Record]) -> bool:
         """Takes finds; whether that is more than enough."""
         with self._lock:
-            for record in records:
-                if self._is_closed:
-                    break
-                if isinstance(record, Binary):
-                    self._count -= len(self._shown.pop(record.path, ()))
-                    continue
-                hits = self._hits_of(record.path)
-                if hits is not None:
-                    hits.append(record)
-                    self._count += 1
-                    if self._count > self._most:
-                        self.is_full = True
-                        break
+            try:
+                self._take(records)
+            except TimeoutError:
+                self.is_late = True
+            if self._is_closed:
+                self._ignored.close()
         return self.is_full
 
+    def _take(self, records: Iterable[Record]) -> None:
+        for record in records:
+            if self._is_closed:
+                break
+            if time.monotonic() > self._until:
+                raise TimeoutError
+            if isinstance(record, Binary):
+                self._count -= len(self._shown.pop(record.path, ()))
+                continue
+            hits = self._hits_of(record.path)
+            if hits is not None:
+                hits.append(record)
+                self._count += 1
+                if self._count > self._most:
+                    self.is_full = True
+                    break
+
     def hits(self) -> list[Hit]:
-        """The finds in order: folder by folder, line by line."""
-        with self._lock:
+        """The finds in order: folder by folder, line by line; none if a thread does not let go of them in time."""
+        if not self._lock.acquire(timeout=_LONGEST_WAIT):
+            return []
+        try:
             paths = sorted(self._shown, key=lambda path: path.split(b"/"))
             return [hit for path in paths for hit in self._shown[path]]
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
-        with self._lock:
-            self._is_closed = True
-            self._ignored.close()
+        """Lets go of what it holds, without waiting for a thread that still takes: that one does it then."""
+        self._is_closed = True
+        if self._lock.acquire(blocking=False):
+            try:
+                self._ignored.close()
+            finally:
+                self._lock.release()
 
     def _hits_of(self, path: bytes) -> list[Hit] | None:
         """Where finds in that file go; `None` if they are not shown. The finds of a file come together."""

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from swink_agent.core.errors import ToolError
+from swink_agent.core.unicode_forms import compatibility_form
 
 from ._beneath import LeavesRoot, Opened, Root, open_root
 from ._bounded import show_name, show_size
@@ -352,7 +353,7 @@ def _fold(name: str) -> str:
     """A name as the least careful file system compares it: no case, no characters that are passed over."""
     if name.isascii():
         return name.casefold()
-    plain = unicodedata.normalize("NFKC", name).casefold()
+    plain = compatibility_form(name).casefold()
     return "".join([char for char in plain if unicodedata.category(char) != "Cf"])
 
 

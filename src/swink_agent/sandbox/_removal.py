@@ -1,0 +1,106 @@
+"""Removing a folder that a stranger filled: of any depth, with folders that may not be entered, with very much in it.
+
+Owns the removal. It calls itself for no level, holds two folders open at most, and goes down and up by one name at a
+time, so no path grows too long. Follows no link, and ends in time whatever there is.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import islice
+
+__all__ = ["remove_tree"]
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_AT_ONCE = 1000
+
+
+def remove_tree(folder: str, *, time_limit: float) -> bool:
+    """Removes the folder with all that is in it; whether it is gone. What is left after `time_limit` seconds stays.
+
+    Never raises for what it finds. Nobody else may be at work in the folder.
+    """
+    try:
+        if not os.path.lexists(folder):
+            return True
+        _empty(_enter(folder), time.monotonic() + time_limit)
+        os.rmdir(folder)
+    except OSError:  # something is left in it, or it is not ours
+        return not os.path.lexists(folder)
+    return True
+
+
+class _Level:
+    """A folder on the way down: its name in the one above, its folders still to be removed, and what cannot be."""
+
+    __slots__ = ("folders", "name", "stuck")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.folders: list[str] = []
+        self.stuck: set[str] = set()
+
+
+def _empty(fd: int, until: float) -> None:
+    """Removes all that is in an open folder and can be, and closes it. Raises `OSError` when the time is over."""
+    levels = [_Level("")]
+    try:
+        while levels:
+            level = levels[-1]
+            if not level.folders:
+                level.folders = _without_files(fd, level.stuck, until)
+            if level.folders:
+                name = level.folders.pop()
+                try:
+                    inner = _enter(name, fd)
+                except OSError:
+                    level.stuck.add(name)
+                    continue
+                levels.append(_Level(name))
+            elif len(levels) == 1:
+                return
+            else:
+                inner = os.open("..", _FOLDER, dir_fd=fd)
+                levels.pop()
+                try:
+                    os.rmdir(level.name, dir_fd=inner)
+                except OSError:
+                    levels[-1].stuck.add(level.name)
+            os.close(fd)
+            fd = inner
+    finally:
+        os.close(fd)
+
+
+def _without_files(fd: int, stuck: set[str], until: float) -> list[str]:
+    """Removes files of a folder, and gives names of folders in it; none, once neither are left."""
+    while True:
+        if time.monotonic() > until:
+            raise TimeoutError("removing took too long")
+        with os.scandir(fd) as entries:
+            some = list(islice((entry for entry in entries if entry.name not in stuck), _AT_ONCE))
+        folders = [entry.name for entry in some if entry.is_dir(follow_symlinks=False)]
+        files = {entry.name for entry in some}.difference(folders)
+        for name in files:
+            try:
+                os.unlink(name, dir_fd=fd)
+            except OSError:
+                stuck.add(name)
+        if folders or not files:
+            return folders
+
+
+def _enter(name: str, folder: int | None = None) -> int:
+    """An open folder that its owner may do everything in. Raises `OSError`, also for a link."""
+    try:
+        fd = os.open(name, _FOLDER, dir_fd=folder)
+    except PermissionError:
+        os.chmod(name, 0o700, dir_fd=folder)  # a child may have taken the rights from a folder of its own
+        fd = os.open(name, _FOLDER, dir_fd=folder)
+    try:
+        os.fchmod(fd, 0o700)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
