@@ -30,7 +30,8 @@ def close_names(name: str, names: Iterable[str], n: int = 1, cutoff: float = 0.6
     Bounded: of very many names the first ten thousand count, of those the fifty that share most letters are compared,
     and of a long name its two ends.
     """
-    matcher = SequenceMatcher(None, "", _ends(name), autojunk=False)
+    wanted = _ends(name)
+    matcher = SequenceMatcher(None, "", wanted, autojunk=False)
     likely: list[tuple[float, str]] = []
     for candidate in islice(names, MOST_NAMES):
         matcher.set_seq1(_ends(candidate))
@@ -38,22 +39,25 @@ def close_names(name: str, names: Iterable[str], n: int = 1, cutoff: float = 0.6
             likely.append((quick, candidate))
     scored: list[tuple[float, str]] = []
     for _, candidate in heapq.nlargest(_MOST_COMPARED, likely):
-        matcher.set_seq1(_ends(candidate))
-        if (score := likeness(matcher)) >= cutoff:
+        matcher.set_seq1(ends := _ends(candidate))
+        if (score := likeness(matcher, len(ends), len(wanted))) >= cutoff:
             scored.append((score, candidate))
     return [candidate for _, candidate in heapq.nlargest(n, scored)]
 
 
-def likeness(matcher: SequenceMatcher[str], most: int = _MOST_BLOCKS) -> float:
-    """From 0 to 1, as `matcher.ratio()`, and less where what they share lies in more pieces than `most`."""
-    total = len(matcher.a) + len(matcher.b)
-    return 2.0 * sum(size for _, _, size in matching_blocks(matcher, most)) / total if total else 1.0
+def likeness(matcher: SequenceMatcher[str], a: int, b: int, most: int = _MOST_BLOCKS) -> float:
+    """From 0 to 1, as `matcher.ratio()`, and less where what they share lies in more pieces than `most`.
+
+    `a` and `b` are the lengths of the matcher's two texts.
+    """
+    shared = sum(size for _, _, size in matching_blocks(matcher, a, b, most))
+    return 2.0 * shared / (a + b) if a + b else 1.0
 
 
-def matching_blocks(matcher: SequenceMatcher[Any], most: int) -> list[Block]:
-    """The blocks that two sequences share, in order: at most so many, looked for in the largest gaps first."""
+def matching_blocks(matcher: SequenceMatcher[Any], a: int, b: int, most: int) -> list[Block]:
+    """The blocks that two sequences of these lengths share, in order: at most so many, the largest gaps first."""
     blocks: list[Block] = []
-    gaps = [_gap(0, len(matcher.a), 0, len(matcher.b))]
+    gaps = [_gap(0, a, 0, b)]
     while gaps and len(blocks) < most:
         _, a1, a2, b1, b2 = heapq.heappop(gaps)
         found = matcher.find_longest_match(a1, a2, b1, b2)

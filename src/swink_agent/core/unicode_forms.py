@@ -33,8 +33,6 @@ def _end_of_piece(text: str, start: int) -> int:
     last = start + _PIECE
     if last >= len(text):
         return len(text)
-    for is_good in (str.isascii, lambda character: combining(character) == 0):
-        for end in range(last, start + _PIECE // 2, -1):
-            if is_good(text[end]):
-                return end
-    return last
+    ends = range(last, start + _PIECE // 2, -1)
+    plain = next((end for end in ends if text[end].isascii()), None)
+    return plain or next((end for end in ends if not combining(text[end])), last)

@@ -76,7 +76,7 @@ def _compared(before: list[str], after: list[str], start: int) -> list[_Part]:
 
     parts: list[_Part] = []
     at, to = start, start
-    blocks = matching_blocks(SequenceMatcher(None, before, after), _MOST_BLOCKS)
+    blocks = matching_blocks(SequenceMatcher(None, before, after), len(before), len(after), _MOST_BLOCKS)
     for i, j, size in [*blocks, (len(before), len(after), 0)]:
         a, b = start + i, start + j
         if at < a or to < b:

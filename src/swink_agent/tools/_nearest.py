@@ -66,7 +66,7 @@ def _best_start(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
         matcher = difflib.SequenceMatcher(None, window, target, autojunk=len(target) > 500)
         # A piece of a long line is little like the line, but a good part of the piece is in it.
         shared = matcher.find_longest_match().size / (len(target) or 1) if len(wanted) == 1 else 0
-        score = max(likeness(matcher), shared)
+        score = max(likeness(matcher, len(window), len(target)), shared)
         if score > best_score or (best is None and score >= best_score):
             best, best_score = start, score
         if time.monotonic() > until:
@@ -122,18 +122,19 @@ def _by_equal_lines(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
 def _by_like_lines(lines: Sequence[str], wanted: Sequence[str], until: float) -> list[int]:
     """Where windows start whose one line is much like the longest of the wanted ones."""
     at = _longest(wanted)
-    matcher = difflib.SequenceMatcher(None, "", _key(wanted[at])[:_LONGEST_LINE], autojunk=False)
+    wanted_key = _key(wanted[at])[:_LONGEST_LINE]
+    matcher = difflib.SequenceMatcher(None, "", wanted_key, autojunk=False)
     found: list[tuple[float, int]] = []
     ratios = 0
     for index, line in enumerate(lines[:_MOST_COMPARED]):
-        matcher.set_seq1(_key(line)[:_LONGEST_LINE])
+        matcher.set_seq1(key := _key(line)[:_LONGEST_LINE])
         least = found[0][0] if len(found) == _MOST_CANDIDATES else _LIKE_ENOUGH
         if matcher.real_quick_ratio() <= least or matcher.quick_ratio() <= least:
             continue
         ratios += 1
         if ratios > _MOST_RATIOS or time.monotonic() > until:
             break
-        if (ratio := likeness(matcher)) > least:
+        if (ratio := likeness(matcher, len(key), len(wanted_key))) > least:
             item = (ratio, max(index - at, 0))
             (heapq.heappushpop if len(found) == _MOST_CANDIDATES else heapq.heappush)(found, item)
     return [start for _, start in sorted(found, reverse=True)]
