@@ -305,35 +305,51 @@ async def test_warnings_are_about_every_text_of_the_call() -> None:
     ]
 
 
+# What runs whatever its words name or say, so that no prefix of it can be trusted.
+# fmt: off
+RUNS_ANYTHING = [
+    "python -c x", "python3 -c x", "python3.12 -c x", "python", "python3.11", "pypy3 -c x", "node -e x",
+    "nodejs -e x", "node18 -p x", "deno eval x", "deno run x.ts", "bun x.ts", "bun -e x", "ruby -e x", "ruby3.1 -e x",
+    "perl -e x", "perl5.36 -ne x", "lua x.lua", "lua5.4 -e x", "luajit -e x", "php -r x", "php8.2 -r x",
+    "Rscript -e x", "julia -e x", "sh x.sh", "bash x.sh", "bash -c x", "bash5 -c x", "zsh -c x", "fish -c x",
+    "dash x", "ksh x", "busybox sh", "env make", "xargs rm", "nohup make", "timeout 5 make", "nice make", "watch ls",
+    "pwsh -c x", "ts-node x", "tsx x", "tclsh x", "python -m timeit x", "python -m pdb x", "python3 -m pip install x",
+    "python -m runpy x", "python -m http.server", "find . -exec x", "sed e x", "awk x y", "gawk x y", "make",
+    "make test", "make -f x", "npm install lodash", "npm exec x", "npm run", "npx eslint .", "npx -y eslint",
+    "pnpm dlx x", "pnpm exec x", "yarn dlx x", "yarn build", "bunx x", "uvx x", "pipx run x", "uv run python -c x",
+    "uv run -- x", "uv pip install x", "uv tool run x", "poetry run bash", "bundle exec x", "cargo run",
+    "cargo install x", "go run x.go", "go generate", "go tool x", "docker run -it x", "docker exec x y",
+    "docker compose up", "podman run x", "kubectl exec x", "ssh host ls", "sudo make", "doas make", "strace ls",
+    "gdb x", "git -c x=y commit", "git bisect run x", "git bisect start", "git submodule foreach x",
+    "git rebase --exec x main", "git rebase main", "git config a b", "git clone x", "git fetch", "git push",
+    "git pull", "git difftool", "git grep x", "git filter-branch x", "git hook run x", "git archive x",
+    "git remote add x y", "git -C x status", "git", "vim x", "vi x", "nvim x", "emacs x", "nano x", "less x", "man x",
+    "tar xf x", "rsync a b", "rg x", "sort x", "tee x", "gcc x.c", "cmake .", "ninja", "gradle build", "mvn test",
+    "rake x", "just x", "nix run x", "pip install x", "curl x", "watchexec x", "entr x", "parallel x", "script x",
+    "expect x", "osascript x", "java -jar x", "frobnicate x", "ls; make", "npm test > f", "A=b npm test", "../run.sh",
+    "/opt/tool x", "~/bin/x", "./../x",
+]
+# fmt: on
+
+
 @pytest.mark.parametrize(
     ("command", "prefix"),
     [
-        ("make", None),
-        ("make test", "make test"),
-        ("npm install lodash", "npm install"),
+        ("npm test", "npm test"),
         ("npm run build -- x", "npm run build"),
         ("git commit -m 'a b'", "git commit"),
-        ("git -c x=y commit", None),
         ("rm a.txt", "rm"),
         ("./run.sh x", "./run.sh"),
         ("python script.py x", "python script.py"),
         ("python 'my script.py'", "python 'my script.py'"),
         ("python -m pytest -q", "python -m pytest"),
-        ("python -c 'x'", None),
-        ("python", None),
-        ("bash script.sh", None),
-        ("env make", None),
-        ("sudo make", None),
-        ("xargs rm", None),
+        ("/usr/bin/python3.12 -m pytest", "/usr/bin/python3.12 -m pytest"),
+        (".venv/bin/pytest -q", ".venv/bin/pytest"),
         ("uv run pytest -q", "uv run pytest"),
-        ("uv run python -c x", None),
-        ("uv run -- x", None),
-        ("docker run -it x", None),
-        ("npx eslint .", "npx eslint"),
-        ("npx -y eslint", None),
-        ("ls; make", None),
-        ("make test > f", None),
-        ("A=b make test", None),
+        ("cargo test", "cargo test"),
+        ("go test ./...", "go test"),
+        *((command, None) for command in RUNS_ANYTHING),
+        *((f"{path}{command}", None) for command in RUNS_ANYTHING[:40] for path in ("/usr/bin/", "./", "tools/bin/")),
     ],
 )
 async def test_the_prefix_to_trust_is_never_one_that_would_mean_anything(command: str, prefix: str | None) -> None:
@@ -354,6 +370,40 @@ async def test_a_tool_is_trusted_for_the_session() -> None:
     assert await approve(other("edit_file", path="a", edits=[])) == Reject("the user said no")
     approve.trust.forget()
     assert await approve(other(path="b", content="2")) == Reject("the user said no")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "covered", "asked"),
+    [
+        ("npm test", ["npm test -x", "npm test a", "npm test -- --script-shell=x"], ["npm test --script-shell=./x"]),
+        ("npm run build", ["npm run build"], ["npm run build --node-options=-rx", "npm run other"]),
+        ("cargo test", ["cargo test --release a", "cargo test -- --exact"], ["cargo test --config 'a=\"b\"'"]),
+        ("go test", ["go test -v ./...", "go test -run X"], ["go test -exec ./x", "go test --toolexec=./x"]),
+        ("pytest", ["pytest -q -x a.py", "pytest --tb=short", "pytest -k 'a or b'"], ["pytest -p x", "pytest -c x"]),
+        ("uv run pytest", ["uv run pytest -q"], ["uv run pytest -p x", "uv run --with x pytest"]),
+        ("python -m unittest", ["python -m unittest -v a.py"], ["python -m timeit x"]),
+        ("git commit", ["git commit -am x"], ["git -c core.editor=x commit"]),
+    ],
+)
+async def test_trust_in_a_prefix_is_none_in_options_that_run_something_else(
+    prefix: str, covered: list[str], asked: list[str]
+) -> None:
+    approve, _ = approvals(*["no"] * 9, rules=CommandRules())
+    approve.trust.trust_command(prefix, scope=HERE)
+    assert [await approve(bash(command)) for command in covered] == [Approve()] * len(covered)
+    assert [await approve(bash(command)) for command in asked] == [Reject("the user said no")] * len(asked)
+
+
+async def test_the_end_of_what_a_trusted_command_prints_may_be_looked_at() -> None:
+    approve, _ = approvals(*["no"] * 20)
+    approve.trust.trust_command("npm test", scope=HERE)
+    covered = ["npm test 2>&1 | tail -20", "npm test | grep -i fail | head", "npm test >/dev/null", "ls && npm test"]
+    asked = [
+        *["npm test | tee f", "npm test | tail -20 f", "npm test && cat f", "npm test | sh", "npm test; ls *"],
+        *["cd src && npm test", "npm test < f", "npm test | grep -r x", "npm test | xargs rm", "npm test & ls"],
+    ]
+    assert [await approve(bash(command)) for command in covered] == [Approve()] * len(covered)
+    assert [await approve(bash(command)) for command in asked] == [Reject("the user said no")] * len(asked)
 
 
 async def test_a_prefix_is_trusted_for_the_session() -> None:

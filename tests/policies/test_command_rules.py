@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from swink_agent.policies._named_commands import simple_commands
+from swink_agent.policies._places import Place
 from swink_agent.policies._read_only import READ_ONLY
-from swink_agent.policies._shell_words import NotPlain, plain_words, simple_commands
+from swink_agent.policies._shell_words import NotPlain, Word, plain_words
 from swink_agent.policies.command_rules import CommandRules, Decision
 
 SYSTEM = "/usr/bin:/bin"
@@ -76,17 +78,31 @@ def test_anything_else_is_not_read_at_all(command: str) -> None:
     with pytest.raises(NotPlain) as caught:
         plain_words(command)
     assert str(caught.value).isprintable()
-    assert verdict(command) != "allow"
-    assert verdict(command, CommandRules(allow=["ls", "echo", "pwd"])) != "allow"
+    if command not in JOINED:
+        assert verdict(command) != "allow"
+        assert verdict(command, CommandRules(allow=["ls", "echo", "pwd"])) != "allow"
+    if "id" in command or any(mark in command for mark in "*?<"):
+        assert verdict(command, CommandRules(allow=["ls", "echo", "pwd"])) != "allow"
+
+
+# No plain words, and yet nothing but commands that read.
+JOINED = {"ls; id", "ls;id", "ls && id", "ls || id", "ls | id", "ls 2>&1", "ls < f", "ls *", "ls ?", "ls !"}
+
+
+@pytest.mark.parametrize("command", sorted(JOINED))
+def test_joined_commands_that_each_read_are_allowed(command: str) -> None:
+    assert verdict(command) == "allow"
 
 
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("ls; id", "the command is not a plain one: it has the operator ;"),
+        ("ls & id", "the command is not a plain one: it has the operator &"),
+        ("ls; npm install", "no rule allows 'npm install'"),
         ("ls > f", "the command is not a plain one: it has the redirection >"),
         ("ls $x", "the command is not a plain one: it has a substitution, $"),
-        ("ls *", "the command is not a plain one: it has the file pattern *"),
+        ("ls [a]", "the command is not a plain one: it has the file pattern ["),
+        ("sort *", "'sort' is asked about: * may become an option"),
         ("A=b ls", "the command is not a plain one: it begins with the assignment A=b"),
         ("ls\nid", "the command is not a plain one: it has more than one line"),
         ("time ls", "the command is not a plain one: time is a keyword of the shell"),
@@ -133,7 +149,7 @@ def test_without_rules_everything_is_asked_about() -> None:
 
 
 def test_unattended_means_deny() -> None:
-    for command in ("npm install", "ls; id", "", "find . -delete"):
+    for command in ("npm install", "ls; npm install", "", "find . -delete"):
         decision = STANDARD.decide(command, attended=False)
         assert decision.verdict == "deny"
         assert decision.reason.endswith(", and there is nobody to ask")
@@ -176,6 +192,31 @@ def test_rules_show_how_many_they_are() -> None:
         *["rm\\\n x", "$'rm' x", "env rm x", "env -i A=b rm x", "xargs rm", "sudo -u me rm x", "nohup rm x &"],
         *["timeout 5 rm x", "find . -exec rm {} +", "bash -c 'rm x'", 'sh -c "ls; rm x"'],
         *["bash -c \"bash -c 'rm x'\"", "eval 'rm x'", "bash <<E\nrm x\nE"],
+        # redirections in front and between
+        *[">f rm x", "> f rm x", "2>f rm x", "2>&1 rm x", "&>f rm x", ">>f rm x", "<f rm x", "<<<f rm x", ">|f rm x"],
+        *["<f >g 2>&1 rm x", "A=b >f rm x", ">f A=b rm x", "ls >f; >g rm x", "ls 2>&1 | >f rm x", "<(ls) rm x"],
+        # groups with a name, keywords with options, and other ways to write a name
+        *["f() { rm x; }", "function f { rm x; }", "coproc c { rm x; }", "time -p rm x", "case a in a) rm x;; esac"],
+        *["for a in b; do rm x; done", "until rm x; do :; done", "$'\\x72m' x", "$'\\162m' x", "r$''m x", "{rm,x}"],
+        *["rm$IFS-x", "rm${IFS}x", "/bin/r? x", "r* x", "/b*/rm x", '"rm" x', "r\\m x", "busybox rm x", "rm.exe x"],
+        # what runs others
+        *["command rm x", "command -p rm x", "builtin rm x", "exec rm x", "exec -a ls rm x", "nice -n 5 rm x"],
+        *["strace -f rm x", "setsid rm x", "stdbuf -o0 rm x", "flock f rm x", "doas rm x", "watch rm x"],
+        *["env -S 'rm x'", "env -S'rm x'", "parallel rm ::: x", "ls | xargs -I{} sh -c 'rm {}'", "trap 'rm x' EXIT"],
+        *[
+            "bash5 -c 'rm x'",
+            "zsh -c 'rm x'",
+            "fish -c 'rm x'",
+            "echo rm x | bash",
+            "printf 'rm x' | sh",
+            "sh <<< 'rm x'",
+        ],
+        *[
+            "git bisect run rm x",
+            "git submodule foreach 'rm x'",
+            "git rebase --exec 'rm x'",
+            "git -c alias.a='!rm x' a",
+        ],
     ],
 )
 def test_a_denied_program_is_denied_wherever_it_shows(command: str) -> None:
@@ -184,7 +225,22 @@ def test_a_denied_program_is_denied_wherever_it_shows(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["grep rm x", "echo 'a; rm x'", "git rm x", "ls rm", "farm x", "rm.py", "echo rm", "cat rm > rm"]
+    "command",
+    [
+        "grep rm x",
+        "echo 'a; rm x'",
+        "git rm x",
+        "ls rm",
+        "farm x",
+        "rm.py",
+        "echo rm",
+        "cat rm > rm",
+        "ls 2>rm",
+        "find . -name 'r*'",
+        "cat <rm",
+        "git log --grep rm",
+        "echo 'rm x' | cat",
+    ],
 )
 def test_a_denied_name_that_is_only_mentioned_is_not_denied(command: str) -> None:
     assert CommandRules(deny=["rm"]).decide(command).verdict == "ask"
@@ -232,7 +288,7 @@ def test_a_rough_reading_finds_the_parts() -> None:
         ("wc", "-l"),
         ("echo", "n "),
         ("id", "-u"),
-        (" m", "f"),
+        (" m",),
         ("[", "-f", "a", "]"),
         ("cat", "a"),
     ]
@@ -276,8 +332,16 @@ def test_commands_that_only_read_are_allowed(command: str) -> None:
         *["rg --hostname-bin id x", "rg -e -- --pre=id x", "sort -o f a", "sort -of a", "sort -uo f a"],
         *["sort --output=f a", "sort --outp=f a", "sort --compress-program=id a", "sort -T /tmp a", "tree -o f"],
         *["tree -Io x f", "tree -I x -o f", "diff -l a b", "diff --paginate a b", "file -C -m x", "sed -i s/a/b/ f"],
-        *["sed -n 1p -i f", "sed -n '1w f' a", "sed -n wf a", "sed -n '1e id' a", "sed -n s/a/b/e a", "sed 1p a"],
-        *["sed -n -e 1p a", "sed -n", "sed -n a.py 1p", "sed -n '1,2p;wf' a", "sed -ni 1p a", "sed -n 1r/etc/x a"],
+        *["sed -n 1p -i f", "sed -n '1w f' a", "sed -n wf a", "sed -n '1e id' a", "sed -n s/a/b/e a", "sed wf a"],
+        *[
+            "sed -n -e wf a",
+            "sed -newf a",
+            "sed -n",
+            "sed -n a.py 1p",
+            "sed -n '1,2p;wf' a",
+            "sed -ni 1p a",
+            "sed -n 1r/etc/x a",
+        ],
         *["date -s tomorrow", "date 01011200", "date --set=x", "jq -f x .", "tail -f a", "tail --follow a"],
         *["which -i x", "git -c alias.x=!id x", "git -c core.fsmonitor=id status", "git --exec-path=. status"],
         *["git -C x status", "git -p log", "git --git-dir=x status", "git --work-tree=x diff", "git diff --ext-diff"],
@@ -287,10 +351,10 @@ def test_commands_that_only_read_are_allowed(command: str) -> None:
         *["git cat-file --batch", "git status --help", "git help log", "git diff --textconv", "git stash"],
         *["git stash pop", "git tag v1", "git branch new", "git branch -d x", "git branch -D x", "git branch -m x y"],
         *["git branch --list x -d y", "git tag -d v1", "git branch --edit-description", "git reflog expire --all"],
-        *["git remote -v", "git remote add x y", "git config -l", "git tag -s v1", "git tag -v v1", "git push"],
+        *["git remote prune x", "git remote add x y", "git config -l", "git tag -s v1", "git tag -v v1", "git push"],
         *["git fetch", "git commit -m x", "git checkout x", "git add .", "git"],
         # programs that run others or write
-        *["awk 1 a", "xargs ls", "env ls", "env", "tee f", "tar --to-command=id -xf a", "tar xf a", "less a"],
+        *["awk -f x a", "xargs ls", "env ls", "env", "tee f", "tar --to-command=id -xf a", "tar xf a", "less a"],
         *["man ls", "vi a", "python -c 1", "python a.py", "python --version -c 1", "python3 -V x", "bash a.sh"],
         *["bash --version -c id", "node a", "npm --version", "cargo --version", "go version", "make", "pip list"],
         *["uniq a f", "xxd a f", "cp a b", "mkdir a", "timeout 5 ls", "nice ls", "watch ls", "parallel ls", "ssh x"],
@@ -310,39 +374,25 @@ def test_commands_that_can_do_more_are_asked_about(command: str) -> None:
 
 def test_no_standard_rule_names_a_program_that_runs_others() -> None:
     programs = {prefix.split()[0] for prefix in READ_ONLY}
-    runners = {
-        "env",
-        "xargs",
-        "awk",
-        "sh",
-        "tee",
-        "less",
-        "man",
-        "vi",
-        "tar",
-        "make",
-        "npm",
-        "cargo",
-        "sudo",
-        "ssh",
-        "time",
-    }
-    assert {prefix for prefix in READ_ONLY if prefix.split()[0] in {"bash", "python", "python3", "node", "tar"}} == {
-        *(f"{name} --version" for name in ("bash", "python", "python3", "node", "tar")),
+    runners = {"env", "xargs", "sh", "tee", "less", "man", "vi", "make", "npm", "cargo", "sudo", "ssh", "docker"}
+    assert {prefix for prefix in READ_ONLY if prefix.split()[0] in {"bash", "python", "python3", "node"}} == {
+        *(f"{name} --version" for name in ("bash", "python", "python3", "node")),
         *("python -V", "python3 -V", "node -v"),
     }
-    assert programs & runners == {"tar"}
+    assert programs.isdisjoint(runners)
 
 
 def test_no_word_with_a_dash_passes_that_is_not_named() -> None:
     """Also not behind `--`, which may be the value of the option before it."""
+    place = Place("/home/me/project")
     for prefix, check in READ_ONLY.items():
         if check.harmless:
             continue
-        first = () if check.first is None else ("1p",)
+        first = {"sed": ("1p",), "awk": ("1",), "printf": ("%s",), "tar": ("tf", "a")}.get(prefix, ())
         for word in ("--exec", "--output=x", "-\u00e9", "--pre", "-=", "--help=x=--pre"):
-            if word.partition("=")[0] not in check.options:
-                assert check.problem((*first, "--", word), None) is not None, (prefix, word)
+            if word.partition("=")[0] not in check.options and (prefix, word) != ("printf", "-="):
+                words = tuple(map(Word, (*first, "--", word)))
+                assert check.problem(words, place) is not None, (prefix, word)
 
 
 def test_own_rules_come_on_top_of_the_standard_ones() -> None:
@@ -419,7 +469,9 @@ def test_a_long_command_is_decided_in_a_moment(start: str, part: str) -> None:
     began = time.process_time()
     decision = rules.decide(command)
     words = ("a", "rm ", "'rm x' ", "'ls;rm' ", "'", '"', "\\", "bash -c ", "=", "-r ")
-    assert (decision.verdict == "allow") == (start == "ls " and part in words)
+    # Very many words are asked about, whatever they are.
+    is_many = part in ("rm ", "'rm x' ", "'ls;rm' ", "bash -c ", "-r ")
+    assert (decision.verdict == "allow") == (start == "ls " and part in words and not is_many)
     assert time.process_time() - began < 5.0
 
 
@@ -470,6 +522,7 @@ OURS = CommandRules.standard(
         ("pytest -q && pytest tests/a.py", "allow"),
         ("pytest -q | tail -5", "allow"),
         ("pytest;pytest||pytest|head", "allow"),
+        ("pytest 2>&1 | tail", "allow"),
         ("cd sub && pytest", "allow"),
         ("pytest 'a; b' && pytest", "allow"),
         # one part that nobody allowed
@@ -483,7 +536,7 @@ OURS = CommandRules.standard(
         ("cd / && pytest && cat etc/passwd", "ask"),
         # more than commands in a row
         ("pytest > out.txt", "ask"),
-        ("pytest 2>&1 | tail", "ask"),
+        ("pytest 2>pytest.log | tail", "ask"),
         ("pytest & pytest", "ask"),
         ("pytest &", "ask"),
         ("pytest |& tail", "ask"),
@@ -499,8 +552,9 @@ OURS = CommandRules.standard(
         ("pytest &&", "ask"),
         ("; pytest", "ask"),
         ("pytest && eval id", "ask"),
-        # nothing of ours in it: as before
-        ("ls | head", "ask"),
+        # nothing of ours in it
+        ("ls | head", "allow"),
+        ("ls | xargs rm", "ask"),
     ],
 )
 def test_commands_in_a_row_are_allowed_if_each_of_them_is(command: str, verdict: str) -> None:
@@ -509,3 +563,8 @@ def test_commands_in_a_row_are_allowed_if_each_of_them_is(command: str, verdict:
 
 def test_commands_in_a_row_are_asked_about_unless_told_otherwise() -> None:
     assert CommandRules(allow=["pytest"]).decide("pytest && pytest").verdict == "ask"
+    rules = CommandRules.standard(allow=["pytest"], search_path=SYSTEM)
+    allowed = ["pytest 2>&1 | tail -5", "ls && pytest", "pytest | grep -c x | cat", "pytest; echo $?"]
+    asked = ["pytest && cat a.txt", "pytest | tail a.txt", "pytest; ls", "pytest && pytest", "cd / && pytest"]
+    assert [rules.decide(command, folder="/tmp").verdict for command in allowed] == ["allow"] * len(allowed)
+    assert [rules.decide(command, folder="/tmp").verdict for command in asked] == ["ask"] * len(asked)

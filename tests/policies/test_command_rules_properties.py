@@ -8,7 +8,8 @@ import string
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swink_agent.policies._shell_words import NotPlain, plain_words, simple_commands
+from swink_agent.policies._named_commands import simple_commands
+from swink_agent.policies._shell_words import NotPlain, plain_words, read_script
 from swink_agent.policies.command_rules import CommandRules
 from swink_agent.policies.display import is_deceptive, safe_display
 from swink_agent.policies.ordinary import ordinary_places
@@ -52,9 +53,11 @@ def test_whatever_is_allowed_is_words_that_quote_back_to_themselves(text: str) -
     for command in (text, f"ls {text}"):
         if ANYTHING.decide(command).verdict != "allow":
             continue
-        words = plain_words(command)
-        assert words[0] == "ls"
-        assert plain_words(shlex.join(words)) == words
+        for pipeline in read_script(command):
+            for part in pipeline.commands:
+                assert part.plain is not None
+                assert part.plain[0] == "ls"
+                assert plain_words(shlex.join(part.plain)) == part.plain
         assert not any(is_deceptive(character) for character in command)
 
 

@@ -1,39 +1,39 @@
 """What the rules let pass unasked, held against what real bash does with it.
 
-Commands are made from a grammar and from mutations of it, with a fixed seed. Those that the rules allow run in bash,
-where the only programs to be found are shims that record their name and arguments: what ran is one program that a rule
-names, with exactly the words that the rules had read, and nothing else happened.
+Commands are made from a grammar and from mutations of it, with a fixed seed: single ones, and joined ones with pipes,
+`&&`, `||`, `;`, file patterns, redirections and `cd`. Those that the rules allow run in bash: where no
+program is found and bash says which it wanted, so that what would run is what the rules had read; and others with real
+programs between traps, so that nothing was written, started or read outside.
 """
 
 from __future__ import annotations
 
-import os
+import fnmatch
 import random
+import re
 import shutil
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from swink_agent.policies._read_only import READ_ONLY
-from swink_agent.policies._shell_words import NotPlain, plain_commands, plain_words
+from swink_agent.policies._shell_words import NotPlain, Word, plain_words, read_script
 from swink_agent.policies.command_rules import CommandRules
+
+from .ranges import CANARY, TRAPS, RealRange, ShimRange
 
 SEED = 20_240_917
 COUNT = 10_000
+MOST_REAL = 250
 
 OWN_RULES = ["npm test", "frob", "git commit -m", "./tools/check", "pytest"]
 OWN_PREFIXES = [tuple(rule.split()) for rule in OWN_RULES]
 PREFIXES = [tuple(prefix.split()) for prefix in READ_ONLY] + OWN_PREFIXES
-LISTED = sorted({prefix[0] for prefix in PREFIXES if "/" not in prefix[0]})
-BUILTINS = ["echo", "false", "pwd", "true", "type"]
+BUILTINS = ["echo", "false", "pwd", "true", "type", "test", "[", "printf", "command"]
 
 # fmt: off
-# Not one of these is in a rule. Each has a shim, so that running one would be seen and would do nothing.
-UNLISTED = [
-    "rm", "evil", "touch", "sh", "python4", "curl", "tee", "xargs", "env", "awk", "nohup", "time", "-c", "a=b", "l",
-]
 BENIGN_WORDS = [
     "src", "a.txt", "-la", "--stat", "-n", "5", "-i", "README.md", "HEAD~1", "main..HEAD", "x=y", "a,b", "%s", "@",
     "^x", "--", "-", "--oneline", "--color=never", "-name", "-type", "f", ".", "1,20p", "user@host:path", "+%Y",
@@ -54,6 +54,26 @@ NASTY = [
     "\u202e", "\ufeff", "\u2028", "\x85", "\\\n", "\\", "'", '"', '"`evil`"', '"$(evil)"', "'\n'", '"\n"', '"!"',
     "\xe9", "\uff4c\uff53", "\ud800", "\U000e0041", "\xe9\\", "()", "(evil)", "{ evil; }", "() { evil; }",
     "if evil; then :; fi", "evil", "./evil", "=evil", "A=b", "A=b evil", "+(a)",
+]
+JOINTS = [" | ", " && ", " || ", "; ", "|", "&&", "||", ";", " |", " ; "]
+# What may stand beside a command, and what looks as if.
+BESIDE = [
+    "2>/dev/null", ">/dev/null", "2>&1", "&>/dev/null", "</dev/null", "< a.txt", ">>/dev/null", "1>&2", ">&2",
+    "2> /dev/null", "> /dev/null 2>&1",
+]
+ALMOST_BESIDE = [
+    ">pwned", "2>pwned", ">&pwned", "&>pwned", ">/dev/null/../pwned", ">/dev/nullx", "2>&1pwned", "<>pwned",
+    ">|pwned", "< ../x", "2 > pwned", "a2>pwned", "'2'>pwned", ">'/dev/null'", ">\\/dev/null", "3>pwned", "{x}>pwned",
+    ">$?", ">*", "<<<x", "<<x", "<&0", ">&-", "2>&3", ">(evil)", "<(evil)", "&", "|&evil",
+]
+PATTERNS = [
+    "*", "*.txt", "src/*", "src/*.py", "a?txt", "?.txt", "*/*.txt", "'a'*", "\\a*", '"a".*', "*x", "src/**",
+    "nothing*", "a*\\*", "'*'*", "*'*'", "../*", "/*", ".*", "..*", "./*", "*/../*", "-*", "--*", "$?", '"$?"', "x$?",
+    "'$?'", "\\$?",
+]
+GOING = [
+    "cd src && ", "cd src; ", "cd src/deep && ", "cd tools || ", "cd .. && ", "cd nowhere && ", "cd src && cd .. && ",
+    "cd 'src' && ", "cd s*c && ", "cd - && ", "cd && ", "cd src | ", "cd src && cd deep && ", "cd / && ", "cd $? && ",
 ]
 PREFIXED = [
     "A=b ", "A+=b ", "a[0]=b ", "PATH=. ", "! ", "time ", "coproc ", "exec ", "eval ", "command ", "builtin ", "env ",
@@ -109,8 +129,55 @@ def ordinary(dice: random.Random) -> str:
     return dice.choice([" ", "  ", " "]).join(words)
 
 
+def joined(dice: random.Random) -> str:
+    """Several commands, with what may stand beside them."""
+    parts: list[str] = [dice.choice(GOING)] if dice.random() < 0.2 else []
+    for position in range(dice.randrange(1, 4)):
+        if position:
+            parts.append(dice.choice(JOINTS))
+        words = [reading(dice)]
+        for _ in range(dice.randrange(3)):
+            words.append(dice.choice(PATTERNS if dice.random() < 0.3 else BESIDE))
+        if dice.random() < 0.06:
+            words.insert(dice.randrange(len(words) + 1), dice.choice(ALMOST_BESIDE))
+        if dice.random() < 0.1:
+            words.reverse()
+        parts.append(" ".join(words))
+    return "".join(parts)
+
+
+def reading(dice: random.Random) -> str:
+    """A command that is likely to be allowed."""
+    if dice.random() < 0.15:
+        return ordinary(dice)
+    words = list(dice.choice(PREFIXES[: -len(OWN_PREFIXES)]))
+    if words[0] in ("sed", "awk", "[", "test", "printf", "tar", "sleep"):
+        words = dice.choice(FORMS)
+    for _ in range(dice.randrange(2)):
+        words.append(dice.choice(["src", "a.txt", "'a b'", "README.md", "src/c.py", "--", "-n", "x", "src/../a.txt"]))
+    return " ".join(requoted(word, dice) if dice.random() < 0.1 and word.isalnum() else word for word in words)
+
+
+FORMS = [
+    ["sed", "-n", "1,5p"],
+    ["sed", "'s/a/b/'"],
+    ["awk", "'{print $1}'"],
+    ["awk", "-F:", "'NR>1{print $2}'"],
+    ["[", "-f", "a.txt", "]"],
+    ["test", "-d", "src"],
+    ["test", "a", "=", "b"],
+    ["printf", "'%s\\n'"],
+    ["tar", "tzf", "a.tgz"],
+    ["sleep", "1"],
+    ["sed", "'w pwned'"],
+    ["awk", "'BEGIN{system(\"evil\")}'"],
+    ["test", "-v", "'a[$(evil)]'"],
+    ["printf", "-v", "'a[$(evil)]'"],
+]
+
+
 def spoilt(dice: random.Random) -> str:
-    command, nasty = ordinary(dice), dice.choice(NASTY)
+    command, nasty = (ordinary if dice.random() < 0.6 else joined)(dice), dice.choice(NASTY)
     where = dice.random()
     if where < 0.35:
         return f"{command} {nasty}"
@@ -124,7 +191,7 @@ def spoilt(dice: random.Random) -> str:
 
 def shuffled(dice: random.Random) -> str:
     """An ordinary command after a few blind changes of single characters."""
-    characters = list(ordinary(dice))
+    characters = list((ordinary if dice.random() < 0.5 else joined)(dice))
     alphabet = string.printable + "éа\u200b\u00a0\u202e'\"\"''\\\\  "
     for _ in range(dice.randrange(1, 4)):
         position = dice.randrange(len(characters) + 1)
@@ -140,110 +207,92 @@ def shuffled(dice: random.Random) -> str:
 
 def noise(dice: random.Random) -> str:
     return dice.choice(["", "ls ", "frob "]) + "".join(
-        dice.choice("ls frob'\"\\$`;&|<>(){}[]*?~#!=-.\n\t ") for _ in range(dice.randrange(1, 14))
+        dice.choice("ls frob'\"\\$`;&|<>(){}[]*?~#!=-.\n\t 12") for _ in range(dice.randrange(1, 14))
     )
 
 
 def generated() -> list[str]:
     dice = random.Random(SEED)
     kinds: list[tuple[Callable[[random.Random], str], float]] = [
-        (ordinary, 0.32),
-        (spoilt, 0.36),
-        (shuffled, 0.20),
-        (noise, 0.12),
+        (ordinary, 0.14),
+        (joined, 0.30),
+        (spoilt, 0.30),
+        (shuffled, 0.18),
+        (noise, 0.08),
     ]
     makers = dice.choices([maker for maker, _ in kinds], [share for _, share in kinds], k=COUNT)
     return [*CURATED, *(maker(dice) for maker in makers)]
 
 
-# -- running them --------------------------------------------------------------------------------------------
-
-
-class Range:
-    """A folder with shims for programs, in which bash runs commands and what they start is written down."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "work"
-        self.programs = folder / "programs"
-        self.record = folder / "record"
-        self.output = folder / "output"
-        for place in (self.folder, self.folder / "tools", self.programs):
-            place.mkdir()
-        shim = folder / "shim"
-        shim.write_text('#!/bin/sh\nprintf "%s\\0" "$#" "$0" "$@" >>"$RECORD"\n')
-        shim.chmod(0o755)
-        for name in [*LISTED, *UNLISTED]:
-            (self.programs / name).symlink_to(shim)
-        for name in ("evil", "ls", "tools/check"):
-            (self.folder / name).symlink_to(shim)
-        for name in ("a.txt", "b.txt"):
-            (self.folder / name).write_text(name)
-        start = folder / "start"
-        start.write_text(f"enable -n {' '.join(BUILTINS)}\n")  # so that these are shims like the others
-        self.bash = shutil.which("bash") or "/bin/bash"
-        self.environment = {"PATH": str(self.programs), "RECORD": str(self.record), "BASH_ENV": str(start)}
-        self.files = self._files()
-
-    def _files(self) -> list[str]:
-        return sorted(str(path) for path in self.folder.rglob("*"))
-
-    def run(self, command: str) -> tuple[int, list[list[str]], bytes]:
-        """The exit code, the program and arguments of everything that ran, and what was printed."""
-        self.record.write_bytes(b"")
-        writing = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        actions = [
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(self.output), writing, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ]
-        arguments = [self.bash, "--noprofile", "--norc", "-c", command]
-        before = os.getcwd()
-        os.chdir(self.folder)
-        try:
-            child = os.posix_spawn(self.bash, arguments, self.environment, file_actions=actions)
-        finally:
-            os.chdir(before)
-        _, status = os.waitpid(child, 0)
-        ran: list[list[str]] = []
-        entries = iter(self.record.read_bytes().decode().split("\0")[:-1])
-        for count in entries:
-            program, *words = [next(entries) for _ in range(int(count) + 1)]
-            ran.append([program.removeprefix(f"{self.programs}/"), *words])
-        return os.waitstatus_to_exitcode(status), ran, self.output.read_bytes()
-
-    def is_untouched(self) -> bool:
-        return self._files() == self.files
+# -- with shims ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def shooting_range(tmp_path: Path) -> Range:
-    return Range(tmp_path)
+def shooting_range(tmp_path: Path) -> ShimRange:
+    return ShimRange(tmp_path, BUILTINS)
 
 
-# -- the tests -----------------------------------------------------------------------------------------------
+def could_be(words: Sequence[Word], ran: Sequence[str]) -> bool:
+    """Whether bash may have made these words of those that were read."""
+    if not words:
+        return not ran
+    first = words[0]
+    if not ran:
+        return False
+    if first.varies:
+        return re.fullmatch(re.escape(first.text).replace("0", r"\d+"), ran[0]) is not None and could_be(
+            words[1:], ran[1:]
+        )
+    if first.pattern is None:
+        return first.text == ran[0] and could_be(words[1:], ran[1:])
+    if first.text == ran[0] and could_be(words[1:], ran[1:]):
+        return True  # it matched nothing
+    count = 0
+    while count < len(ran) and fnmatch.fnmatchcase(ran[count], first.pattern):
+        count += 1
+        if could_be(words[1:], ran[count:]):
+            return True
+    return False
+
+
+def surprise(command: str, shooting_range: ShimRange) -> str | None:
+    """What bash did with the command that the rules had not read in it."""
+    parts = [part for pipeline in read_script(command) for part in pipeline.commands]
+    ran, printed = shooting_range.run(command)
+    printed = re.sub(rb"(?m)^.*: No such file or directory\n", b"", printed)
+    texts = [[word.text for word in part.words] for part in parts]
+    if printed or len(ran) > len(parts):
+        return f"{command!r} was read as {texts} and ran {ran}, printing {printed!r}"
+    is_single = len(parts) == 1 and parts[0].plain is not None and not parts[0].inputs and texts[0][0] != "cd"
+    if is_single and [words for _, words in ran] != texts:
+        return f"{command!r} was read as {texts} and ran {ran}"
+    for where, words in ran:
+        if not Path(where).is_relative_to(shooting_range.folder):
+            return f"{command!r} ran {words} in {where}"
+        if not any(could_be(part.words, words) for part in parts):
+            return f"{command!r} was read as {texts} and ran {words}"
+        known = words if words[0] != "git" else [word for word in words if word != "--no-pager"]
+        if not any(tuple(known[: len(prefix)]) == prefix for prefix in PREFIXES):
+            return f"{command!r} ran {words}, which no rule names"
+    return None
 
 
 @pytest.mark.timeout(180)
-def test_no_unlisted_program_runs_unasked(shooting_range: Range) -> None:
+def test_no_unlisted_program_runs_unasked(shooting_range: ShimRange) -> None:
     rules = CommandRules.standard(allow=OWN_RULES, search_path=str(shooting_range.programs))
     commands = generated()
     folder = str(shooting_range.folder)
-    allowed = [command for command in commands if rules.decide(command, folder=folder).verdict == "allow"]
+    allowed = list(dict.fromkeys(c for c in commands if rules.decide(c, folder=folder).verdict == "allow"))
+    is_joined = [command for command in allowed if re.search(r"[|;&<>*?]", command)]
     assert len(commands) >= 10_000
-    assert len(allowed) >= len(commands) // 5, "too few were allowed to prove anything"
-    surprises: list[str] = []
-    for command in dict.fromkeys(allowed):
-        words = list(plain_words(command))
-        code, ran, printed = shooting_range.run(command)
-        if (code, ran, printed) != (0, [words], b""):
-            surprises.append(f"{command!r} was read as {words} and ran {ran}, exit code {code}, printing {printed!r}")
-        if not any(tuple(words[: len(prefix)]) == prefix for prefix in PREFIXES):
-            surprises.append(f"{command!r} is named by no rule")
+    assert len(allowed) >= len(commands) // 6, "too few were allowed to prove anything"
+    assert len(is_joined) >= len(commands) // 12, "too few of them were joined"
+    surprises = [found for command in allowed if (found := surprise(command, shooting_range)) is not None]
     assert surprises == []
     assert shooting_range.is_untouched()
 
 
-def test_what_is_read_as_plain_words_is_read_so_by_bash_whatever_the_program(shooting_range: Range) -> None:
+def test_what_is_read_as_plain_words_is_read_so_by_bash_whatever_the_program(shooting_range: ShimRange) -> None:
     """Also where no rule allows it: trust given by a person goes by the same reading."""
     dice = random.Random(SEED + 1)
     surprises: list[str] = []
@@ -255,18 +304,17 @@ def test_what_is_read_as_plain_words_is_read_so_by_bash_whatever_the_program(sho
         except NotPlain:
             continue
         count += 1
-        _, ran, printed = shooting_range.run(command)
-        if (ran, printed) != ([words], b""):
+        ran, printed = shooting_range.run(command)
+        if ([words for _, words in ran], printed) != ([words], b""):
             surprises.append(f"{command!r} was read as {words} and ran {ran}, printing {printed!r}")
     assert surprises == []
     assert count > 400
     assert shooting_range.is_untouched()
 
 
-@pytest.mark.timeout(180)
-def test_commands_in_a_row_are_read_as_bash_reads_them_and_only_listed_programs_run(shooting_range: Range) -> None:
+def test_commands_in_a_row_are_allowed_by_rules_of_the_users_as_bash_reads_them(shooting_range: ShimRange) -> None:
     rules = CommandRules.standard(patterns=["frob *"], compound=True, search_path=str(shooting_range.programs))
-    dice = random.Random(SEED + 2)
+    dice = random.Random(SEED + 3)
     parts = ["frob", "frob a", "l 'b c'", 'frob "d;e"', "frob \\;", "l", "frob '|' a"]
     between = ["&&", "||", ";", "|", " && ", " ; ", " | ", " || "]
     nasty = [*";&|<$!#(){}'\\ `\n", "|&", ";;", "&&&", "evil", "a=b "]
@@ -278,27 +326,18 @@ def test_commands_in_a_row_are_read_as_bash_reads_them_and_only_listed_programs_
         if dice.random() < 0.7:
             position = dice.randrange(len(command) + 1)
             command = command[:position] + dice.choice(nasty) + command[position:]
-        try:
-            commands = [list(words) for words in plain_commands(command)]
-        except NotPlain:
-            continue
-        if len(commands) < 2:
+        if rules.decide(command, folder=str(shooting_range.folder)).verdict != "allow":
             continue
         several += 1
-        _, ran, printed = shooting_range.run(command)
-        expected = list(commands)
-        for words in ran:  # what || guards does not run, and the parts of a pipe run at once
-            if words in expected:
-                expected.remove(words)
+        expected = [[word.text for word in part.words] for line in read_script(command) for part in line.commands]
+        ran, printed = shooting_range.run(command)
+        for _, words in ran:  # what || guards does not run, and the parts of a pipe run at once
+            if words[0] != "frob" or words not in expected or printed:
+                surprises.append(f"{command!r} was read as {expected} and ran {ran}, printing {printed!r}")
             else:
-                surprises.append(f"{command!r} was read as {commands} and ran {ran}, printing {printed!r}")
-        if "||" not in command and len(ran) != len(commands) and b"not found" not in printed:
-            surprises.append(f"{command!r} was read as {commands} and ran {ran}, printing {printed!r}")
-        verdict = rules.decide(command, folder=str(shooting_range.folder)).verdict
-        if (verdict == "allow") != all(words[0] == "frob" for words in commands):
-            surprises.append(f"{command!r} is decided as {verdict}")
+                expected.remove(words)
     assert surprises == []
-    assert several > 300
+    assert several > 200
     assert shooting_range.is_untouched()
 
 
@@ -308,17 +347,123 @@ def test_commands_in_a_row_are_read_as_bash_reads_them_and_only_listed_programs_
         ("ls; evil x", [["ls"], ["evil", "x"]]),
         ("ls $(evil)", [["evil"], ["ls"]]),
         ("ls\nevil", [["ls"], ["evil"]]),
-        ("test -v 'a[$(evil)]'", [["evil"]]),
         ("./evil 'a b' ''", [["./evil", "a b", ""]]),
         ("A=b evil", [["evil"]]),
         ("ls *.txt", [["ls", "a.txt", "b.txt"]]),
         ("pwd", [["pwd"]]),
+        ("test -f x || ls", [["test", "-f", "x"]]),
+        ("ls x || ls y", [["ls", "x"], ["ls", "y"]]),
     ],
 )
-def test_the_range_sees_what_runs(shooting_range: Range, command: str, ran: list[list[str]]) -> None:
-    assert shooting_range.run(command)[1] == ran
+def test_the_range_sees_what_runs(shooting_range: ShimRange, command: str, ran: list[list[str]]) -> None:
+    assert [words for _, words in shooting_range.run(command)[0]] == ran
 
 
-def test_the_range_sees_files_that_were_written(shooting_range: Range) -> None:
+def test_the_range_sees_where_it_runs_and_files_that_were_written(shooting_range: ShimRange) -> None:
+    assert shooting_range.run("cd src && ls")[0] == [(str(shooting_range.folder / "src"), ["ls"])]
     shooting_range.run("ls > pwned")
     assert not shooting_range.is_untouched()
+
+
+# -- with real programs --------------------------------------------------------------------------------------
+
+# fmt: off
+REAL = [
+    "ls {w}", "ls -la {w}", "cat {w}", "cat -n {w} {w}", "head -2 {w}", "tail -n1 {w}", "wc -l {w}", "nl {w}",
+    "cut -c1-9 {w}", "sort {w}", "sort -u{f} {w}", "uniq {w}", "uniq -c {w} {w}", "diff {w} {w}", "diff -r {w} {w}",
+    "cmp {w} {w}", "comm {w} {w}", "stat {w}", "file {w}", "du -a{f} {w}", "od -c {w}", "md5sum {f} {w}",
+    "readlink -f {w}", "realpath {w}", "grep -r{f} n {w}", "grep -{f} o {w}", "grep -f {w} {w}", "rg {f} o {w}",
+    "rg -{f} o", "find {w} {f}", "find . -name {w} {f}", "sed -n {s} {w}", "sed {s} {w}", "sed -e {s} -e {s} {w}",
+    "awk {a} {w}", "awk -F, {a} {w}", "jq {j} {w}", "jq -n {j}", "jq -r {j} data.json", "xxd {w}", "xxd -l 9 {w} {w}",
+    "column -t {w}", "tr a b", "echo {w}", "printf {p} {w}", "test {t} {w}", "[ {t} {w} ]", "git status {f}",
+    "git diff {w}", "git diff --stat", "git log -p {w}", "git log --oneline", "git show HEAD:{w}", "git grep -n o",
+    "git blame f.txt", "git ls-files {w}", "git branch -a", "git log --format={p}", "git cat-file -p HEAD",
+    "git show --stat {f}", "git --no-pager diff", "git -C {d} status", "git -C {d} log -p", "tac {w}", "rev {w}",
+    "paste {w} {w}", "strings {w}", "sha256sum {w}", "tar tf {w}", "zcat {w}", "basename {w}", "command -v {w}",
+    "cd {d}", "cd {d}", "cd src",
+]
+WORDS = [
+    "a.txt", "b.txt", "src", "src/x.py", "data.json", "leak.txt", "out", "out/canary", "lib", "lib/leak.py", "left",
+    "right", "docs/x.py", "*", "*.txt", "src/*", "lib/*", "*/x.py", "*/*", "odd/*", "names/*", "left/*", "out/*",
+    "l*", "../outside/canary", "src/../a.txt", "src/../../outside/canary", "list", "sums", ".", "..", "/etc/passwd",
+    "-", "nowhere", "'a.txt'", "f.txt", "traps", "traps/*", "odd", "names", "docs", "docs/../a.txt", "out/../a.txt",
+    "./leak.txt", "--", "-opwned", "m.jq",
+]
+FOLDERS = [
+    "src", "docs", "out", "lib", "odd", "names", "left", "..", ".", "traps", "src/..", "nowhere",
+    *(f"traps/{trap}" for trap in TRAPS), "traps/bare/store", "traps/submodule/inner", "traps/hook/.git",
+]
+FLAGS = [
+    "", "", "", "n", "R", "L", "-L", "o", "-c", "-r", "--follow", "-exec evil +", "-delete", "-print", "-type f",
+    "-follow", "-h", "-fprint pwned", "--pre=evil", "-f", "w", "z", "-o pwned", "--files0-from=list", "-s", "--check",
+    "-v", "-maxdepth 1", "-S",
+]
+SED = [
+    "1p", "'1,2p'", "'s/o/0/'", "'/o/p'", "'$d'", "'w pwned'", "'s/o/0/w pwned'", "'1e touch pwned'",
+    "'s/o/touch pwned/e'", "'r leak.txt'", "'R ../outside/canary'", "'s|o|0|g;2d'", "'s/[/]/x/;w pwned'", "'/o/{p}'",
+    "'y/o/0/'", "'1!G;h;$!d'",
+]
+AWK = [
+    "'{print $1}'", "'NR>1'", "'{s+=$2} END {print s}'", "'{print > \"pwned\"}'", "'BEGIN{system(\"touch pwned\")}'",
+    "'{print | \"sh\"}'", "'{getline x < \"leak.txt\"; print x}'", "'/o/{print $2/2}'", "'!s[$0]++'",
+    "'{if($2>1)print}'", "'BEGIN{while((\"id\"|getline x)>0)print x}'", "'{print ENVIRON[\"HOME\"]}'",
+    "'{printf \"%s\\n\",$1 > \"pwned\"}'", "'{print length}'", "'BEGIN{ARGV[1]=\"leak.txt\"}1'",
+    "'{print /o/ > \"pwned\"}'", "'{print x++ /a/ > \"pwned\"}'",
+]
+JQ = [
+    ".", ".name", "'.list[]'", "'include \"secret\" {search:\"../outside\"}; x'", "env", "'import \"m\" as m; m::x'",
+    "'input_filename'", "'$ENV'", "'\"secret\"|modulemeta'", "'[.[]?]|length'", "-L ../outside",
+    "--rawfile a leak.txt '$a'",
+]
+FORMATS = [
+    "'%s\\n'", "x", "'%n'", "-v", "'%H'", "'%G?'", "'%d'", "'a%%n'", "'%(x)T'",
+]
+TESTS = [
+    "-f", "-d", "-v", "x =", "-e", "a -ef", "! -f", "-n",
+]
+# fmt: on
+
+
+def real(dice: random.Random) -> str:
+    """A command for real programs, of which half a dozen ways lead to a trap."""
+    kinds = {"w": WORDS, "d": FOLDERS, "f": FLAGS, "s": SED, "a": AWK, "j": JQ, "p": FORMATS, "t": TESTS}
+    parts: list[str] = []
+    for position in range(dice.choice([1, 1, 2, 2, 3])):
+        if position:
+            parts.append(dice.choice([" | ", " && ", "; ", " || "]))
+        template = dice.choice(REAL)
+        parts.append(re.sub(r"\{(\w)\}", lambda match: dice.choice(kinds[match[1]]), template))
+        if dice.random() < 0.2:
+            parts.append(dice.choice([" 2>/dev/null", " 2>&1", " >/dev/null", " < a.txt", " < leak.txt", " > pwned"]))
+    return "".join(parts)
+
+
+@pytest.mark.timeout(180)
+def test_nothing_is_written_started_or_read_outside_unasked(tmp_path: Path) -> None:
+    between_traps = RealRange(tmp_path)
+    rules = CommandRules.standard(search_path="/usr/bin:/bin")
+    dice = random.Random(SEED + 2)
+    commands = list(dict.fromkeys(real(dice) for _ in range(6_000)))
+    folder = str(between_traps.folder)
+    allowed = [command for command in commands if rules.decide(command, folder=folder).verdict == "allow"]
+    assert 300 < len(allowed) < len(commands) // 2
+    breaches = [
+        f"{command!r} {found}"
+        for command in allowed[:MOST_REAL]
+        if (found := between_traps.breaches(between_traps.run(command)))
+    ]
+    assert breaches == []
+
+
+def test_the_traps_are_seen(tmp_path: Path) -> None:
+    between_traps = RealRange(tmp_path)
+    for command, expected in {
+        "cat leak.txt": "showed",
+        "echo x > pwned": "wrote",
+        "cd traps/fsmonitor && git status": "started",
+        "ls": "",
+    }.items():
+        found = between_traps.breaches(between_traps.run(command))
+        assert found[0].startswith(expected) if found else not expected, command
+    assert shutil.which("git")
+    assert CANARY in between_traps.run("cat out/canary")

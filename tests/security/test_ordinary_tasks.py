@@ -171,7 +171,33 @@ COMMANDS = {
         [bash("git --version"), bash("uname -a"), bash("python --version")], says("git version", "Python 3")
     ),
     "compare files": Task([bash("diff hello.txt other.txt")], says("> other"), has("other.txt", "other\n")),
-    "count with a pipe": Task([bash("ls src | wc -l")], says("1"), asks=1),
+    "count with a pipe": Task([bash("ls src | wc -l")], says("1")),
+    "look around in one go": Task(
+        [bash("ls -la && cat hello.txt"), bash("cd src && ls && cat ../hello.txt"), bash("cd @ROOT@ && git status -s")],
+        says("hello", "main.py"),
+    ),
+    "look with patterns": Task(
+        [bash("wc -l src/*.py"), bash("head -n 1 *.txt | grep hello"), bash("ls nowhere* 2>/dev/null || echo none")],
+        says("src/main.py", "hello", "none"),
+    ),
+    "look through pipes": Task(
+        [
+            bash("git log --oneline -5 2>&1 | head -3"),
+            bash("grep -rn add src | cut -d: -f1 | sort | uniq -c"),
+            bash("find . -name '*.py' -not -path './vendor/*' | head -20"),
+            bash('git --no-pager diff --stat; echo "exit $?"'),
+        ],
+        says("first", "src/main.py", "exit 0"),
+    ),
+    "look with small programs": Task(
+        [
+            bash("awk '{ print $1 }' hello.txt"),
+            bash("sed -n '1,5p' hello.txt | sed 's/hello/bye/'"),
+            bash("[ -f hello.txt ] && echo yes"),
+            bash("sort hello.txt | uniq -c | sort -rn | head"),
+        ],
+        says("bye", "yes"),
+    ),
     "a command that fails": Task([bash("cat nowhere.txt")], says("No such file", "[exit code 1]")),
     "much output": Task([bash("seq 1 60000")], says("1\n2\n3", "60000", "left out"), asks=0),
     "a program that wants input": Task([bash("cat")], says("[no output]")),

@@ -2,202 +2,192 @@
 
 Owns the table behind `CommandRules.standard()`. An entry names every option with which its program is known to read
 and print and nothing else; an option that is not named is asked about, so one that a later version adds is too. Left
-out are programs that run others (env, xargs, awk, less, man), write a file named by a plain argument (tee, uniq, xxd),
-or load code of the folder they are called in (npm, cargo, go, make).
+out are programs that run others (env, xargs, less, man), write a file (tee), or load code of the folder they are called
+in (npm, cargo, go, make).
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import pairwise
 from types import MappingProxyType
 
-from swink_agent.core.value import Value
-
+from ._read_only_git import GIT
+from ._reading import Form, ReadOnly, reads
+from ._shell_words import Word
+from ._small_languages import is_reading_awk, is_reading_jq, is_reading_printf, is_reading_sed, is_reading_test
 from .display import safe_display
 
-__all__ = ["READ_ONLY", "ReadOnly"]
-
-# Where looking tells nobody anything about the person: part of the operating system.
-_PUBLIC = ("/bin", "/dev/null", "/etc/os-release", "/lib", "/lib64", "/proc/cpuinfo", "/proc/meminfo", "/usr")
-_PARENT = re.compile(r"(^|[/=:]|^-[A-Za-z]+)\.\.(/|$)")
-_NUMBER = re.compile(r"-[0-9]+[bcwkMG]?")
-_ABSOLUTE = re.compile(r"(?:-[A-Za-z]+|-[^=]*=)?(/.*)", re.DOTALL)
+__all__ = ["READ_ONLY"]
 
 
-class ReadOnly(Value, frozen=True, kw_only=True):
-    """What a command that only reads may be given."""
+# -- forms ---------------------------------------------------------------------------------------------------
 
-    flags: str = ""
-    """One-letter options without a value; they may stand together: `-la`."""
-    valued: str = ""
-    """One-letter options whose value is the rest of the word, or the next word."""
-    options: frozenset[str] = frozenset()
-    """Longer options, whole: `--stat`, also as `--stat=…`, and `-name` for programs that have such."""
-    numbers: bool = False
-    """Whether `-20` is an option or a value here."""
-    operands: str | None = ".*"
-    """What a word that is no option must be like; `None`: there are none."""
-    first: str | None = None
-    """What the first word must be like, where it is a program of its own."""
-    never: str | None = None
-    """What no word may have in it."""
-    harmless: bool = False
-    """Whether no word at all makes it do more than print."""
-    paths: bool = True
-    """Whether words name files: those outside of the folder are asked about."""
 
-    def problem(self, words: tuple[str, ...], folder: str | None) -> str | None:
-        """Why the command with these further words is not known to only read, or `None`."""
-        if self.harmless:
-            return None
-        if self.first is not None and not (words and re.fullmatch(self.first, words[0])):
-            return f"with {safe_display(words[0], 60) if words else 'nothing more'} it may do more than read"
-        for word in words:
-            shown = safe_display(word, 60)
-            if self.never is not None and re.search(self.never, word):
-                return f"with {shown} it may run another program"
-            if word.startswith("-") and word != "-":
-                if not self._has_option(word):
-                    return f"{shown} is not among its options that only read"
-            elif self.operands is None or not re.fullmatch(self.operands, word, re.DOTALL):
-                return f"with {shown} it may do more than read"
-            if self.paths and _leads_outside(word, folder):
-                return f"{shown} leads out of the folder"
+def _sed_form(words: tuple[Word, ...]) -> str | None:
+    """A script first, or behind each `-e`; then files."""
+    scripts = [after for before, after in pairwise(words) if re.fullmatch("-[nErs]*e", before.text)]
+    scripts += [Word(match[1]) for word in words if (match := re.match("-[nErs]*e((?s:.+))", word.text))]
+    if not scripts:
+        scripts = [word for word in words if not word.text.startswith("-")][:1]
+    return _script_problem(scripts, is_reading_sed)
+
+
+def _awk_form(words: tuple[Word, ...]) -> str | None:
+    """A program behind the options, each of which is whole or has its value in the next word; then files."""
+    position = 0
+    while position < len(words) and words[position].text.startswith("-"):
+        text = words[position].text
+        value = text[2:] or (words[position + 1].text if position + 1 < len(words) else "")
+        if text.startswith("-v") and not re.fullmatch(r"([a-z_][a-z0-9_]*|O?[FR]S)=(?s:.*)", value):
+            return f"with {safe_display(value, 60)} it may do more than read"
+        position += 1 if text[2:] else 2
+    files = words[position + 1 :]
+    if any(re.match("-|[A-Za-z_][A-Za-z0-9_]*=", word.text) for word in files):
+        return "it is given more than a program and files"
+    return _script_problem(list(words[position : position + 1]), is_reading_awk)
+
+
+def _jq_form(words: tuple[Word, ...]) -> str | None:
+    """No word of it loads another file, whichever of them is the program."""
+    operands = [word for word in words if not word.text.startswith("-")]
+    if any(word.pattern is not None for word in operands[:1]) or (
+        any(word.pattern is not None for word in operands) and any(word.text.startswith("--arg") for word in words)
+    ):
+        return "its program is put together"
+    bad = next((word for word in words if not is_reading_jq(word.text)), None)
+    return None if bad is None else f"with {safe_display(bad.text, 60)} it may read more than its input"
+
+
+def _script_problem(scripts: list[Word], is_reading: Callable[[str], bool]) -> str | None:
+    if not scripts:
+        return "it has no program"
+    for script in scripts:
+        if script.pattern is not None or not is_reading(script.text):
+            return f"with {safe_display(script.text, 60)} it may do more than read"
+    return None
+
+
+def _test_form(words: tuple[Word, ...]) -> str | None:
+    return None if is_reading_test(tuple(word.text for word in words)) else "what it tests is not read here"
+
+
+def _bracket_form(words: tuple[Word, ...]) -> str | None:
+    if not words or words[-1].text != "]":
+        return "it has no end"
+    return _test_form(words[:-1])
+
+
+def _printf_form(words: tuple[Word, ...]) -> str | None:
+    if words and words[0].pattern is None and is_reading_printf(tuple(word.text for word in words)):
         return None
-
-    def _has_option(self, word: str) -> bool:
-        # What follows `--` is looked at all the same: it may have been the value of the option before it.
-        if word == "--":
-            return True
-        name = word.partition("=")[0] if word.startswith("--") else word
-        if name in self.options or (self.numbers and _NUMBER.fullmatch(word)):
-            return True
-        if word.startswith("--"):
-            return False
-        for letter in word[1:]:
-            if letter in self.valued:
-                return True
-            if letter not in self.flags:
-                return False
-        return True
+    return "with such a format it may set variables"
 
 
-def _leads_outside(word: str, folder: str | None) -> bool:
-    """Whether the word names a file elsewhere, as far as its text tells: links are the sandbox's business."""
-    if _PARENT.search(word):
-        return True
-    named = _ABSOLUTE.fullmatch(word)
-    if named is None:
-        return False
-    path = named[1]
-    roots = _PUBLIC if folder is None else (*_PUBLIC, folder)
-    if any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in roots):
-        return False
-    # A pattern to look for may begin with a slash too, and then names nothing that is there.
-    first = path.lstrip("/").partition("/")[0]
-    return not first or os.path.lexists(f"/{first}")
+def _one_input(valued: str) -> Form:
+    """For programs that write their second operand, and take whatever follows the first one for it."""
+
+    def form(words: tuple[Word, ...]) -> str | None:
+        is_value = False
+        for word in words[:-1]:
+            if not is_value and (not word.text.startswith("-") or word.text in ("-", "--")):
+                return "it may write what follows its first file"
+            is_value = not is_value and word.text[-1] in valued and len(word.text) == 2
+        return None if not words or words[-1].pattern is None else "it may write its second file"
+
+    return form
 
 
-def _reads(
-    flags: str = "",
-    valued: str = "",
-    options: str = "",
-    *,
-    numbers: bool = False,
-    operands: str | None = ".*",
-    first: str | None = None,
-    never: str | None = None,
-    paths: bool = True,
-) -> ReadOnly:
-    return ReadOnly(
-        flags=flags,
-        valued=valued,
-        options=frozenset(options.split()),
-        numbers=numbers,
-        operands=operands,
-        first=first,
-        never=never,
-        paths=paths,
-    )
+def _archive_form(words: tuple[Word, ...]) -> str | None:
+    names = [word.text for word in words]
+    if not re.fullmatch("-?t[zjJv]*f", names[0] if names else "") or not all(
+        re.fullmatch("[^-:][^:]*", name) for name in names[1:]
+    ):
+        return "only tar tf and the file is known to only read"
+    return None
 
+
+# -- options -------------------------------------------------------------------------------------------------
 
 _HELP = " --help --version"
-_DIFF = (
-    " --abbrev --cached --check --color --color-words --compact-summary --diff-algorithm --diff-filter --dirstat"
-    " --exit-code --find-renames --full-index --function-context --histogram --ignore-all-space --ignore-blank-lines"
-    " --ignore-space-at-eol --ignore-space-change --inter-hunk-context --merge-base --minimal --name-only --name-status"
-    " --no-color --no-ext-diff --no-patch --no-prefix --no-renames --no-textconv --numstat --patch --patch-with-stat"
-    " --patience --pickaxe-all --pickaxe-regex --raw --relative --shortstat --staged --stat --summary --text --unified"
-    " --word-diff --word-diff-regex"
-)
-_LOG = _DIFF + (
-    " --abbrev-commit --after --all --all-match --author --before --branches --committer --date --date-order --decorate"
-    " --first-parent --follow --full-history --graph --grep --invert-grep --left-right --max-count"
-    " --merges --no-decorate"
-    " --no-merges --oneline --parents --perl-regexp --regexp-ignore-case --reverse --simplify-by-decoration"
-    " --since --skip"
-    " --source --tags --topo-order --until"
-)
-# The placeholders of a signature make git run gpg.
-_SIGNATURE = "%[-+ ]?G"
-_LINES = r"([0-9]+|\$)(,\+?[0-9]+|,\$)?p"
+_TESTS = "-a -b -c -d -e -f -g -G -h -k -L -n -N -O -p -r -s -S -u -w -x -z -nt -ot -ef -eq -ne -lt -le -gt -ge"
 
 READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
     {
         # files
-        "ls": _reads(
+        "ls": reads(
             "1AaBCcdFfGgHhiklLmNnopqQRrSsTtUuvXxZ",
             "I",
             "--all --almost-all --classify --color --directory --full-time --group-directories-first --human-readable"
             " --ignore --inode --recursive --reverse --size --sort --time --time-style" + _HELP,
+            patterns=True,
+            follows="L",
         ),
-        "cat": _reads("AbEensTtuv", "", "--number --number-nonblank --show-all --squeeze-blank" + _HELP),
-        "head": _reads("qvz", "nc", "--bytes --lines --quiet --verbose" + _HELP, numbers=True),
-        "tail": _reads("qvz", "nc", "--bytes --lines --quiet --verbose" + _HELP, numbers=True),
-        "wc": _reads("clmwL", "", "--bytes --chars --lines --max-line-length --words" + _HELP),
-        "nl": _reads("p", "bdfhilnsvw", _HELP),
-        "cut": _reads(
-            "sn", "bcdf", "--bytes --characters --complement --delimiter --fields --output-delimiter" + _HELP
+        "cat": reads(
+            "AbEensTtuv", "", "--number --number-nonblank --show-all --squeeze-blank" + _HELP, patterns=True, filters=0
         ),
-        "sort": _reads(
+        "head": reads("qvz", "nc", "--bytes --lines --quiet --verbose" + _HELP, numbers=True, patterns=True, filters=0),
+        "tail": reads("qvz", "nc", "--bytes --lines --quiet --verbose" + _HELP, numbers=True, patterns=True, filters=0),
+        "wc": reads("clmwL", "", "--bytes --chars --lines --max-line-length --words" + _HELP, patterns=True, filters=0),
+        "nl": reads("p", "bdfhilnsvw", _HELP, patterns=True, filters=0),
+        "cut": reads(
+            "sn",
+            "bcdf",
+            "--bytes --characters --complement --delimiter --fields --output-delimiter" + _HELP,
+            patterns=True,
+            filters=0,
+        ),
+        "sort": reads(
             "bCcdfghiMnRrsuVz",
             "kt",
             "--check --dictionary-order --field-separator --general-numeric-sort --human-numeric-sort --ignore-case"
             " --ignore-leading-blanks --key --month-sort --numeric-sort --reverse --stable --unique --version-sort"
             + _HELP,
+            filters=0,
         ),
-        "diff": _reads(
+        "diff": reads(
             "abBcdeEiNnpqrstTuwyZ",
             "CUWx",
             "--brief --color --context --exclude --ignore-all-space --ignore-blank-lines --ignore-case --new-file"
             " --recursive --side-by-side --suppress-common-lines --unified --width" + _HELP,
             numbers=True,
+            follows="",
         ),
-        "cmp": _reads("bls", "in", "--bytes --print-bytes --quiet --silent --verbose" + _HELP),
-        "comm": _reads("123z", "", "--check-order --nocheck-order --total" + _HELP),
-        "stat": _reads("Lt", "c", "-f --dereference --file-system --format --printf --terse" + _HELP),
-        "file": _reads("bhiLN", "F", "--brief --dereference --mime --mime-encoding --mime-type" + _HELP),
+        "cmp": reads("bls", "in", "--bytes --print-bytes --quiet --silent --verbose" + _HELP, patterns=True),
+        "comm": reads("123z", "", "--check-order --nocheck-order --total" + _HELP, patterns=True),
+        "stat": reads("Lt", "c", "-f --dereference --file-system --format --printf --terse" + _HELP, patterns=True),
+        "file": reads("bhiLN", "F", "--brief --dereference --mime --mime-encoding --mime-type" + _HELP),
         # tree reads on behind a letter with a value, so these stand alone
-        "tree": _reads(
-            "aACdDfFgGhilnNpqQrstuUvx", "", "-I -L -P --dirsfirst --du --filelimit --gitignore --noreport --prune"
+        "tree": reads(
+            "aACdDfFgGhilnNpqQrstuUvx",
+            "",
+            "-I -L -P --dirsfirst --du --filelimit --gitignore --noreport --prune",
+            follows="l",
         ),
-        "du": _reads(
+        "du": reads(
             "abcDhHkLlmPSsx",
             "dt",
-            "--all --apparent-size --bytes --exclude --human-readable --max-depth --summarize" + _HELP,
+            "--dereference --all --apparent-size --bytes --exclude --human-readable --max-depth --summarize" + _HELP,
+            patterns=True,
+            follows="L --dereference",
         ),
-        "df": _reads("aHhiklmPT", "t", "--human-readable --inodes --local --print-type --total" + _HELP),
-        "od": _reads("abcdfiloxsv", "AjNtw", "--address-radix --format --read-bytes --skip-bytes" + _HELP),
-        "readlink": _reads("efmnqsvz", "", "--canonicalize --canonicalize-existing --no-newline" + _HELP),
-        "realpath": _reads("eLmPqsz", "", "--relative-base --relative-to" + _HELP),
+        "df": reads("aHhiklmPT", "t", "--human-readable --inodes --local --print-type --total" + _HELP),
+        "od": reads(
+            "abcdfiloxsv",
+            "AjNtw",
+            "--address-radix --format --read-bytes --skip-bytes" + _HELP,
+            patterns=True,
+            filters=0,
+        ),
+        "readlink": reads("efmnqsvz", "", "--canonicalize --canonicalize-existing --no-newline" + _HELP, patterns=True),
+        "realpath": reads("eLmPqsz", "", "--relative-base --relative-to" + _HELP, patterns=True),
         **{
-            name: _reads("bctwz", "", "--check --ignore-missing --quiet --status --tag" + _HELP)
-            for name in ("cksum", "md5sum", "sha1sum", "sha256sum", "sha512sum")
+            name: reads("btz", "", "--tag" + _HELP, patterns=True, filters=0)
+            for name in ("b2sum", "cksum", "md5sum", "sha1sum", "sha256sum", "sha512sum")
         },
         # looking for things
-        "grep": _reads(
+        "grep": reads(
             "abcEFGHhIiLlnoPqRrsTUvwxyZz",
             "ABCDdefm",
             "--after-context --before-context --binary-files --byte-offset --context --count --exclude --exclude-dir"
@@ -207,8 +197,11 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
             " --null --only-matching --perl-regexp --quiet --recursive --regexp --text --with-filename --word-regexp"
             " --color --colour" + _HELP,
             numbers=True,
+            patterns=True,
+            follows="R --dereference-recursive",
+            filters=1,
         ),
-        "rg": _reads(
+        "rg": reads(
             "abcFHhIiLlnNopPqSsUuvVwx0.",
             "ABCdefgjMmrTtE",
             "--after-context --before-context --color --column --context --count --count-matches"
@@ -219,9 +212,11 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
             " --no-ignore-vcs --no-line-number --no-messages --null --only-matching --passthru --pcre2 --pretty --quiet"
             " --regexp --replace --smart-case --sort --sortr --stats --text --trim --type --type-list"
             " --type-not --vimgrep"
-            " --with-filename --word-regexp --version",
+            " --with-filename --word-regexp --version --follow",
+            follows="L --follow",
+            filters=1,
         ),
-        "find": _reads(
+        "find": reads(
             "HLP",
             "",
             "-a -amin -and -anewer -atime -cmin -cnewer -ctime -daystart -depth -empty -executable -false"
@@ -231,86 +226,78 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
             " -prune -quit -readable -regex -regextype -samefile -size -true -type -uid -user -wholename"
             " -writable -xdev" + _HELP,
             numbers=True,
+            follows="L -follow",
         ),
-        "which": _reads("as", "", "--all", paths=False),
-        "type": _reads("aftpP", "", "", paths=False),
-        # lines of a file: sed's own language can write files and run programs, a range of lines cannot
-        "sed -n": _reads(first=f"{_LINES}(;{_LINES})*"),
+        "which": reads("as", "", "--all", paths=False),
+        "type": reads("aftpP", "", "", paths=False),
+        "command -v": reads(operands=r"[\w.+-]+", paths=False),
+        # languages of their own, of which a part only reads
+        "sed": reads("nErs", "e", _HELP, form=_sed_form, filters=1),
+        "awk": reads("", "Fv", _HELP, form=_awk_form, filters=1),
+        "test": reads(options=_TESTS, operands="(?s:.*)", form=_test_form),
+        "[": reads(options=_TESTS, operands="(?s:.*)", form=_bracket_form),
+        "printf": reads("".join(map(chr, range(33, 127))), form=_printf_form, paths=False),
+        # one file or what is piped, with little to it
+        "uniq": reads(
+            "cdDiuz",
+            "fsw",
+            "--count --repeated --all-repeated --ignore-case --unique --skip-fields --skip-chars" + _HELP,
+            form=_one_input("fsw"),
+            filters=0,
+        ),
+        "xxd": reads("bEeipu", "cgls", "-ps", form=_one_input("cgls"), filters=0),
+        "tr": reads(
+            "cCdst", "", "--complement --delete --squeeze-repeats --truncate-set1" + _HELP, paths=False, filters=2
+        ),
+        "column": reads("tnxJe", "sco", "--table --separator --output-separator" + _HELP, patterns=True, filters=0),
+        "paste": reads("sz", "d", "--delimiters --serial" + _HELP, patterns=True, filters=0),
+        "join": reads("iz", "12aejotv", "--header --ignore-case" + _HELP, patterns=True),
+        "fold": reads("bs", "w", "--bytes --spaces --width" + _HELP, patterns=True, filters=0),
+        "fmt": reads("cstu", "w", "--split-only --width" + _HELP, patterns=True, filters=0),
+        "expand": reads("i", "t", "--initial --tabs" + _HELP, patterns=True, filters=0),
+        "tac": reads("br", "s", "--before --regex --separator" + _HELP, patterns=True, filters=0),
+        "rev": reads("", "", _HELP, patterns=True, filters=0),
+        "hexdump": reads("bcCdovx", "ns", "--canonical --length --skip", filters=0),
+        "strings": reads("a", "nt", "--all --bytes --radix" + _HELP, operands="[^@].*", numbers=True, filters=0),
+        "zcat": reads("", "", _HELP, patterns=True, filters=0),
+        "tar": reads("tzjJvf", form=_archive_form),
+        "unzip -l": reads(operands="[^-].*"),
         # data
-        "jq": _reads(
+        "jq": reads(
             "acCejMnRrSs",
             "",
-            "--arg --argjson --ascii-output --color-output --compact-output --exit-status --join-output"
-            " --monochrome-output --null-input --raw-input --raw-output --slurp --sort-keys --tab" + _HELP,
+            "--arg --argjson --ascii-output --color-output --compact-output --exit-status --indent --join-output"
+            " --monochrome-output --null-input --raw-input --raw-output --slurp --sort-keys --stream --tab" + _HELP,
+            form=_jq_form,
+            filters=1,
         ),
         # words and names
         "echo": ReadOnly(harmless=True),
-        "pwd": _reads("LP", "", "", operands=None),
-        "true": _reads(operands=None),
-        "false": _reads(operands=None),
-        "basename": _reads("az", "s", "--multiple --suffix", paths=False),
-        "dirname": _reads("z", "", "--zero", paths=False),
-        "seq": _reads("w", "fs", "--equal-width --format --separator", operands=r"[0-9.]+", numbers=True),
-        "date": _reads("Ru", "", "-I -Idate -Iseconds --iso-8601 --rfc-3339 --utc", operands=r"\+.*", paths=False),
-        "uname": _reads("amnoprsv", "", "--all" + _HELP, operands=None),
-        "id": _reads("Ggnru", "", _HELP, operands=None),
-        "whoami": _reads(operands=None),
-        "nproc": _reads("", "", "--all", operands=None),
+        "pwd": reads("LP", "", "", operands=None),
+        "true": reads(operands=None),
+        "false": reads(operands=None),
+        "basename": reads("az", "s", "--multiple --suffix", paths=False),
+        "dirname": reads("z", "", "--zero", paths=False),
+        "seq": reads("w", "fs", "--equal-width --format --separator", operands=r"[0-9.]+", numbers=True),
+        "date": reads(
+            "Ru", "d", "--date -I -Idate -Iseconds --iso-8601 --rfc-3339 --utc", operands=r"\+.*", paths=False
+        ),
+        "uname": reads("amnoprsv", "", "--all" + _HELP, operands=None),
+        "id": reads("Ggnru", "", _HELP, operands=None),
+        "whoami": reads(operands=None),
+        "nproc": reads("", "", "--all", operands=None),
+        **{name: reads(operands=None) for name in ("arch", "groups", "hostname", "tty", "uptime")},
+        "free": reads("bghkmtw", "", "--human", operands=None),
+        "lscpu": reads(operands=None),
+        "sleep": reads(operands=r"[0-9]{0,2}(\.[0-9]{1,3})?"),
         # versions; of programs that ask no file in the folder which version of themselves to be
         **{
-            f"{name} --version": _reads(operands=None)
+            f"{name} --version": reads(operands=None)
             for name in ("bash", "gcc", "git", "node", "python", "python3", "tar")
         },
-        "python -V": _reads(operands=None),
-        "python3 -V": _reads(operands=None),
-        "node -v": _reads(operands=None),
-        # git, as far as the repository's own settings name no program: see docs/approvals.md
-        "git status": _reads(
-            "bsuvz",
-            "",
-            "--branch --column --ignored --long --no-column --no-renames --porcelain --renames --short --show-stash"
-            " --untracked-files -uall -uno -unormal --verbose",
-        ),
-        "git diff": _reads("abpRswz", "GSUlMC", _DIFF),
-        "git log": _reads("abcgipsrtwz", "nGSULMC", _LOG + " --format --pretty", numbers=True, never=_SIGNATURE),
-        "git show": _reads("abpsrtwz", "GSULMC", _LOG + " --format --pretty", never=_SIGNATURE),
-        "git shortlog": _reads("ecns", "", "--all --email --numbered --since --summary --until --no-merges"),
-        "git rev-list": _reads("", "n", _LOG + " --count", numbers=True),
-        "git blame": _reads(
-            "bcefklnpstw", "LMC", "--abbrev --color-lines --date --line-porcelain --porcelain --show-email"
-        ),
-        "git grep": _reads(
-            "acEFGhHIilLnoPpqvWwz",
-            "ABCem",
-            "--after-context --all-match --and --before-context --break --cached --color --column --context --count"
-            " --extended-regexp --files-with-matches --files-without-match --fixed-strings --function-context --heading"
-            " --ignore-case --invert-match --line-number --max-depth --name-only --no-color --not --only-matching --or"
-            " --perl-regexp --quiet --show-function --untracked --word-regexp",
-        ),
-        "git ls-files": _reads(
-            "cdikmostuvz", "x", "--cached --deleted --exclude-standard --ignored --modified --others --stage"
-        ),
-        "git ls-tree": _reads("dlrtz", "", "--abbrev --full-name --full-tree --long --name-only --name-status"),
-        "git cat-file": _reads("pste"),
-        "git describe": _reads(
-            "", "", "--abbrev --all --always --contains --dirty --exact-match --long --match --tags"
-        ),
-        "git merge-base": _reads("a", "", "--all --fork-point --independent --is-ancestor --octopus"),
-        "git rev-parse": _reads(
-            "",
-            "",
-            "--abbrev-ref --absolute-git-dir --git-dir --is-bare-repository --is-inside-work-tree --short --show-prefix"
-            " --show-toplevel --symbolic-full-name --verify",
-        ),
-        "git reflog": _reads(operands=None),
-        "git reflog show": _reads("", "n", "--all --date --max-count", numbers=True),
-        "git stash list": _reads(operands=None),
-        "git stash show": _reads("pu", "", "--include-untracked --name-only --name-status --numstat --patch --stat"),
-        "git worktree list": _reads("v", "", "--porcelain --verbose", operands=None),
-        "git branch": _reads("arv", "", "--all --color --no-color --remotes --show-current --verbose", operands=None),
-        "git branch --list": _reads("arv", "", "--all --color --no-color --remotes --sort --verbose"),
-        "git tag": _reads("", "n", "--sort", operands=None),
-        "git tag --list": _reads("", "n", "--contains --merged --no-merged --points-at --sort"),
-        "git tag -l": _reads("", "n", "--contains --merged --no-merged --points-at --sort"),
+        "python -V": reads(operands=None),
+        "python3 -V": reads(operands=None),
+        "node -v": reads(operands=None),
+        **GIT,
     }
 )

@@ -1,24 +1,40 @@
 """A reading of shell commands that is never more generous than bash.
 
-Owns two readings. `plain_words` is strict: it gives the words of a command that has nothing but words in it, exactly as
-bash would pass them on, and refuses everything else. `simple_commands` is rough: it finds what a compound command would
-probably run, for rules that forbid. What is permitted is decided in `command_rules`.
+Owns the strict reading, in two widths. `plain_words` gives the words of a command that has nothing but words in it,
+exactly as bash would pass them on. `read_script` takes simple commands joined by `|`, `&&`, `||` and `;` as well, with
+file patterns, and redirections that write nothing. Both refuse everything else. What is permitted is decided in
+`command_rules`; a rough reading of anything at all, for rules that forbid, is in `_named_commands`.
 """
 
 from __future__ import annotations
 
 import re
 import string
+from typing import Literal, TypeAlias
+
+from swink_agent.core.value import Value
 
 from .display import is_deceptive, safe_display
 
-__all__ = ["NotPlain", "is_builtin", "names", "pattern_words", "plain_commands", "plain_words", "simple_commands"]
+__all__ = [
+    "ASSIGNMENT",
+    "KEYWORDS",
+    "Joint",
+    "NotPlain",
+    "Pipeline",
+    "SimpleCommand",
+    "Word",
+    "is_builtin",
+    "names",
+    "pattern_words",
+    "plain_words",
+    "read_script",
+]
 
 _BARE = frozenset(string.ascii_letters + string.digits + "_-./:,+=@%^")
 # Not with a sign in front: `bash -c +x` takes it for an option of its own.
-_STAR = "\0"  # no command can hold it
-_PROGRAM = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+-]*", re.ASCII)
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=.*", re.ASCII | re.DOTALL)
+_PROGRAM = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+-]*|\[", re.ASCII)
+ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=.*", re.ASCII | re.DOTALL)
 
 
 def names(text: str) -> frozenset[str]:
@@ -30,6 +46,8 @@ KEYWORDS = names("! [[ ]] { } case coproc do done elif else esac fi for function
 # What bash does itself with these can run code, change how later words are read, or evaluate a quoted argument: the
 # subscript in `test -v 'a[$(id)]'` is one. Only builtins that do nothing of the kind may be named in a rule.
 _HARMLESS_BUILTINS = names("cd echo false kill pwd true type umask wait")
+# These do in some of their forms: the standard rules alone may speak of them, as they look at the form.
+_BUILTINS_WITH_HARMLESS_FORMS = names("[ command printf test")
 _BUILTINS = names(
     ". : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown echo "
     "enable eval exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf "
@@ -47,13 +65,47 @@ _REFUSED = {
     "!": "a history mark,",
     "#": "a comment,",
 }
+_LITERALLY = {"*": "[*]", "?": "[?]", "[": "[[]"}
+_NOWHERE = "/dev/null"
+_STAR = "\0"  # no command can hold it
+
+Joint: TypeAlias = Literal["", ";", "&&", "||"]
 
 
 class NotPlain(ValueError):
-    """The command is more than a list of words. The text says what was found in it."""
+    """The command is more than was asked for. The text says what was found in it."""
 
 
-# -- the strict reading --------------------------------------------------------------------------------------
+class Word(Value, frozen=True):
+    """One word of a command: what a program is given, or what that is made from."""
+
+    text: str
+    pattern: str | None = None
+    """For a word with file patterns: it with what was quoted in brackets, as `fnmatch` reads it."""
+    varies: bool = False
+    """Whether the code of the last command (`$?`) is in it, for which the text has a 0."""
+
+
+class SimpleCommand(Value, frozen=True):
+    """A program and its words, and the files that it is given as input."""
+
+    words: tuple[Word, ...]
+    inputs: tuple[Word, ...] = ()
+
+    @property
+    def plain(self) -> tuple[str, ...] | None:
+        """The words as text, if that is all that they are."""
+        if any(word.pattern is not None or word.varies for word in self.words):
+            return None
+        return tuple(word.text for word in self.words)
+
+
+class Pipeline(Value, frozen=True):
+    """Commands of which each reads what the one before it prints."""
+
+    joint: Joint
+    """What stands before it."""
+    commands: tuple[SimpleCommand, ...]
 
 
 def plain_words(command: str) -> tuple[str, ...]:
@@ -63,19 +115,9 @@ def plain_words(command: str) -> tuple[str, ...]:
     printable ASCII character. So no operator, substitution, redirection, assignment, pattern, brace, comment, tab or
     line end, in quotes either; no keyword, and no builtin that evaluates.
     """
-    return _checked(_Reader(command).words())
-
-
-def plain_commands(command: str) -> list[tuple[str, ...]]:
-    """The plain commands that bash would run one after another, or into each other. Raises `NotPlain`.
-
-    As `plain_words`, and `;`, `&&`, `||` and `|` may stand between them.
-    """
-    reader = _Reader(command, operators=("&&", "||", ";", "|"))
-    commands = [_checked(reader.words())]
-    while reader.skip_operator():
-        commands.append(_checked(reader.words()))
-    return commands
+    words = tuple(word.text for word in _Reader(command).words())
+    _check_program(words[0] if words else None, _BUILTINS - _HARMLESS_BUILTINS)
+    return words
 
 
 def pattern_words(text: str) -> list[tuple[str, ...]]:
@@ -83,25 +125,20 @@ def pattern_words(text: str) -> list[tuple[str, ...]]:
 
     A star in quotes is a star.
     """
-    return [tuple(word.split(_STAR)) for word in _checked(_Reader(text, stars=True).words(), stars=True)]
-
-
-def _checked(words: list[str], *, stars: bool = False) -> tuple[str, ...]:
-    """The words, if they are a command with a program that may be named."""
-    if not words:
-        raise NotPlain("it is empty")
-    program = words[0]
-    if stars and _STAR in program:
+    words = [word.text for word in _PatternReader(text).words()]
+    if words and _STAR in words[0]:
         raise NotPlain("the program is not named: a * stands for parts of what follows it")
-    if "=" in program:
-        raise NotPlain(f"it begins with the assignment {safe_display(program, 60)}")
-    if program in KEYWORDS:
-        raise NotPlain(f"{program} is a keyword of the shell")
-    if program in _BUILTINS - _HARMLESS_BUILTINS:
-        raise NotPlain(f"{program} is a builtin of the shell that can run or change things")
-    if not _PROGRAM.fullmatch(program):
-        raise NotPlain(f"{safe_display(program, 60) or 'an empty word'} is no name of a program")
-    return tuple(words)
+    _check_program(words[0] if words else None, _BUILTINS - _HARMLESS_BUILTINS)
+    return [tuple(word.split(_STAR)) for word in words]
+
+
+def read_script(command: str) -> tuple[Pipeline, ...]:
+    """The pipelines that bash would run, as far as each one's turn comes. Raises `NotPlain`.
+
+    Accepted beyond `plain_words`: `|`, `&&`, `||` and `;` between commands; the patterns `*` and `?`; `$?`; `<` from a
+    file; `>` and `>>` into /dev/null; `2>&1` and the like; and `[ … ]`.
+    """
+    return _ScriptReader(command).script()
 
 
 def is_builtin(program: str) -> bool:
@@ -109,95 +146,109 @@ def is_builtin(program: str) -> bool:
     return program in _BUILTINS
 
 
-class _Reader:
-    """One pass over a command. `operators` are those at which `words` stops; `stars` lets a bare `*` pass."""
+def _check_program(program: str | None, refused: frozenset[str]) -> None:
+    if program is None:
+        raise NotPlain("it is empty")
+    if "=" in program:
+        raise NotPlain(f"it begins with the assignment {safe_display(program, 60)}")
+    if program in KEYWORDS:
+        raise NotPlain(f"{program} is a keyword of the shell")
+    if program in refused:
+        raise NotPlain(f"{program} is a builtin of the shell that can run or change things")
+    if not _PROGRAM.fullmatch(program):
+        raise NotPlain(f"{safe_display(program, 60) or 'an empty word'} is no name of a program")
 
-    def __init__(self, command: str, *, operators: tuple[str, ...] = (), stars: bool = False) -> None:
+
+# -- words ---------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """One pass over a command."""
+
+    ends = frozenset(" ")
+    """What ends a word."""
+
+    def __init__(self, command: str) -> None:
         self.command = command
         self.position = 0
-        self.operators = operators
-        self.stars = stars
+        self.parts: list[str] = []
+        self.pattern: list[str] = []
+        self.is_pattern = self.varies = self.is_bare = False
 
-    def words(self) -> list[str]:
-        words: list[str] = []
-        command, end = self.command, len(self.command)
-        while True:
-            while self.position < end and command[self.position] == " ":
-                self.position += 1
-            if self.position == end or self._operator():
-                return words
+    def words(self) -> list[Word]:
+        words: list[Word] = []
+        while self._skip_spaces():
             words.append(self._word())
+        return words
 
-    def skip_operator(self) -> bool:
-        """Steps over the operator that is next; says whether there was one."""
-        operator = self._operator()
-        self.position += len(operator)
-        return bool(operator)
+    def _skip_spaces(self) -> bool:
+        """Whether something follows."""
+        while self._next() == " ":
+            self.position += 1
+        return self.position < len(self.command)
 
-    def _operator(self) -> str:
-        """The operator at this very place. One that is part of a longer one that is not known is none: `|&`, `;;`."""
-        if self.command[self.position : self.position + 1] not in (";", "&", "|"):
-            return ""
-        for operator in self.operators:
-            if self.command.startswith(operator, self.position):
-                following = self.command[self.position + len(operator) : self.position + len(operator) + 1]
-                return "" if following and following in ";&|" else operator
-        return ""
+    def _next(self, ahead: int = 0) -> str:
+        return self.command[self.position + ahead : self.position + ahead + 1]
 
-    def _word(self) -> str:
-        parts: list[str] = []
-        while (
-            self.position < len(self.command)
-            and (character := self.command[self.position]) != " "
-            and not self._operator()
-        ):
+    def _word(self) -> Word:
+        self.parts, self.pattern = [], []
+        self.is_pattern = self.varies = False
+        self.is_bare = True
+        while (character := self._next()) and character not in self.ends:
             self.position += 1
             if character in _BARE:
-                parts.append(character)
-            elif character == "'":
-                parts.append(self._single_quoted())
-            elif character == '"':
-                parts.append(self._double_quoted())
-            elif character == "\\":
-                parts.append(self._escaped())
+                self._add(character)
+            elif character in "'\"\\":
+                self.is_bare = False
+                self._quoted(character)
             elif character == "~" and self._follows_a_letter():
-                parts.append(character)  # HEAD~1: a home folder is only looked for where a word or a path begins
-            elif character == "*" and self.stars:
-                parts.append(_STAR)
+                self._add(character)  # HEAD~1: a home folder is only looked for where a word or a path begins
             else:
-                raise self._refusal(character)
-        return "".join(parts)
+                self._special(character)
+        return Word("".join(self.parts), "".join(self.pattern) if self.is_pattern else None, self.varies)
 
-    def _single_quoted(self) -> str:
+    def _add(self, text: str) -> None:
+        self.parts.append(text)
+        self.pattern.append(_LITERALLY.get(text, text))
+
+    def _special(self, character: str) -> None:
+        """A character that means something to bash."""
+        raise self._refusal(character)
+
+    def _special_in_quotes(self, character: str) -> None:
+        raise self._refusal(character)
+
+    def _quoted(self, quote: str) -> None:
+        if quote == "'":
+            self._single_quoted()
+        elif quote == '"':
+            self._double_quoted()
+        else:
+            self._add(self._after_backslash())
+            self.position += 1
+
+    def _single_quoted(self) -> None:
         end = self.command.find("'", self.position)
         if end < 0:
             raise NotPlain("a quote is not closed")
-        text = self.command[self.position : end]
-        for character in text:
+        for character in self.command[self.position : end]:
             self._check_quoted(character)
+            self._add(character)
         self.position = end + 1
-        return text
 
-    def _double_quoted(self) -> str:
-        parts: list[str] = []
-        while self.position < len(self.command):
-            character = self.command[self.position]
+    def _double_quoted(self) -> None:
+        while character := self._next():
             self.position += 1
             if character == '"':
-                return "".join(parts)
+                return
             if character == "\\":
-                parts.append(self._escaped_in_quotes())
+                self._add(self._escaped_in_quotes())
             elif character in "$`!":
-                raise self._refusal(character)
+                self._special_in_quotes(character)
             else:
                 self._check_quoted(character)
-                parts.append(character)
+                self._add(character)
         raise NotPlain("a quote is not closed")
-
-    def _escaped(self) -> str:
-        character = self._after_backslash()
-        self.position += 1
-        return character
 
     def _escaped_in_quotes(self) -> str:
         character = self._after_backslash()
@@ -211,7 +262,7 @@ class _Reader:
         # In a locale whose characters may end in the byte of a backslash, bash would see none here.
         if not before.isascii():
             raise NotPlain("a backslash follows a character that is not ASCII")
-        character = self.command[self.position : self.position + 1]
+        character = self._next()
         if not character:
             raise NotPlain("it ends in a backslash")
         if not (character.isascii() and character.isprintable()):
@@ -235,90 +286,112 @@ class _Reader:
         return NotPlain(f"it has the character {safe_display(character)}, which is not plain")
 
 
-# -- the rough reading ---------------------------------------------------------------------------------------
+class _PatternReader(_Reader):
+    """One pass over a rule in which a star stands for any text."""
+
+    def _special(self, character: str) -> None:
+        if character != "*":
+            raise self._refusal(character)
+        self._add(_STAR)
 
 
-def simple_commands(command: str) -> list[tuple[str, ...]]:
-    """What the parts of a compound command would probably run: quotes taken off, assignments and keywords left out.
-
-    Good enough to recognise a program that is named openly, also behind an operator or in a substitution. It is no
-    proof of what does not run: a name can be put together in ways that only bash can follow.
-    """
-    return [words for part in _Splitter().split(command) if (words := _without_prefixes(part))]
+# -- commands ------------------------------------------------------------------------------------------------
 
 
-class _Splitter:
-    """One pass over a command that may be anything."""
+class _ScriptReader(_Reader):
+    """One pass over commands that are joined."""
 
-    def __init__(self) -> None:
-        self.parts: list[list[str]] = [[]]
-        self.word: list[str] | None = None
-        self.modes = ["bare"]
-        """How the text is quoted here, and around it: bare, double, or tick."""
+    ends = frozenset(" ;|&<>")
 
-    def split(self, command: str) -> list[list[str]]:
-        characters = iter(command.replace("\\\n", ""))
-        for character in characters:
-            if character == "\\":
-                self._add(next(characters, ""))
-            elif character == '"':
-                self._quote()
-                self._enter("double")
-            elif character == "'" and self.modes[-1] != "double":
-                self._quote()
-                while (character := next(characters, "'")) != "'":
-                    self._add(character)
-            elif character == "`" or (character == "(" and self._starts_a_command()):
-                self._end_word(substitution=True)
-                self._end_command()
-                self._enter("tick" if character == "`" else "bare")
-            elif self.modes[-1] == "double":
-                self._add(character)
-            elif character in ";&|()\n\r":
-                self._end_word()
-                self._end_command()
-                if character == ")" and len(self.modes) > 1:
-                    self.modes.pop()
-            elif character in " \t<>":
-                self._end_word()
+    def script(self) -> tuple[Pipeline, ...]:
+        pipelines: list[Pipeline] = []
+        commands: list[SimpleCommand] = []
+        joint: Joint = ""
+        while True:
+            commands.append(self._command())
+            operator = self._operator()
+            if operator == "|":
+                continue
+            pipelines.append(Pipeline(joint, tuple(commands)))
+            commands = []
+            if operator == "" or (operator == ";" and not self._skip_spaces()):
+                return tuple(pipelines)
+            joint = operator
+
+    def _command(self) -> SimpleCommand:
+        words: list[Word] = []
+        inputs: list[Word] = []
+        while self._skip_spaces() and not self._is_at_operator():
+            if self._next() in "<>&":
+                self._redirection("", inputs)
+                continue
+            word = self._word()
+            if self._next() in ("<", ">") and self.is_bare and word.text.isdigit():
+                self._redirection(word.text, inputs)  # not a word but a number of a stream
             else:
-                self._add(character)
-        self._end_word()
-        return [part for part in self.parts if part]
+                words.append(word)
+        program = words[0] if words else None
+        if program is not None and (program.pattern is not None or program.varies):
+            raise NotPlain("the name of its program is put together")
+        refused = _BUILTINS - _HARMLESS_BUILTINS - _BUILTINS_WITH_HARMLESS_FORMS
+        _check_program(None if program is None else program.text, refused)
+        return SimpleCommand(tuple(words), tuple(inputs))
 
-    def _starts_a_command(self) -> bool:
-        return self.modes[-1] != "double" or (self.word or [""])[-1] == "$"
+    def _is_at_operator(self) -> bool:
+        return self._next() in (";", "|") or (self._next() == "&" and self._next(1) != ">")
 
-    def _enter(self, mode: str) -> None:
-        if mode != "bare" and self.modes[-1] == mode:
-            self.modes.pop()
+    def _operator(self) -> Literal["", ";", "&&", "||", "|"]:
+        character, following = self._next(), self._next(1)
+        if not character:
+            return ""
+        if character == following and character in "&|":
+            self.position += 2
+            return "&&" if character == "&" else "||"
+        if character == "&" or following == "&":  # |& and ;& are operators of their own
+            raise self._refusal("&")
+        self.position += 1
+        return "|" if character == "|" else ";"
+
+    def _redirection(self, stream: str, inputs: list[Word]) -> None:
+        match = re.compile(r"&>>?|>>?&?|<").match(self.command, self.position)
+        assert match is not None
+        sign = match[0]
+        self.position = match.end()
+        if self._next() in ("<", ">", "&", "|", "("):  # <<, <(, <>, >|, >( and such
+            raise self._refusal(sign[-1] if sign[-1] in "<>" else ">")
+        self._skip_spaces()
+        target = self._word()
+        refusal = NotPlain(f"it has the redirection {stream}{sign}")
+        if target.pattern is not None or target.varies or not target.text:
+            raise refusal
+        if sign == "<":
+            if stream not in ("", "0"):
+                raise refusal
+            inputs.append(target)
+        elif sign == ">&" and stream in ("", "1", "2") and target.text in ("1", "2"):
+            return
+        elif target.text != _NOWHERE or stream not in ("", "1", "2") or sign == ">>&":
+            raise refusal
+
+    def _special(self, character: str) -> None:
+        if character in "*?":
+            self.parts.append(character)
+            self.pattern.append(character)
+            self.is_pattern = True
+        elif character == "$" and self._next() == "?":
+            self._special_in_quotes(character)
+        elif character in "[]!" and not self.parts and self.is_bare and self._stands_alone():
+            self._add(character)
         else:
-            self.modes.append(mode)
+            raise self._refusal(character)
 
-    def _quote(self) -> None:
-        if self.word and self.word[-1] == "$":  # $'…' and $"…"
-            self.word.pop()
-        self._add("")
+    def _stands_alone(self) -> bool:
+        before = self.command[self.position - 2 : self.position - 1]
+        return before in ("", *self.ends) and self._next() in ("", *self.ends)
 
-    def _add(self, character: str) -> None:
-        if self.word is None:
-            self.word = []
-        self.word.append(character)
-
-    def _end_word(self, *, substitution: bool = False) -> None:
-        text = "".join(self.word or ())
-        if substitution:
-            text = text.removesuffix("$")
-        if text:
-            self.parts[-1].append(text)
-        self.word = None
-
-    def _end_command(self) -> None:
-        self.parts.append([])
-
-
-def _without_prefixes(words: list[str]) -> tuple[str, ...]:
-    for position, word in enumerate(words):
-        if word not in KEYWORDS and not _ASSIGNMENT.fullmatch(word):
-            return tuple(words[position:])
-    return ()
+    def _special_in_quotes(self, character: str) -> None:
+        if character != "$" or self._next() != "?":
+            raise self._refusal(character)
+        self.position += 1
+        self.varies = True
+        self._add("0")

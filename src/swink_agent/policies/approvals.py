@@ -21,7 +21,8 @@ from swink_agent.core.redaction import Redactor
 from swink_agent.core.unicode_forms import compatibility_form
 from swink_agent.core.value import Value, copy_json
 
-from ._shell_words import NotPlain, names, plain_words
+from ._prefixes import prefix_covers, prefix_length
+from ._shell_words import NotPlain, plain_words
 from .call_rules import CallRules
 from .command_rules import COMMAND_TOOLS, CommandRules, Decision
 from .display import display_warnings, is_deceptive, render_request, safe_display
@@ -34,15 +35,6 @@ ApprovalsMode: TypeAlias = Literal["smart", "ask", "all", "none"]
 _BESIDE_A_COMMAND = frozenset({"timeout"})
 # A file in one of these decides what other programs run: a yes for all files was not meant for them.
 _SETTINGS_FOLDERS = frozenset({".git", ".swink"})
-
-_MANAGERS = names(
-    "apt brew bun bundle cargo composer conda docker dotnet flutter gem gh git go gradle helm hg just kubectl make mix "
-    "mvn npm nx pip pip3 pipx pnpm poetry rake rustup svn systemctl terraform uv yarn"
-)
-_INTERPRETERS = names(
-    "ash awk bash dash deno env eval find gawk ionice ksh lua nice nix node nodejs nohup perl php powershell python "
-    "python3 ruby sed setsid sh ssh stdbuf sudo tclsh timeout ts-node watch xargs zsh"
-)
 
 
 class ApprovalChoice(StrEnum):
@@ -106,9 +98,9 @@ class SessionTrust:
     """What a person need not be asked again, as long as this object lives: tools, and commands by their first words.
 
     Trust holds where it was given: for requests with the same `scope` (folder and sandbox; a file tool's `path` is left
-    out of it), no other. A trusted prefix is matched as rules are, on commands that are nothing but words; a trusted
-    tool is not trusted with the files that decide what other programs run (`.git`, `.swink`). Safe to share between
-    threads.
+    out of it), no other. A trusted prefix is matched on commands that are nothing but words, of which those that
+    follow it are no options that would run something else; a trusted tool is not trusted with the files that decide
+    what other programs run (`.git`, `.swink`). Safe to share between threads.
     """
 
     def __init__(self, *, tools: Mapping[str, str] = COMMAND_TOOLS) -> None:
@@ -144,14 +136,10 @@ class SessionTrust:
 
     def covers(self, request: ToolApprovalRequest) -> bool:
         """Whether the call was trusted, by tool or by prefix, in this very scope."""
-        scope = _key(request.scope)
         with self._lock:
-            by_tool = (request.name, scope) in self._tools
-            prefixes = [words for tool, words, where in self._prefixes if tool == request.name and where == scope]
+            by_tool = (request.name, _key(request.scope)) in self._tools
         if by_tool and not any(_is_in_settings(part.get("path")) for part in (request.arguments, request.scope)):
             return True
-        if not prefixes:
-            return False
         command = _command(request, self._command_tools.get(request.name))
         if command is None:
             return False
@@ -159,7 +147,13 @@ class SessionTrust:
             words = plain_words(command)
         except NotPlain:
             return False
-        return any(words[: len(prefix)] == prefix for prefix in prefixes)
+        return any(prefix_covers(prefix, words) for prefix in self.prefixes(request))
+
+    def prefixes(self, request: ToolApprovalRequest) -> list[tuple[str, ...]]:
+        """The words that commands of this tool may begin with in this very scope."""
+        scope = _key(request.scope)
+        with self._lock:
+            return [words for tool, words, where in self._prefixes if tool == request.name and where == scope]
 
 
 def _key(scope: Mapping[str, Any] | None) -> bytes:
@@ -242,7 +236,11 @@ class Approvals:
         mode = self._mode
         if mode == "none":
             return Reject("nothing that needs approval may run here (approvals are set to none); do without it")
-        decision = self._decide(request)
+        if request.name in self._tools:
+            # Beside the event loop: the rules look at the disk, which may be slow.
+            decision = await asyncio.to_thread(self._decide, request)
+        else:
+            decision = self._decide(request)
         if decision.verdict == "deny":
             return Reject(decision.reason)
         if mode == "all":
@@ -268,7 +266,8 @@ class Approvals:
         if not isinstance(command, str):
             return Decision("ask", f"the call has no text in {argument}")
         folder = request.scope.get("folder")
-        decision = self.rules.decide(command, folder=folder if isinstance(folder, str) else None)
+        trusted = self.trust.prefixes(request) if self._mode == "smart" else ()
+        decision = self.rules.decide(command, folder=folder if isinstance(folder, str) else None, trusted=trusted)
         beside = sorted(request.arguments.keys() - {argument, *_BESIDE_A_COMMAND})
         if beside and decision.verdict == "allow":
             return Decision(
@@ -380,30 +379,9 @@ def _suggested_prefix(command: str) -> str | None:
         words = plain_words(command)
     except NotPlain:
         return None
-    count = _prefix_length(words)
+    count = prefix_length(words)
     # As a person would type it, and as it is read back.
     return None if count == 0 or any(not word.strip() for word in words[:count]) else _quoted(words[:count])
-
-
-def _prefix_length(words: tuple[str, ...]) -> int:
-    program = words[0].rpartition("/")[2]
-    following = words[1] if len(words) > 1 else ""
-    is_named = bool(following) and not following.startswith("-")
-    if program in _INTERPRETERS:
-        if program in ("python", "python3") and following == "-m" and len(words) > 2:
-            return 3
-        return 2 if program in ("deno", "node", "perl", "php", "python", "python3", "ruby") and is_named else 0
-    if program in ("npx", "bunx", "uvx"):
-        return 2 if is_named else 0
-    if program in _MANAGERS and is_named:
-        if following not in ("compose", "dlx", "exec", "run", "tool", "x"):
-            return 2
-        rest = words[2:]
-        if not rest or rest[0].startswith("-"):
-            return 0
-        inner = _prefix_length(rest)
-        return 2 + inner if inner else 0
-    return 0 if program in _MANAGERS else 1
 
 
 def _quoted(words: tuple[str, ...]) -> str:

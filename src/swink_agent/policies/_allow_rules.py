@@ -1,0 +1,76 @@
+"""A rule of the user's on which commands may run unasked, as it is written and what it covers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from ._shell_words import NotPlain, pattern_words, plain_words
+from .display import safe_display
+
+__all__ = ["AllowRule", "parsed"]
+
+T = TypeVar("T")
+_ANYTHING = ("", "")  # a word that is one star
+
+
+class AllowRule:
+    """The words that a command begins with, or is, to be allowed; each in pieces with any text between them."""
+
+    __slots__ = ("_is_whole", "_text", "_words")
+
+    def __init__(self, text: str, *, is_pattern: bool = False) -> None:
+        words = parsed(text, "allow", pattern_words if is_pattern else _whole_words)
+        is_open = not is_pattern or (words[-1] == _ANYTHING and len(words) > 1)
+        self._text = text
+        self._words = words[:-1] if is_pattern and is_open else words
+        self._is_whole = not is_open
+
+    def __str__(self) -> str:
+        return f"'{safe_display(' '.join(self._text.split()), 120)}'"
+
+    def covers(self, words: tuple[str, ...]) -> bool:
+        """Whether the command is one that the rule allows."""
+        if len(words) < len(self._words) or (self._is_whole and len(words) > len(self._words)):
+            return False
+        return all(map(_fits, self._words, words))
+
+
+def _fits(pieces: tuple[str, ...], word: str) -> bool:
+    """Whether the word is these pieces with something, or nothing, between them.
+
+    What stands there is never an option where the rule names none, nor a way up and out: `src/*` is no `src/../etc`.
+    """
+    if len(pieces) == 1:
+        return word == pieces[0]
+    head, tail = pieces[0], pieces[-1]
+    if not word.startswith(head) or not word.endswith(tail) or len(word) < len(head) + len(tail):
+        return False
+    if (not head and word.startswith("-")) or ".." in re.split(r"[/=:,]", word):
+        return False
+    position, end = len(head), len(word) - len(tail)
+    for piece in pieces[1:-1]:
+        found = word.find(piece, position, end)
+        if found < 0:
+            return False
+        position = found + len(piece)
+    return True
+
+
+def parsed(text: str, kind: str, parse: Callable[[str], T]) -> T:
+    """The rule, or a `ValueError` that says what is wrong with it."""
+    if isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a rule may come from a settings file
+        try:
+            return parse(text)
+        except NotPlain as problem:
+            why = str(problem)
+    else:
+        why = f"it is a {type(text).__name__}"
+    raise ValueError(
+        f"the {kind} rule {text!r} is no plain command: {why}; a rule is a program and words that follow it"
+    )
+
+
+def _whole_words(text: str) -> list[tuple[str, ...]]:
+    return [(word,) for word in plain_words(text)]

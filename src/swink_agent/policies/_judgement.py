@@ -1,0 +1,253 @@
+"""Whether every part of a command may run unasked.
+
+Owns the way through a command that was read, in the order in which bash would come to its parts: which folder each may
+run in, which rule speaks of it, and what of that is asked about. The rules themselves are in `command_rules`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from swink_agent.core.value import Value
+
+from ._allow_rules import AllowRule
+from ._git_settings import git_problem
+from ._places import Place
+from ._prefixes import prefix_covers
+from ._read_only import READ_ONLY
+from ._reading import ReadOnly
+from ._shell_words import Pipeline, SimpleCommand, Word, is_builtin
+from .display import safe_display
+
+__all__ = ["Allowed", "Judgement", "show"]
+
+# Folders of programs that read a file in the current folder to find out what they are to run.
+_REDIRECTING_FOLDERS = frozenset({"shims", ".volta"})
+_MOST_WORDS = 2_000
+_MOST_PLACES = 8
+# The longer prefix first: `git branch --list` before `git branch`.
+_STANDARD = tuple(
+    sorted(((tuple(prefix.split()), check) for prefix, check in READ_ONLY.items()), key=lambda entry: -len(entry[0]))
+)
+# What `git log` may be given without showing what is in files.
+_LOG_OF_NAMES = re.compile(
+    r"-[0-9]+|-n[0-9]*|--(oneline|stat|graph|all|decorate|no-decorate|format|pretty|since|until|after|before|author|date"
+    r"|grep|name-only|name-status|numstat|shortstat|merges|no-merges|first-parent|reverse|abbrev-commit|max-count|skip"
+    r"|follow|color|no-color|branches|tags|topo-order|date-order)(=.*)?|--",
+    re.DOTALL,
+)
+
+
+class Allowed(Value, frozen=True):
+    """What may run unasked: rules of the user's, and perhaps the standard ones."""
+
+    rules: tuple[AllowRule, ...]
+    has_standard: bool = False
+    compound: bool = False
+    """Whether several commands in a row may be allowed by rules of the user's."""
+    search_path: str | None = None
+
+    def rule_for(self, words: tuple[str, ...]) -> AllowRule | None:
+        """The rule of the user's that allows the words, if there is one."""
+        return next((rule for rule in self.rules if rule.covers(words)), None)
+
+    def standard_for(self, words: tuple[Word, ...]) -> tuple[tuple[str, ...], ReadOnly] | None:
+        """What the standard rules know of the command, if they do."""
+        texts = tuple(word.text for word in words[:3])
+        known = _STANDARD if self.has_standard else ()
+        return next(((rule, check) for rule, check in known if texts[: len(rule)] == rule), None)
+
+    def misplaced(self, program: str, folder: str | None) -> str | None:
+        """Why the program that the name would run is perhaps not the system's own, or `None`."""
+        if is_builtin(program):
+            return None
+        search_path = os.environ.get("PATH", os.defpath) if self.search_path is None else self.search_path
+        for place in search_path.split(os.pathsep):
+            if not os.path.isabs(place):
+                return f"PATH looks in {safe_display(place) or 'the current folder'}, where {program} may be anything"
+            found = os.path.join(place, program)
+            if os.path.isfile(found) and os.access(found, os.X_OK):
+                real = os.path.realpath(found)
+                if folder is not None and any(
+                    _is_beneath(path, folder) for path in (found, os.path.realpath(place), real)
+                ):
+                    return f"{program} is {safe_display(found, 200)}, in a folder that the model can write"
+                if not _REDIRECTING_FOLDERS.isdisjoint(found.split(os.sep)):
+                    return f"{program} is {safe_display(found, 200)}, which lets files of the folder choose what runs"
+                return None
+        return None
+
+
+class Judgement:
+    """The decision on one command, part by part, in the order in which bash would come to them."""
+
+    def __init__(
+        self,
+        allowed: Allowed,
+        script: tuple[Pipeline, ...],
+        trusted: tuple[tuple[str, ...], ...],
+        folder: str | None,
+    ) -> None:
+        self.allowed = allowed
+        self.trusted = trusted
+        self.script = script
+        self.folder = folder
+        place = Place(_current_folder() if folder is None else folder)
+        self.places = {place}
+        """Where the commands so far may have led: bash may or may not have come to a `cd`, and it may have failed."""
+        self.here = {place}
+        """Where the next command runs, which is less where it runs only if all before it succeeded."""
+        self.has_run_own = False
+        self.may_go_anywhere = self.is_lost = False
+        """Whether a rule of the user's allows `cd`; and whether it led where nobody has looked."""
+        self.reasons: list[str] = []
+
+    def problem(self) -> str | None:
+        """Why the command is asked about, or `None`."""
+        if sum(len(command.words) for pipeline in self.script for command in pipeline.commands) > _MOST_WORDS:
+            return f"the command has more than {_MOST_WORDS:,} words"
+        for position, pipeline in enumerate(self.script):
+            if pipeline.joint != "&&" or self._has_alternatives(position):
+                self.here = self.places
+            for number, command in enumerate(pipeline.commands):
+                problem = self._problem(command, is_piped=number > 0, is_alone=len(pipeline.commands) == 1)
+                if problem is not None:
+                    return problem
+        return None
+
+    @property
+    def reason(self) -> str:
+        """Why it is allowed, after it was found to be."""
+        return self.reasons[0] if len(set(self.reasons)) == 1 else "rules allow each part of it"
+
+    def _has_alternatives(self, position: int) -> bool:
+        """Whether there is a `||` in the same list of commands, so that not all before it need have succeeded."""
+        start = position
+        while start > 0 and self.script[start].joint != ";":
+            start -= 1
+        return any(pipeline.joint == "||" for pipeline in self.script[start : position + 1])
+
+    def _problem(self, command: SimpleCommand, *, is_piped: bool, is_alone: bool) -> str | None:
+        for place in self.here:
+            for word in command.inputs:
+                problem = place.problem(word.text)
+                if problem is not None:
+                    return f"the command is asked about: {problem}"
+        rule = None if command.inputs else self._own(command.plain)
+        if command.words[0].text == "cd":
+            problem = self._go(command, is_alone=is_alone)
+            if rule is not None:  # wherever it leads
+                self.may_go_anywhere = True
+                self.is_lost = self.is_lost or problem is not None
+            return problem if rule is None else None
+        if rule is None:
+            return self._standard_problem(command, is_piped=is_piped)
+        if len(self.places) > 1 and not self.may_go_anywhere:
+            return f"{rule} is allowed by a rule, but not behind cd"
+        if self.has_run_own and not self.allowed.compound:
+            return f"{rule} is allowed by a rule, but not behind another command that is"
+        self.has_run_own = True
+        self.reasons.append(f"the rule {rule} allows it")
+        return None
+
+    def _own(self, words: tuple[str, ...] | None) -> str | None:
+        """The rule or the trusted prefix that allows the words, if there is one."""
+        if words is None:
+            return None
+        by_trust = next((prefix for prefix in self.trusted if prefix_covers(prefix, words)), None)
+        rule = show(by_trust) if by_trust is not None else self.allowed.rule_for(words)
+        return None if rule is None else str(rule)
+
+    def _go(self, command: SimpleCommand, *, is_alone: bool) -> str | None:
+        words = command.plain
+        if not self.allowed.has_standard or words is None or len(words) != 2 or not is_alone:
+            return f"no rule allows {show([word.text for word in command.words[:2]])}"
+        there = _reached(self.here, words[1])
+        if there is None:
+            return f"'cd' is asked about: {safe_display(words[1], 60)} is no folder in the folder, or a link"
+        self.here = there
+        self.places = self.places | there
+        self.reasons.append("'cd' only reads")
+        return None if len(self.places) <= _MOST_PLACES else "the command changes its folder too often"
+
+    def _standard_problem(self, command: SimpleCommand, *, is_piped: bool) -> str | None:
+        words, places = command.words, self.here
+        if words[0].text == "git":
+            words, places = _without_git_options(words, places)
+        found = self.allowed.standard_for(words)
+        if found is None:
+            return f"no rule allows {show([word.text for word in command.words[:2]])}"
+        rule, check = found
+        rest = words[len(rule) :]
+        problem = self.allowed.misplaced(words[0].text, self.folder)
+        # What a rule of the user's allowed may have made links and names by then: only what was piped is read.
+        if self.is_lost:
+            problem = "it would read in another folder"
+        elif (
+            self.has_run_own
+            and not self.allowed.compound
+            and not (is_piped and check.is_filter(rest))
+            and not check.harmless
+        ):
+            problem = "it reads files after a command that may have changed them"
+        for place in places:
+            problem = problem or check.problem(rest, place) or _git_problem(check, rest, place)
+        self.reasons.append(f"{show(rule)} only reads")
+        return None if problem is None else f"{show(rule)} is asked about: {problem}"
+
+
+def _current_folder() -> str:
+    """Where commands run that nobody gave a folder: this process's own, if it is somewhere in particular."""
+    try:
+        current = os.getcwd()
+    except OSError:
+        return os.devnull
+    return os.devnull if current in ("/", os.path.expanduser("~")) else current
+
+
+def _git_problem(check: ReadOnly, words: tuple[Word, ...], place: Place) -> str | None:
+    if check.git is None:
+        return None
+    shows_names = check.git == "names" or (
+        check.git == "log" and all(_LOG_OF_NAMES.fullmatch(word.text) for word in words if word.text.startswith("-"))
+    )
+    return git_problem(place, os.environ, contents=not shows_names)
+
+
+def _without_git_options(words: tuple[Word, ...], places: set[Place]) -> tuple[tuple[Word, ...], set[Place]]:
+    """The command of git without what only says where it runs, and that no pager does."""
+    program, rest = words[0], words[1:]
+    while rest:
+        if rest[0].text in ("--no-pager", "-P", "--no-optional-locks"):
+            rest = rest[1:]
+        elif rest[0].text == "-C" and len(rest) > 1 and rest[1].pattern is None and not rest[1].varies:
+            there = _reached(places, rest[1].text)
+            if there is None:
+                break
+            rest, places = rest[2:], there
+        else:
+            break
+    return (program, *rest), places
+
+
+def _reached(places: set[Place], name: str) -> set[Place] | None:
+    """Where `cd` leads from all of them, if it does from each."""
+    there: set[Place] = set()
+    for place in places:
+        reached = place.folder(name)
+        if reached is None:
+            return None
+        there.add(reached)
+    return there
+
+
+def show(words: Sequence[str]) -> str:
+    """The words in quotes, for a reason."""
+    return f"'{safe_display(' '.join(words), 120)}'"
+
+
+def _is_beneath(path: str, folder: str) -> bool:
+    real = os.path.realpath(folder)
+    return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in (folder, real))
