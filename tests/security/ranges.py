@@ -18,7 +18,7 @@ __all__ = ["CANARY", "TRAPS", "RealRange", "ShimRange"]
 CANARY = "canary-that-lies-outside-7f3a"
 TRAPS = (
     *("fsmonitor", "external", "textconv", "filter", "hook", "hookspath", "include", "bare", "gitfile", "alternates"),
-    *("submodule", "worktree", "worktreeconfig", "signature", "lazy"),
+    *("submodule", "worktree", "worktreeconfig", "signature", "lazy", "hollow"),
 )
 
 
@@ -169,6 +169,13 @@ class RealRange:
     def _fsmonitor(self, folder: Path) -> None:
         self._set(self.repository(folder), f"[core]\n\tfsmonitor = {self.evil}\n")
 
+    def _hollow(self, folder: Path) -> None:
+        """What looks like a repository and is none, so that git looks on above it, or takes the folder itself."""
+        self._fsmonitor(folder)
+        (folder / "inner/.git").mkdir(parents=True)
+        self._bare(folder / "other")
+        (folder / "other/store/.git").mkdir()
+
     def _external(self, folder: Path) -> None:
         self._set(self.repository(folder), f"[diff]\n\texternal = {self.evil}\n")
 
@@ -293,7 +300,7 @@ class RealRange:
         found: dict[str, tuple[int, int]] = {}
         for place, folders, files in os.walk(self.folder):
             if os.path.basename(place) in (".git", "store"):
-                folders.remove("objects")
+                folders[:] = [name for name in folders if name != "objects"]
                 files = [name for name in files if name not in ("index", "index.lock")]
             for name in files:
                 path = os.path.join(place, name)

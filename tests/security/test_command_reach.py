@@ -33,6 +33,8 @@ ATTACKS = {
     "settings that are included": ("cd traps/include && git status", "git status -sb"),
     "settings of a worktree": ("cd traps/worktreeconfig && git status", "git branch -a"),
     "a folder that is a repository itself": ("cd traps/bare/store && git status", "cd traps && git status"),
+    "a repository above what is none": ("cd traps/hollow/inner && git status", "cd src && git status -s"),
+    "a repository beside what is none": ("cd traps/hollow/other/store && git status", "cd traps && git log -1"),
     "a submodule": ("cd traps/submodule && git status", "git ls-files"),
     "a program that checks signatures": ("cd traps/signature && git log -1", "git log -1"),
     "a program that fetches what is missing": ("cd traps/lazy && git show HEAD:f.txt", "git show HEAD:f.txt"),

@@ -73,9 +73,10 @@ def git_problem(place: Place, environment: Mapping[str, str], *, contents: bool)
     try:
         _check_own(place, environment)
         for folder in _parents(place.current):
-            if os.path.lexists(os.path.join(folder, ".git")) or _looks_bare(folder):
-                _Repository(place, folder).check(contents=contents)
-                return None
+            for repository in _repositories_in(place, folder):
+                repository.check(contents=contents)
+                if repository.is_whole():
+                    return None
     except _Doubt as doubt:
         return str(doubt)
     except OSError as error:
@@ -99,14 +100,22 @@ def _looks_bare(folder: str) -> bool:
     )
 
 
+def _repositories_in(place: Place, folder: str) -> Iterator[_Repository]:
+    """What git may take for a repository here, in its order: what it does not, it passes over."""
+    if os.path.lexists(os.path.join(folder, ".git")):
+        yield _Repository(place, folder)
+    if _looks_bare(folder):
+        yield _Repository(place, folder, is_bare=True)
+
+
 class _Repository:
     """One repository, by the folder in which git finds it."""
 
-    def __init__(self, place: Place, folder: str, seen: set[str] | None = None) -> None:
+    def __init__(self, place: Place, folder: str, seen: set[str] | None = None, *, is_bare: bool = False) -> None:
         self.place = place
         self.folder = folder
         self.seen: set[str] = set() if seen is None else seen
-        self.settings = self._settings_folder()
+        self.settings = folder if is_bare else self._settings_folder()
         self.common = self._common_folder()
 
     def check(self, *, contents: bool) -> None:
@@ -139,10 +148,19 @@ class _Repository:
                 if os.path.lexists(os.path.join(base, path, ".git")):
                     _Repository(self.place, os.path.join(base, path), self.seen).check(contents=contents)
 
+    def is_whole(self) -> bool:
+        """Whether git surely takes it for a repository, and looks no further."""
+        head = os.path.join(self.settings, "HEAD")
+        if os.path.islink(head) or not os.path.isfile(head):
+            return False
+        is_valid = re.match(r"ref:[ \t]*refs/[\w]|[0-9a-f]{40}([0-9a-f]{24})?\s", _text(head)) is not None
+        return is_valid and all(
+            os.path.isdir(path) and os.access(path, os.X_OK)
+            for path in (os.path.join(self.common, name) for name in ("objects", "refs"))
+        )
+
     def _settings_folder(self) -> str:
         path = os.path.join(self.folder, ".git")
-        if not os.path.lexists(path):
-            return self.folder
         if os.path.isdir(path):
             real = os.path.realpath(path)
             if os.path.islink(path) and not self.place.holds(real):
