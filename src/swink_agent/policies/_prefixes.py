@@ -75,11 +75,10 @@ def prefix_length(words: tuple[str, ...]) -> int:
     first = words[0]
     program = _name(first)
     following = words[1] if len(words) > 1 else ""
-    is_named = bool(following) and not following.startswith("-")
     if program in _INTERPRETERS:
         if following == "-m" and program in ("python", "pypy") and len(words) > 2:
             return 3 if words[2] in _MODULES else 0
-        return 2 if is_named else 0
+        return 0  # the script is a file that the model may write
     if program in _WRAPPERS:
         inner = prefix_length(words[2:]) if following == _WRAPPERS[program] and len(words) > 2 else 0
         return 2 + inner if inner else 0
