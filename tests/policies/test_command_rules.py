@@ -84,6 +84,10 @@ def test_anything_else_is_not_read_at_all(command: str) -> None:
     ("command", "reason"),
     [
         ("ls; id", "the command is not a plain one: it has the operator ;"),
+        ("ls && id", "the command is not a plain one: it has the operator &&"),
+        ("ls || id", "the command is not a plain one: it has the operator ||"),
+        ("ls |& id", "the command is not a plain one: it has the operator |&"),
+        ("ls & id", "the command is not a plain one: it has the operator &"),
         ("ls > f", "the command is not a plain one: it has the redirection >"),
         ("ls $x", "the command is not a plain one: it has a substitution, $"),
         ("ls *", "the command is not a plain one: it has the file pattern *"),

@@ -231,7 +231,9 @@ class _Reader:
             return NotPlain("it has more than one line")
         what = _REFUSED.get(character)
         if what is not None:
-            return NotPlain(f"it has {what} {character}")
+            # Whole: `&&` is another thing than `&`.
+            following = self.command[self.position : self.position + 1] if character in "&|;" else ""
+            return NotPlain(f"it has {what} {character}{following if following in ('&', '|', ';') else ''}")
         return NotPlain(f"it has the character {safe_display(character)}, which is not plain")
 
 
