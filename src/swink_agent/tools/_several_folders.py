@@ -65,13 +65,12 @@ class SeveralFoldersTool:
         note = Text(f"\n[names here are those of {shown}: write {shown}/NAME to use one]")
         return AgentToolResult((*result.content, note), self.with_whole_path(result.details, tool), result.is_error)
 
-    def with_whole_path(self, details: Any, tool: AgentTool) -> Any:
+    def with_whole_path(self, details: Any, tool: object) -> Any:
         """Details for people and logs, whose path tells in which folder it is."""
         folder = self._folders.get(id(tool))
-        if folder is None or not isinstance(details, dict) or not isinstance(details.get("path"), str):
-            return details
-        known = cast("dict[str, Any]", details)
-        return {**known, "path": os.path.join(folder, known["path"])}
+        known = cast("dict[str, Any]", details) if isinstance(details, dict) else {}
+        path = known.get("path")
+        return details if folder is None or not isinstance(path, str) else {**known, "path": os.path.join(folder, path)}
 
     def tool_for(self, arguments: dict[str, Any]) -> AgentTool:
         """The tool that such a call goes to."""
