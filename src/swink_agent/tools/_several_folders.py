@@ -68,9 +68,13 @@ class SeveralFoldersTool:
     def with_whole_path(self, details: Any, tool: object) -> Any:
         """Details for people and logs, whose path tells in which folder it is."""
         folder = self._folders.get(id(tool))
-        known = cast("dict[str, Any]", details) if isinstance(details, dict) else {}
+        if folder is None:
+            return details
+        if not isinstance(details, dict):
+            return details
+        known = cast("dict[str, Any]", details)
         path = known.get("path")
-        return details if folder is None or not isinstance(path, str) else {**known, "path": os.path.join(folder, path)}
+        return {**known, "path": os.path.join(folder, path)} if isinstance(path, str) else known
 
     def tool_for(self, arguments: dict[str, Any]) -> AgentTool:
         """The tool that such a call goes to."""
