@@ -118,6 +118,7 @@ async def test_what_comes_before_the_run_may_fail_or_be_interrupted() -> None:
 
     outcome = await outcome_of(agent(text("x")), prepare=no_model)
     assert (outcome.exit_code, outcome.error) == (ExitCode.NO_MODEL, "it cannot be fetched")
+    assert outcome.stop_reason == "error", "nothing was asked, so nothing came to its end"
 
     started = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -175,6 +175,10 @@ def test_settings_are_shown_with_their_sources(tmp_path: Path, monkeypatch: pyte
     assert rows["max_turns"] == ["50", "default"]
     assert invoke("config", "get", "model").output == "anthropic:claude-sonnet-4-6\n"
     assert invoke("config", "get", "max_cost").output == "\n"
+    assert invoke("config", "set", "allow", "bash: pytest -k a,b *; edit_file").exit_code == 0
+    shown = invoke("config", "get", "allow").output
+    assert shown == "bash: pytest -k a,b *; edit_file\n", "as it is written in a variable"
+    assert invoke("config", "unset", "allow").exit_code == 0
     as_json = json.loads(invoke("config", "show", "--json").output)
     assert as_json["approve"] == {"value": "ask", "source": "environment SWINK_APPROVE"}
     assert invoke("config", "unset", "model").exit_code == 0

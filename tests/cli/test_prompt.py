@@ -56,7 +56,10 @@ async def test_wrong_usage_is_told_before_anything_is_asked(swink: Any, tmp_path
         ("-p", "x", "--cwd", "/not/there"): "/not/there is no folder (--cwd)",
         ("-p", "x", "--schema", str(tmp_path / "schema.json")): "holds no JSON Schema that can be used",
         ("-p", "x", "--schema", "not-there.json"): "not-there.json cannot be read",
-        ("-p", "x", "--model", "antropic:x"): "did you mean anthropic?",
+        ("-p", "x", "--schema", ""): "an empty text names no file (--schema)",
+        ("-p", "x", "--model", "antropic:x"): "did you mean anthropic? There are: ",
+        ("-p", "x", "--model", "qqqqq:x"): "no provider is called 'qqqqq'; there are: ",
+        ("-p", "x", "--model", "qqqqq"): "such as anthropic:claude-sonnet-4-6; `swink models` lists them",
         ("-p", "x", "--max-turns", "0"): "--max-turns: max_turns cannot be 0",
     }
     async with FakeProvider("anthropic", []) as provider:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, DefaultRetryStrategy, tool
+from swink_agent import Agent, DefaultRetryStrategy, PreDispatchContext, Skip, tool
 from swink_agent.app.headless import HeadlessRun
 from swink_agent.cli.reporter import Reporter, size_of, summary_of
 from swink_agent.cli.screen import Screen
@@ -77,6 +77,22 @@ async def test_a_terminal_gets_a_line_for_each_call_and_a_line_that_does_not_sta
     assert lines[2:] == [""]
     for status in ("waiting for the model …", "look where='here' …", "See"):
         assert status in shown
+
+
+async def test_a_call_that_never_started_is_told_with_what_it_was_about() -> None:
+    class Once:
+        def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
+            return Skip("not that") if ctx.turn_index == 0 else None
+
+    reporter, stream = made()
+    replies = [call("look", where="here"), call("look", path="x"), call("hear", what="it"), text("Well.")]
+    agent = Agent("any:model", stream_fn=scripted(*replies), tools=[look], policies=[Once()])
+    with agent.subscribe(reporter.on_event):
+        reporter.finish(await HeadlessRun(agent).run("go"))
+    lines = left(stream.getvalue())
+    assert lines[0] == "✗ look where='here' tool call skipped: not that"
+    assert lines[1] == "✗ look x"  # why stands beneath it, as it is long
+    assert "✗ hear what='it' unknown tool 'hear'; available: look" in lines
 
 
 async def test_elsewhere_nothing_is_live() -> None:

@@ -135,3 +135,25 @@ async def test_a_person_is_asked(terminal: Any, swink: Any) -> None:
     terminal.type("y\n")
     assert await terminal.finish() == 0
     assert (swink.folder / "a.txt").read_text() == "one\n"
+
+
+async def test_what_a_run_changed_in_an_added_folder_is_mentioned(swink: Any, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (swink.folder / "a.txt").write_text("one\n")
+    await run(
+        swink,
+        edit("a.txt", "one", "two"),
+        write(str(other / "b.txt"), "b\n"),
+        write(str(other / "c.txt"), "c\n"),
+        flags=("--add-dir", str(other)),
+    )
+    shown = await swink("undo", "--yes")
+    assert shown.code == 0
+    assert tree(swink.folder) == {"a.txt": "one\n"}
+    note = without_ids(shown.stdout).splitlines()[-1]
+    assert note == f"The same run changed 2 files in {other}: swink undo -C {other} --run ID"
+    there = await swink("undo", "-C", str(other), "--yes")
+    assert there.code == 0
+    assert tree(other) == {}
+    assert "The same run" not in there.stdout, "the rest of it is put back already"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -337,3 +338,26 @@ def test_neither_vocabulary_is_loaded_by_us() -> None:
         "assert not {'pydantic', 'annotated_types'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-I", "-c", code], check=True, timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        (Annotated[str, msgspec.Meta(ge=3)], "ge=3 says nothing about a value of str"),
+        (Annotated[int, msgspec.Meta(min_length=3)], "min_length=3 says nothing about a value of int"),
+        (Annotated[int | None, msgspec.Meta(pattern="^a")], "pattern='^a' says nothing about"),
+        (list[Annotated[str, msgspec.Meta(gt=0)]], "gt=0 says nothing about a value of str"),
+    ],
+)
+def test_a_limit_that_can_never_hold_for_such_a_value_is_an_error_of_its_author(hint: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(said)):
+        schema_of(hint)
+
+
+def test_a_limit_for_one_member_of_a_union_is_none() -> None:
+    @tool
+    def take(value: Annotated[int | str, msgspec.Meta(ge=3)]) -> str:
+        """Takes."""
+        return str(value)
+
+    assert {"type": "integer", "minimum": 3} in take.parameters_schema["properties"]["value"]["anyOf"]

@@ -1096,3 +1096,13 @@ async def test_a_function_whose_result_nobody_waits_for_runs_to_its_end() -> Non
     threads.close()
     release.set()
     assert ended.wait(PATIENCE)
+
+
+def test_one_tool_in_place_of_a_list_is_told_so() -> None:
+    @tool
+    def add(a: int) -> int:
+        """Adds."""
+        return a
+
+    with pytest.raises(TypeError, match=r"the tools of an agent are a list, and not <tool add>: write tools=\[…\]"):
+        Agent("any:model", tools=add)  # type: ignore[arg-type]

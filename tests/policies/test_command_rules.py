@@ -99,6 +99,7 @@ def test_joined_commands_that_each_read_are_allowed(command: str) -> None:
     [
         ("ls & id", "the command is not a plain one: it has the operator &"),
         ("ls; npm install", "no rule allows 'npm install'"),
+        ("ls |& id", "the command is not a plain one: it has the operator |&"),
         ("ls > f", "the command is not a plain one: it has the redirection >"),
         ("ls $x", "the command is not a plain one: it has a substitution, $"),
         ("ls [a]", "the command is not a plain one: it has the file pattern ["),

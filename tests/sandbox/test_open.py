@@ -120,6 +120,26 @@ def test_without_the_program_the_package_is_named(profile: SandboxProfile, monke
         open_sandbox(profile, backend="bubblewrap")
 
 
+def test_a_program_in_the_folder_itself_is_not_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In `/usr`, say: what a command could have written is not started, and installing it once more would not help."""
+    from swink_agent.sandbox import _bubblewrap
+
+    fake_bubblewrap(tmp_path, FAKES["fails"], monkeypatch)
+    real = _bubblewrap.find_program
+
+    def only_there(name: str, *, outside: Sequence[str] = (), folders: Sequence[str] | None = None) -> str | None:
+        return real(name, outside=outside, folders=[str(tmp_path / "bin")])
+
+    monkeypatch.setattr(_bubblewrap, "find_program", only_there)
+    with pytest.raises(SandboxUnavailable) as caught:
+        open_sandbox(SandboxProfile(write=(str(tmp_path),)), backend="bubblewrap")
+    assert f"{tmp_path}/bin/bwrap lies in a folder that commands may write" in str(caught.value)
+    assert "installed" not in str(caught.value)
+    assert "apt" not in str(caught.value)
+
+
 class Leaky(Sandbox):
     """Runs everything without walls, and says that it is a back end."""
 

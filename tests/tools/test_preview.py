@@ -45,6 +45,19 @@ def test_a_link_is_shown_with_where_it_leads(preview: Any, tmp_path: Path) -> No
     assert preview("write_file", path="link.txt", content="b\n")["path"] == "real.txt"
 
 
+def test_a_file_in_a_further_folder_is_shown_with_all_of_its_path(tmp_path: Path) -> None:
+    """Else a person would take it for the file of that name in the folder itself."""
+    root, other = tmp_path / "work", tmp_path / "other"
+    for place in (root, other):
+        place.mkdir()
+        (place / "a.txt").write_text("a\n")
+    made = change_preview(standard_tools(root, "off", also=[other]))
+    for given, shown in {"a.txt": "a.txt", f"{root}/a.txt": "a.txt", f"{other}/a.txt": f"{other}/a.txt"}.items():
+        details = made(ToolApprovalRequest("1", "write_file", {"path": given, "content": "b\n"}))
+        assert details is not None
+        assert details["path"] == shown
+
+
 def test_an_edit_that_does_not_fit_is_said_to_fail(preview: Any, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("one\n")
     details = preview("edit_file", path="a.py", edits=[{"old": "three", "new": "3"}])

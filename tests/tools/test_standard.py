@@ -137,6 +137,46 @@ async def test_further_folders_are_reached_by_absolute_paths_and_nothing_else_is
     assert "a.txt" in extract_text(found.content)
 
 
+async def test_what_a_further_folder_holds_is_named_so_that_it_can_be_told_apart(tmp_path: Path) -> None:
+    root, other = tmp_path / "work", tmp_path / "other"
+    for place in (root, other):
+        place.mkdir()
+        (place / "a.txt").write_text(f"in {place.name}\n")
+    tools = {tool.name: tool for tool in standard_tools(root, "off", also=[other])}
+    note = f"[names here are those of {other}: write {other}/NAME to use one]"
+    for name, arguments in {
+        "list_dir": {"path": str(other)},
+        "search": {"pattern": "in", "path": str(other)},
+        "write_file": {"path": f"{other}/new.txt", "content": "x"},
+        "edit_file": {"path": f"{other}/a.txt", "edits": [{"old": "in", "new": "out of"}]},
+    }.items():
+        result = await tools[name].execute(arguments, ToolContext())
+        assert extract_text(result.content).endswith(note), name
+        if name.endswith("_file"):
+            assert result.details["path"] == arguments["path"]
+    read = await tools["read_file"].execute({"path": f"{other}/a.txt"}, ToolContext())
+    assert extract_text(read.content) == "out of other\n", "a text comes as it is"
+    assert note not in extract_text((await tools["list_dir"].execute({"path": str(root)}, ToolContext())).content)
+
+
+async def test_with_further_folders_nobody_is_asked_about_what_would_be_refused_either(tmp_path: Path) -> None:
+    root, other = tmp_path / "work", tmp_path / "other"
+    for place in (root, other):
+        place.mkdir()
+        (place / "a.txt").write_text("precious\n")
+    asked: list[str] = []
+    calls = [call("write_file", path=path, content="x") for path in ("a.txt", f"{other}/a.txt")]
+    agent = Agent(
+        MODEL,
+        tools=standard_tools(root, "off", also=[other]),
+        stream_fn=scripted(*calls, text("ok")),
+        approve=lambda request: asked.append(request.name) or True,
+    )
+    await agent.prompt("go")
+    assert asked == []
+    assert [(place / "a.txt").read_text() for place in (root, other)] == ["precious\n"] * 2
+
+
 async def test_a_folder_of_git_can_be_added_and_is_written_by_git_alone(tmp_path: Path) -> None:
     root, git = tmp_path / "work", tmp_path / "repo" / ".git"
     root.mkdir()

@@ -164,7 +164,7 @@ class HeadlessRun:
         try:
             await work
         except ApplicationError as error:
-            return self._made(error.exit_code, error=str(error))
+            return self._made(error.exit_code, error=str(error), stop_reason=StopReason.ERROR)
         except Aborted:
             return self._cut_short(self._reason or "interrupted")
         return None

@@ -232,7 +232,8 @@ def _unknown_model(name: str) -> str:
     from swink_agent.adapters.catalog import ModelCatalog
 
     near = _near_presets(name) or ModelCatalog.load().nearest(name)
-    hint = f"did you mean {' or '.join(near)}?" if near else "write provider:model, such as anthropic:claude-sonnet-4-6"
+    example = "write provider:model, such as anthropic:claude-sonnet-4-6;"
+    hint = f"did you mean {' or '.join(near)}?" if near else example
     return f"no model is called {name!r}; {hint} `swink models` lists them"
 
 
@@ -249,8 +250,8 @@ def _unknown_provider(name: str) -> str:
 
     names = sorted({*_installed_providers(), "local"})
     near = close_names(name, names)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"no provider is called {name!r}; {hint}There are: {', '.join(names)}"
+    hint = f"did you mean {near[0]}? There are" if near else "there are"
+    return f"no provider is called {name!r}; {hint}: {', '.join(names)}"
 
 
 def _installed_providers() -> list[str]:

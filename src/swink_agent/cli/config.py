@@ -55,13 +55,15 @@ def _load() -> tuple[Settings, Project | None]:
     return load_settings(project=None if project is None else project.settings_files), project
 
 
-def _shown(value: Any) -> str:
-    return "-" if value is None else safe_display(_plain(value), 100)
+def _shown(name: str, value: Any) -> str:
+    return "-" if value is None else safe_display(_plain(name, value), 100)
 
 
-def _plain(value: Any) -> str:
+def _plain(name: str, value: Any) -> str:
+    """As it could be given to `set`."""
     if isinstance(value, tuple):
-        return ",".join(cast("tuple[str, ...]", value)) or "none"
+        between = "; " if definition_of(name).kind == "rules" else ","
+        return between.join(cast("tuple[str, ...]", value)) or "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -78,7 +80,7 @@ def show(as_json: bool = False) -> None:
         )
         return
     rows = [
-        (name, _shown(item.value), item.source)
+        (name, _shown(name, item.value), item.source)
         for name, item in settings.items()
         if not name.startswith("base_url.") or item.value is not None
     ]
@@ -96,7 +98,7 @@ def get(name: str) -> None:
     """Print one value."""
     definition_of(name)
     value = _load()[0].value(name)
-    write_answer("\n" if value is None else f"{_plain(value)}\n")
+    write_answer("\n" if value is None else f"{_plain(name, value)}\n")
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})
@@ -106,14 +108,14 @@ def set_(name: str, value: str) -> None:
     """Set one value in your own settings file."""
     path = settings_file()
     stored = set_value(name, value, path=path)
-    click.echo(f"{name} = {_shown(stored)} in {path}", err=True)
+    click.echo(f"{name} = {_shown(name, stored)} in {path}", err=True)
     _tell_what_wins(definition_of(name), stored)
 
 
 def _tell_what_wins(definition: Definition, stored: Any) -> None:
     item = _load()[0][definition.name]
     if item.value != stored:
-        click.echo(f"note: here it is {_shown(item.value)}, by {item.source}", err=True)
+        click.echo(f"note: here it is {_shown(definition.name, item.value)}, by {item.source}", err=True)
 
 
 @config.command("unset")

@@ -128,6 +128,8 @@ def _added_folder(given: str) -> Path:
 
 def _read_file(given: str, flag: str, most: int) -> bytes:
     """All of a regular file. Raises `UsageProblem`."""
+    if not given:
+        raise UsageProblem(f"an empty text names no file ({flag})")
     name = encodable(given)
     try:
         path = Path(given).expanduser()

@@ -145,6 +145,8 @@ class Reporter:
             if text := self._redactor.redact("\n".join(thoughts)).strip():
                 self._screen.rows(_THOUGHT, text, "dim")
         self._unsaid = message.text
+        # Calls that never start are told too: skipped by a policy, of an unknown tool, with invalid arguments.
+        self._asked = {call.id: self._call(call.name, call.arguments) for call in message.tool_calls}
         if message.tool_calls:
             self._tell_words()
 

@@ -6,6 +6,7 @@ Owns the words and the question. What can be put back is for `swink_agent.tools`
 from __future__ import annotations
 
 import secrets
+import shlex
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -63,9 +64,12 @@ def undo(cwd: str, wanted: str | None, list_all: bool, dry_run: bool, force: boo
     if not possible:
         return _nothing_possible(run, plan, dry_run=dry_run)
     if dry_run:
+        _tell_elsewhere(store, run)
         return ExitCode.DONE
     _ask(len(possible), yes=yes)
-    return _put_back(with_root, store, run, plan)
+    code = _put_back(with_root, store, run, plan)
+    _tell_elsewhere(store, run)
+    return code
 
 
 def _folder(cwd: str) -> Path:
@@ -151,6 +155,17 @@ def _put_back(workspace: Workspace, store: UndoStore, run: UndoRun, plan: Sequen
             f"{count} file{'s' * (count != 1)} put back. To take that back: swink undo --run {undo_id[:_SHOWN_ID]}"
         )
     return ExitCode.FAILED if failed else ExitCode.DONE
+
+
+def _tell_elsewhere(store: UndoStore, run: UndoRun) -> None:
+    """What the run changed in folders that were added to its own is put back there."""
+    for other in store.elsewhere(run):
+        if other.undone == "no":
+            count = len({change.parts for change in other.changes()})
+            click.echo(
+                f"The same run changed {count} file{'s' * (count != 1)} in {safe_display(other.root, None)}: "
+                f"swink undo -C {safe_display(shlex.quote(other.root), None)} --run {other.id[:_SHOWN_ID]}"
+            )
 
 
 def _mark(store: UndoStore, run: UndoRun, undone: Literal["in part", "whole"]) -> None:

@@ -144,7 +144,7 @@ class Agent:
         self._subscriptions = Subscriptions()
         self._last_error: str | None = None
         self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
-        self._toolbox = Toolbox(tuple(tools))
+        self._toolbox = Toolbox(tools)
         self._converts_by_default = convert_to_llm is None
         self._transcript = self._new_transcript(_messages(messages))
         self.system_prompt = system_prompt
@@ -225,7 +225,7 @@ class Agent:
 
     @tools.setter
     def tools(self, tools: Iterable[AgentTool]) -> None:
-        self._toolbox = Toolbox(tuple(tools))
+        self._toolbox = Toolbox(tools)
 
     @property
     def messages(self) -> History:

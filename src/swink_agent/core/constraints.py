@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, cast
 
 from msgspec import UNSET, Meta
@@ -137,6 +137,20 @@ class Constraints:
                 checks.append(_matching(self.pattern))
         return native, checks
 
+    def misplaced(self, kinds: Sequence[Any]) -> str | None:
+        """A limit that none of these kinds of values can ever be held to, where that is certain; else `None`."""
+        if not all(kind in _PLAIN for kind in kinds):
+            return None
+        has_number = any(kind in _NUMBERS for kind in kinds)
+        for name, bound in self.numbers.items():
+            if type(bound) in _NUMBERS and not has_number:
+                return f"{name}={bound}"
+        has_length = any(kind in _SIZED for kind in kinds)
+        for name, length in self.lengths.items():
+            if not has_length:
+                return f"{name}={length}"
+        return None if self.pattern is None or str in kinds else f"pattern={self.pattern!r}"
+
     def meta(self, native: dict[str, Any]) -> Meta | None:
         """The limits that msgspec checks, and the words, as msgspec takes them."""
         words = {name: value for name, value in self.words.items() if name in ("description", "examples")}
@@ -149,6 +163,8 @@ class Constraints:
 
 
 _SIZED = (str, bytes, bytearray, list, tuple, set, frozenset, dict)
+_NUMBERS = (int, float, bool)
+_PLAIN = (*_SIZED, *_NUMBERS, type(None))
 
 
 def read_constraints(metadata: Iterable[Any]) -> Constraints:

@@ -184,6 +184,9 @@ class Shapes:
             return inner if words is None else Annotated[inner, words]
         constraints = read_constraints(metadata)
         members = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+        misplaced = constraints.misplaced([_bare(member) for member in members])
+        if misplaced is not None:  # left out in silence, it would be a check that its author counts on
+            raise TypeError(f"{misplaced} says nothing about a value of {_type_name(kind)}")
         limited: list[Any] = []
         for member in members:
             inner = self.translate(member)

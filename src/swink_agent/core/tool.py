@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import cached_property, partial
 from types import AsyncGeneratorType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, cast, overload
@@ -487,7 +487,9 @@ def error_result(error: BaseException) -> AgentToolResult:
 class Toolbox(Mapping[str, AgentTool]):
     """An agent's tools by name, with their compiled validators. Names are unique: a duplicate is a `ValueError`."""
 
-    def __init__(self, tools: Sequence[AgentTool] = ()) -> None:
+    def __init__(self, tools: Iterable[AgentTool] = ()) -> None:
+        if not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - one tool is a common slip
+            raise TypeError(f"the tools of an agent are a list, and not {tools!r}: write tools=[…]")
         self.tools = tuple(tools)
         self._by_name: dict[str, AgentTool] = {}
         for item in self.tools:

@@ -282,7 +282,9 @@ class _Reader:
             return NotPlain("it has more than one line")
         what = _REFUSED.get(character)
         if what is not None:
-            return NotPlain(f"it has {what} {character}")
+            # Whole: `&&` is another thing than `&`.
+            following = self.command[self.position : self.position + 1] if character in "&|;" else ""
+            return NotPlain(f"it has {what} {character}{following if following in ('&', '|', ';') else ''}")
         return NotPlain(f"it has the character {safe_display(character)}, which is not plain")
 
 
@@ -348,7 +350,8 @@ class _ScriptReader(_Reader):
             self.position += 2
             return "&&" if character == "&" else "||"
         if character == "&" or following == "&":  # |& and ;& are operators of their own
-            raise self._refusal("&")
+            self.position += 1
+            raise self._refusal(character)
         self.position += 1
         return "|" if character == "|" else ";"
 

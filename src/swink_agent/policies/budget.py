@@ -152,7 +152,8 @@ class Budget:
         if cost is None and self.max_cost is not None and not self._allows_unknown:
             return Stop(
                 f"the price of {ctx.model} is not known, so max_cost cannot be kept: choose a model with a known "
-                "price, give Budget(worst_case=…), or Budget(unknown_prices='allow') to count it as free"
+                "price, or have the budget told what its calls cost at most (worst_case=…), or that they are free "
+                "(unknown_prices='allow')"
             )
         wish = Reservation(ctx.model, ctx.request_tokens, output, cost or 0.0)
         with self._lock:

@@ -61,7 +61,7 @@ class BubblewrapSandbox(Sandbox):
         super().__init__(profile)
         found = program or find_bubblewrap(profile)
         if found is None:
-            raise SandboxError("bubblewrap is not installed", remedy=INSTALL)
+            raise _without_program()
         check_folders(profile)
         self._program = found
         self._empty_folder = _empty_folder_arguments(found)
@@ -259,6 +259,16 @@ def _system_folders() -> list[str]:
         elif os.path.isdir(folder):
             mounts += ["--ro-bind", folder, folder]
     return mounts
+
+
+def _without_program() -> SandboxError:
+    """Why there is no program to start: it is missing, or only there where a command could have put its own."""
+    inside = find_bubblewrap(SandboxProfile())
+    if inside is None:
+        return SandboxError("bubblewrap is not installed", remedy=INSTALL)
+    return SandboxError(
+        f"{inside} lies in a folder that commands may write, so it is not started", remedy="work in another folder"
+    )
 
 
 def _empty_folder_arguments(program: str) -> Callable[[str], list[str]]:

@@ -1,6 +1,7 @@
 """One tool for several folders: each call goes to the tool of the folder that its path lies in.
 
-Owns the choice. What a folder's tool does, and the wall around it, is its own: no call reaches two of them.
+Owns the choice, and that what another folder holds is not taken for something of the main one. What a folder's tool
+does, and the wall around it, is its own: no call reaches two of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
+from swink_agent.core.types import Text
+
+from ._bounded import show_name
 
 __all__ = ["SeveralFoldersTool"]
 
@@ -19,6 +23,7 @@ class SeveralFoldersTool:
 
     def __init__(self, main: AgentTool, root: str, others: Sequence[tuple[str, AgentTool]]) -> None:
         self._main = main
+        self._folders = {id(tool): os.path.realpath(folder) for folder, tool in others}
         spelled = [(spelling, tool) for folder, tool in others for spelling in (folder, os.path.realpath(folder))]
         # The innermost first, the main one among them: one folder may lie in another.
         places = [*spelled, (root, main), (os.path.realpath(root), main)]
@@ -39,9 +44,37 @@ class SeveralFoldersTool:
         scope = getattr(self.tool_for(arguments), "approval_scope", None)
         return {} if scope is None else cast("dict[str, Any]", scope(arguments))
 
+    def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
+        """The refusal of a call that would be refused, where the tool can say so."""
+        tool = self.tool_for(arguments)
+        foresee = getattr(tool, "foresee", None)
+        refusal = None if foresee is None else cast("AgentToolResult | None", foresee(arguments, ctx))
+        return None if refusal is None else self._told(refusal, tool)
+
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Runs the call where its path leads."""
-        return await self.tool_for(arguments).execute(arguments, ctx)
+        tool = self.tool_for(arguments)
+        return self._told(await tool.execute(arguments, ctx), tool)
+
+    def _told(self, result: AgentToolResult, tool: AgentTool) -> AgentToolResult:
+        """The result with a word on where its names belong. The text of a file has none, and stays as it is."""
+        folder = self._folders.get(id(tool))
+        if folder is None or (tool.name == "read_file" and not result.is_error):
+            return result
+        shown = show_name(folder)
+        note = Text(f"\n[names here are those of {shown}: write {shown}/NAME to use one]")
+        return AgentToolResult((*result.content, note), self.with_whole_path(result.details, tool), result.is_error)
+
+    def with_whole_path(self, details: Any, tool: object) -> Any:
+        """Details for people and logs, whose path tells in which folder it is."""
+        folder = self._folders.get(id(tool))
+        if folder is None:
+            return details
+        if not isinstance(details, dict):
+            return details
+        known = cast("dict[str, Any]", details)
+        path = known.get("path")
+        return {**known, "path": os.path.join(folder, path)} if isinstance(path, str) else known
 
     def tool_for(self, arguments: dict[str, Any]) -> AgentTool:
         """The tool that such a call goes to."""

@@ -38,13 +38,13 @@ def change_preview(
     by_name = {tool.name: tool for tool in tools if isinstance(tool, (WritingTool, SeveralFoldersTool))}
 
     def preview(request: ToolApprovalRequest) -> dict[str, Any] | None:
-        tool = by_name.get(request.name)
-        if isinstance(tool, SeveralFoldersTool):
-            tool = tool.tool_for(request.arguments)
+        named = by_name.get(request.name)
+        tool = named.tool_for(request.arguments) if isinstance(named, SeveralFoldersTool) else named
         if not isinstance(tool, WritingTool):
             return None
         try:
-            return _details(tool, request.arguments, redactor)
+            details = _details(tool, request.arguments, redactor)
+            return named.with_whole_path(details, tool) if isinstance(named, SeveralFoldersTool) else details
         except ToolError as error:
             said = str(error)
             return {"notes": [f"it would fail: {said if redactor is None else redactor.redact(said)}"]}

@@ -248,6 +248,12 @@ class UndoStore:
         found = [_read_run(path) for path in _folders_in(self._folder_of(os.path.realpath(root)))]
         return [run for run in reversed(found) if run is not None]
 
+    def elsewhere(self, run: UndoRun) -> list[UndoRun]:
+        """What the same run changed in other folders."""
+        folders = [path for above in _folders_in(self.folder) for path in _folders_in(above)]
+        found = [_read_run(path) for path in folders if path.name.endswith(f"-{run.id}")]
+        return [other for other in found if other is not None and other.id == run.id and other.root != run.root]
+
     # -- forgetting ------------------------------------------------------------------------------------------
 
     def _forget_old(self) -> None:
