@@ -64,24 +64,34 @@ T = TypeVar("T")
 class _Claim:
     """The right to the one run that there can be, from the moment it is taken to the end of the run."""
 
-    __slots__ = ("idle", "loop", "predecessor", "token")
+    __slots__ = ("idle", "is_over", "loop", "predecessor", "token")
 
     def __init__(self, predecessor: _Claim | None) -> None:
         self.token = CancellationToken()
         self.idle = Signal()
         """Set when the run is over."""
+        self.is_over = False
+        """The same, for those who hold the agent's lock."""
         self.predecessor = predecessor
         """The run, aborted or left, that is still coming to its end; this one begins after it."""
-        self.loop: asyncio.AbstractEventLoop | None = None
+        self.loop = running_loop()
+        """`None` for a stream that was made without one, until somebody begins to read it."""
 
     @property
     def is_ending(self) -> bool:
         return self.token.is_cancelled
 
     @property
-    def is_dead(self) -> bool:
-        """Whether it can never end, because its event loop is gone."""
-        return self.loop is not None and self.loop.is_closed()
+    def is_gone(self) -> bool:
+        """Whether there is no end to wait for: its event loop is closed, or it was aborted before anybody began it."""
+        return self.is_ending if self.loop is None else self.loop.is_closed()
+
+    def last_before(self) -> _Claim | None:
+        """The nearest run before this one that is not over. One that never began leaves the one before it behind."""
+        before = self.predecessor
+        while before is not None and (before.is_over or before.is_gone):
+            before = before.predecessor
+        return before
 
 
 class Agent:
@@ -254,7 +264,7 @@ class Agent:
     @contextmanager
     def _changing_history(self) -> Generator[None]:
         with self._lock:
-            if self._claimed is not None:
+            if self.is_running:
                 raise AlreadyRunning(
                     "the history belongs to the run that goes on: steer() or follow_up(), or wait_for_idle() first"
                 )
@@ -262,7 +272,12 @@ class Agent:
 
     @property
     def is_running(self) -> bool:
-        return self._claimed is not None
+        return self._current() is not None
+
+    def _current(self) -> _Claim | None:
+        """Who has the one run that there can be."""
+        claim = self._claimed
+        return None if claim is None or claim.is_gone else claim
 
     @property
     def streaming_message(self) -> AssistantMessage | None:
@@ -349,14 +364,14 @@ class Agent:
         """Takes the one run that there can be; if one is still coming to its end, the one after that."""
         self._check_model()
         with self._lock:
-            before = self._claimed
+            before = self._current()
             if before is not None and not before.is_ending:
                 raise AlreadyRunning
-            claim = self._claimed = _Claim(None if before is None or before.is_dead else before)
+            claim = self._claimed = _Claim(before)
             return claim
 
     def _claim_to_continue(self) -> _Claim:
-        if self._claimed is None:
+        if not self.is_running:
             self._check_history()
         return self._claim()
 
@@ -379,15 +394,21 @@ class Agent:
 
     def _release(self, claim: _Claim) -> None:
         with self._lock:
+            claim.is_over = True
             if self._claimed is claim:
-                self._claimed = self._run = None
+                # One that was cancelled while it waited gives way to the run that it waited for.
+                self._claimed = claim.last_before()
+                if self._claimed is None:
+                    self._run = None
         claim.idle.set()
 
     def _check_that_blocking_ends(self) -> None:
         """Whoever blocks the event loop in which an aborted run comes to its end would wait for that for ever."""
-        claim = self._claimed
-        if claim is not None and claim.is_ending and claim.loop is not None and claim.loop is running_loop():
-            raise AlreadyRunning("the aborted run still ends in this event loop: await wait_for_idle() first")
+        claim, here = self._current(), running_loop()
+        while claim is not None and claim.is_ending and here is not None:
+            if claim.loop is here:
+                raise AlreadyRunning("the aborted run still ends in this event loop: await wait_for_idle() first")
+            claim = claim.last_before()
 
     def _stream(self, prompts: tuple[AgentMessage, ...] | None) -> EventStream:
         claim = self._claim_to_continue() if prompts is None else self._claim()
@@ -404,10 +425,11 @@ class Agent:
     ) -> AgentResult:
         """One run, from the claim to the release. Nothing is awaited after `AgentEnd`, so whoever reads that event
         finds the agent idle."""
-        claim.loop = asyncio.get_running_loop()
+        self._begin(claim)
         try:
             if claim.predecessor is not None:
-                await claim.predecessor.idle.wait()
+                while (before := claim.last_before()) is not None:
+                    await before.idle.wait()
                 claim.predecessor = None
                 if prompts is None:
                     self._check_history()
@@ -422,6 +444,13 @@ class Agent:
             raise
         finally:
             self._release(claim)
+
+    def _begin(self, claim: _Claim) -> None:
+        """Raises `Aborted` for a stream that was aborted before anybody read it, if another run took its place."""
+        with self._lock:
+            if claim.loop is None and self._claimed is not claim:
+                raise Aborted
+            claim.loop = asyncio.get_running_loop()
 
     def _new_run(self, claim: _Claim, channel: Channel | None, request: hints.StructuredOutput | None) -> Run:
         config, toolbox = msgspec.structs.replace(self._config, state=self.state), self._toolbox
@@ -475,7 +504,7 @@ class Agent:
 
     async def wait_for_idle(self) -> None:
         """Returns when no run goes on."""
-        claim = self._claimed
+        claim = self._current()
         if claim is not None:
             await claim.idle.wait()
 
