@@ -47,7 +47,7 @@ from swink_agent import (
     extract_text,
     tool,
 )
-from swink_agent.adapters import AnthropicStreamFn, OpenAiStreamFn, ProxyStreamFn
+from swink_agent.adapters import AnthropicStreamFn, OpenAiResponsesStreamFn, OpenAiStreamFn, ProxyStreamFn
 from swink_agent.testing import FakeClock, call, check_events, collect, fail, reply, scripted, stall, text, truncated
 
 MODEL = ModelSpec("test", "model")
@@ -515,6 +515,27 @@ def test_a_model_of_another_provider_cannot_be_assigned_to_a_stream_function_of_
         Agent("openai:gpt-5", stream_fn=AnthropicStreamFn(api_key="k"))
     with pytest.raises(ProviderMismatch):
         Agent(MODEL, stream_fn=scripted(), fallbacks=[("openai:gpt-5", AnthropicStreamFn(api_key="k"))])
+
+
+@pytest.mark.parametrize("stream_fn", [OpenAiResponsesStreamFn(api_key="k"), OpenAiStreamFn(api_key="k")])
+def test_one_account_is_one_provider_whichever_of_its_wires_is_spoken(stream_fn: Any) -> None:
+    agent = Agent("openai:gpt-5", stream_fn=stream_fn)
+    agent.model = "openai-responses:gpt-5-mini"
+    agent.model = "openai:gpt-5"
+    for other in ("anthropic:claude-sonnet-4-6", "groq:llama"):
+        with pytest.raises(ProviderMismatch):
+            agent.model = other
+        with pytest.raises(ProviderMismatch):
+            Agent(other, stream_fn=stream_fn)
+
+
+def test_a_server_that_the_environment_names_may_host_what_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    Agent("groq:llama", stream_fn=OpenAiStreamFn(api_key="k"))
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
+    Agent("kimi:k2", stream_fn=AnthropicStreamFn(api_key="k"))
+    with pytest.raises(ProviderMismatch):
+        Agent("openai:gpt-5", stream_fn=AnthropicStreamFn(api_key="k"))
 
 
 def test_stream_functions_that_serve_many_take_any_model() -> None:

@@ -215,9 +215,11 @@ class Agent:
     @model.setter
     def model(self, model: str | ModelSpec) -> None:
         spec = _spec(model)
-        before = self._config.model.provider
-        if spec.provider != before and getattr(self._config.stream_fn, "is_bound", False):
-            raise ProviderMismatch(str(spec), before)
+        before, stream_fn = self._config.model.provider, self._config.stream_fn
+        if spec.provider != before and getattr(stream_fn, "is_bound", False):
+            own = getattr(stream_fn, "provider", before)
+            if spec.provider != own and spec.provider not in getattr(stream_fn, "kin", ()):
+                raise ProviderMismatch(str(spec), before)
         self._config = msgspec.structs.replace(self._config, model=spec)
 
     @property
