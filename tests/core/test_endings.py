@@ -141,6 +141,51 @@ async def test_blocking_the_event_loop_of_an_aborted_run_is_refused_instead_of_w
     assert agent.prompt_sync("second").text == "whole"
 
 
+async def test_blocking_is_refused_also_when_the_abort_comes_at_the_last_moment() -> None:
+    class Checked:
+        """A stream function whose check, which comes right before a run begins, is the moment of an abort."""
+
+        def __init__(self) -> None:
+            self.script = scripted(reply("half", stall()), "whole")
+            self.checks = 0
+
+        def __call__(self, *arguments: Any) -> Any:
+            return self.script(*arguments)
+
+        def check(self, *_: Any) -> None:
+            self.checks += 1
+            if self.checks == 2:
+                agent.abort()
+
+    agent = Agent(MODEL, stream_fn=Checked())
+    first = await streaming(agent)
+    with pytest.raises(AlreadyRunning, match="wait_for_idle"):
+        agent.prompt_sync("second")
+    assert (await first).stop_reason == StopReason.ABORTED
+    assert agent.prompt_sync("second").text == "whole"
+
+
+async def test_blocking_is_refused_also_behind_others_who_wait_for_the_run_in_this_event_loop() -> None:
+    slow = Slow()
+    agent = Agent(MODEL, stream_fn=scripted(call("slow"), "whole"), tools=[slow.tool()])
+    first = asyncio.ensure_future(agent.prompt("first"))
+    await slow.started.wait()
+    agent.abort()
+    second = asyncio.ensure_future(asyncio.to_thread(agent.prompt_sync, "second"))
+    while True:
+        try:
+            agent.prompt_sync("too early")
+        except AlreadyRunning as error:
+            if "wait_for_idle() first" in str(error) and "event loop" not in str(error):
+                break  # the second one waits by now
+        await asyncio.sleep(0)
+    agent.abort()
+    with pytest.raises(AlreadyRunning, match="in this event loop"):
+        agent.prompt_sync("third")
+    await asyncio.gather(first, second)
+    assert not agent.is_running
+
+
 async def test_a_prompt_from_another_thread_waits_for_an_aborted_run() -> None:
     agent = Agent(MODEL, stream_fn=scripted(reply("half", stall()), "whole"))
     await streaming(agent)

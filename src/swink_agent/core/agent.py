@@ -315,8 +315,8 @@ class Agent:
 
     def prompt_sync(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> AgentResult:
         """The same run for code that is not async; it may be called inside a running event loop, and blocks it."""
-        self._check_that_blocking_ends()
-        return run_sync(lambda: self.prompt(prompt, images=images), self.abort)
+        here = running_loop()
+        return run_sync(lambda: self._drive(_prompts(prompt, images), self._claim(here)), self.abort)
 
     async def continue_loop(self) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
@@ -328,8 +328,8 @@ class Agent:
 
     def continue_loop_sync(self) -> AgentResult:
         """The same for code that is not async."""
-        self._check_that_blocking_ends()
-        return run_sync(self.continue_loop, self.abort)
+        here = running_loop()
+        return run_sync(lambda: self._drive(None, self._claim_to_continue(here)), self.abort)
 
     @overload
     async def structured_output(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
@@ -344,10 +344,15 @@ class Agent:
 
         Raises `StructuredOutputFailed` after `max_retries` more attempts than one, else the error of the run.
         """
+        return await self._structured(prompt, target, max_retries)
+
+    async def _structured(
+        self, prompt: Prompt, target: Any, max_retries: int, blocked: asyncio.AbstractEventLoop | None = None
+    ) -> Any:
         from .structured import StructuredOutput  # on use, like all that reads type hints
 
         request = StructuredOutput(target, max_retries, self._toolbox)
-        return request.value_of(await self._drive(as_messages(prompt), self._claim(), request=request))
+        return request.value_of(await self._drive(as_messages(prompt), self._claim(blocked), request=request))
 
     @overload
     def structured_output_sync(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
@@ -359,23 +364,31 @@ class Agent:
     def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
     def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
         """The same for code that is not async."""
-        self._check_that_blocking_ends()
-        return run_sync(lambda: self.structured_output(prompt, target, max_retries), self.abort)
+        here = running_loop()
+        return run_sync(lambda: self._structured(prompt, target, max_retries, here), self.abort)
 
-    def _claim(self) -> _Claim:
-        """Takes the one run that there can be; if one is still coming to its end, the one after that."""
+    def _claim(self, blocked: asyncio.AbstractEventLoop | None = None) -> _Claim:
+        """Takes the one run that there can be; if one is still coming to its end, the one after that.
+
+        `blocked` is the event loop that stands still until then: for a run that ends in it one would wait for ever.
+        """
         self._check_model()
         with self._lock:
             before = self._current()
             if before is not None and not before.is_ending:
                 raise AlreadyRunning
+            other = before if blocked is not None else None
+            while other is not None:
+                if other.loop is blocked:
+                    raise AlreadyRunning("the aborted run still ends in this event loop: await wait_for_idle() first")
+                other = other.last_before()
             claim = self._claimed = _Claim(before)
             return claim
 
-    def _claim_to_continue(self) -> _Claim:
+    def _claim_to_continue(self, blocked: asyncio.AbstractEventLoop | None = None) -> _Claim:
         if not self.is_running:
             self._check_history()
-        return self._claim()
+        return self._claim(blocked)
 
     def _check_model(self) -> None:
         """Says what makes every request to the model impossible: no adapter, no key."""
@@ -403,14 +416,6 @@ class Agent:
                 if self._claimed is None:
                     self._run = None
         claim.idle.set()
-
-    def _check_that_blocking_ends(self) -> None:
-        """Whoever blocks the event loop in which an aborted run comes to its end would wait for that for ever."""
-        claim, here = self._current(), running_loop()
-        while claim is not None and claim.is_ending and here is not None:
-            if claim.loop is here:
-                raise AlreadyRunning("the aborted run still ends in this event loop: await wait_for_idle() first")
-            claim = claim.last_before()
 
     def _stream(self, prompts: tuple[AgentMessage, ...] | None) -> EventStream:
         claim = self._claim_to_continue() if prompts is None else self._claim()

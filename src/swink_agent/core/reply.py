@@ -325,7 +325,7 @@ def _delay(run: Run, error: AgentError, attempt: int) -> float | None:
 def _patience(run: Run) -> float:
     """How long a provider may ask to be waited for; what a strategy says that is no number is passed over."""
     most: object = getattr(run.config.retry_strategy, "max_retry_after", _MOST_PATIENCE)
-    return float(most) if type(most) in (int, float) else _MOST_PATIENCE
+    return float(most) if isinstance(most, (int, float)) else _MOST_PATIENCE
 
 
 async def _back_off(run: Run, error: AgentError, attempt: int, delay: float) -> None:
