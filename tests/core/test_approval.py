@@ -31,6 +31,8 @@ from swink_agent.testing import call, check_events, collect, names, scripted, te
 
 MODEL = ModelSpec("test", "model")
 ran: list[str] = []
+ENDLESS: dict[str, Any] = {"path": []}
+ENDLESS["path"].append(ENDLESS)
 
 
 @tool(requires_approval=True)
@@ -142,6 +144,7 @@ async def test_calls_are_asked_about_in_order_and_before_any_runs() -> None:
         ("yes", "tool call rejected: the approval callback answered str, which is no approval"),
         (1, "tool call rejected: the approval callback answered int, which is no approval"),
         (ApproveWith([]), "tool call rejected"),  # type: ignore[arg-type]
+        (ApproveWith(ENDLESS), "tool call rejected: the approval callback answered arguments that hold themselves"),
     ],
 )
 @pytest.mark.parametrize("is_async", [False, True])

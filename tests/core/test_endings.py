@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import date
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from swink_agent import (
+    Aborted,
     Agent,
     AgentError,
     AgentEvent,
@@ -31,6 +34,7 @@ from swink_agent import (
     ProviderMismatch,
     Stop,
     StopReason,
+    StreamDone,
     StreamFailed,
     StreamStart,
     StructuredOutputFailed,
@@ -43,7 +47,7 @@ from swink_agent import (
     extract_text,
     tool,
 )
-from swink_agent.adapters import AnthropicStreamFn, OpenAiStreamFn, ProxyStreamFn
+from swink_agent.adapters import AnthropicStreamFn, OpenAiResponsesStreamFn, OpenAiStreamFn, ProxyStreamFn
 from swink_agent.testing import FakeClock, call, check_events, collect, fail, reply, scripted, stall, text, truncated
 
 MODEL = ModelSpec("test", "model")
@@ -137,11 +141,161 @@ async def test_blocking_the_event_loop_of_an_aborted_run_is_refused_instead_of_w
     assert agent.prompt_sync("second").text == "whole"
 
 
+async def test_blocking_is_refused_also_when_the_abort_comes_at_the_last_moment() -> None:
+    class Checked:
+        """A stream function whose check, which comes right before a run begins, is the moment of an abort."""
+
+        def __init__(self) -> None:
+            self.script = scripted(reply("half", stall()), "whole")
+            self.checks = 0
+
+        def __call__(self, *arguments: Any) -> Any:
+            return self.script(*arguments)
+
+        def check(self, *_: Any) -> None:
+            self.checks += 1
+            if self.checks == 2:
+                agent.abort()
+
+    agent = Agent(MODEL, stream_fn=Checked())
+    first = await streaming(agent)
+    with pytest.raises(AlreadyRunning, match="wait_for_idle"):
+        agent.prompt_sync("second")
+    assert (await first).stop_reason == StopReason.ABORTED
+    assert agent.prompt_sync("second").text == "whole"
+
+
+async def test_blocking_is_refused_also_behind_others_who_wait_for_the_run_in_this_event_loop() -> None:
+    slow = Slow()
+    agent = Agent(MODEL, stream_fn=scripted(call("slow"), "whole"), tools=[slow.tool()])
+    first = asyncio.ensure_future(agent.prompt("first"))
+    await slow.started.wait()
+    agent.abort()
+    second = asyncio.ensure_future(asyncio.to_thread(agent.prompt_sync, "second"))
+    while True:
+        try:
+            agent.prompt_sync("too early")
+        except AlreadyRunning as error:
+            if "wait_for_idle() first" in str(error) and "event loop" not in str(error):
+                break  # the second one waits by now
+        await asyncio.sleep(0)
+    agent.abort()
+    with pytest.raises(AlreadyRunning, match="in this event loop"):
+        agent.prompt_sync("third")
+    await asyncio.gather(first, second)
+    assert not agent.is_running
+
+
 async def test_a_prompt_from_another_thread_waits_for_an_aborted_run() -> None:
     agent = Agent(MODEL, stream_fn=scripted(reply("half", stall()), "whole"))
     await streaming(agent)
     agent.abort()
     assert (await asyncio.to_thread(agent.prompt_sync, "second")).text == "whole"
+
+
+class Slow:
+    """A tool that takes its time to end, until it is let go; it listens to nobody."""
+
+    def __init__(self) -> None:
+        self.started = asyncio.Event()
+
+    def tool(self) -> Any:
+        @tool
+        async def slow() -> str:
+            """Waits."""
+            self.started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0.03)
+            return "never"
+
+        return slow
+
+
+@pytest.mark.parametrize("aborts_it_too", [False, True], ids=["cancelled", "aborted, then cancelled"])
+async def test_a_prompt_that_is_cancelled_while_it_waits_lets_no_other_run_beside_the_aborted_one(
+    aborts_it_too: bool,
+) -> None:
+    slow = Slow()
+    agent = Agent(MODEL, stream_fn=scripted(call("slow"), "whole"), tools=[slow.tool()])
+    seen: list[AgentEvent] = []
+    agent.subscribe(seen.append)
+    first = asyncio.ensure_future(agent.prompt("first"))
+    await slow.started.wait()
+    agent.abort()
+    second = asyncio.ensure_future(agent.prompt("second"))
+    await asyncio.sleep(0)
+    third: asyncio.Task[Any] | None = None
+    if aborts_it_too:
+        agent.abort()
+        third = asyncio.ensure_future(agent.prompt("third"))
+        await asyncio.sleep(0)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    assert not first.done()
+    assert agent.is_running
+    with pytest.raises(AlreadyRunning):
+        agent.messages.clear()
+    assert (await (third or agent.prompt("third"))).text == "whole"
+    assert first.done()
+    end = [type(event).__name__ for event in seen].index("AgentEnd")
+    check_events(seen[: end + 1])
+    check_events(seen[end + 1 :])
+    assert not agent.is_running
+
+
+def test_an_aborted_stream_that_nobody_began_to_read_is_waited_for_by_nobody() -> None:
+    agent = Agent(MODEL, stream_fn=scripted("whole"))
+    stream = agent.prompt_stream("first")
+    with pytest.raises(AlreadyRunning):
+        agent.prompt_sync("too early")
+    agent.abort()
+
+    async def in_time() -> None:
+        async with asyncio.timeout(5):
+            await agent.wait_for_idle()
+            assert (await agent.prompt("second")).text == "whole"
+
+    asyncio.run(in_time())
+    with pytest.raises(Aborted):
+        asyncio.run(stream.result())
+    assert [extract_text(message.content) for message in agent.messages] == ["second", "whole"]
+
+
+IN_A_CLOSED_LOOP = """
+import asyncio
+from swink_agent import Agent
+from swink_agent.testing import reply, scripted, stall
+
+agent = Agent("test:model", stream_fn=scripted(reply("half", stall()), "whole"))
+
+async def begin():
+    running = asyncio.ensure_future(agent.prompt("first"))
+    await asyncio.sleep(0.01)
+    return running
+
+loop = asyncio.new_event_loop()
+left = loop.run_until_complete(begin())
+assert agent.is_running
+loop.close()
+
+async def again():
+    async with asyncio.timeout(5):
+        await agent.wait_for_idle()
+        assert (await agent.prompt("second")).text == "whole"
+
+asyncio.run(again())
+"""
+
+
+def test_a_run_whose_event_loop_was_closed_is_waited_for_by_nobody() -> None:
+    # In a process of its own: what was left in the closed loop makes itself heard when it is collected.
+    ended = subprocess.run(
+        [sys.executable, "-c", IN_A_CLOSED_LOOP], check=False, capture_output=True, text=True, timeout=30
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 # -- an abort while the context is compacted -------------------------------------------------------------------
@@ -234,6 +388,76 @@ async def test_an_aborted_stream_that_says_what_it_used_is_heard() -> None:
 
 
 # -- patience --------------------------------------------------------------------------------------------------
+
+
+async def _done_then_hangs(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
+    yield StreamStart()
+    yield StreamDone(usage=USED, cost=PRICE)
+    await asyncio.Event().wait()
+
+
+async def _done_then_raises(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
+    yield StreamStart()
+    yield StreamDone(usage=USED, cost=PRICE)
+    raise OSError("the connection was reset")
+
+
+async def _done_twice(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
+    yield StreamStart()
+    yield StreamDone(usage=USED, cost=PRICE)
+    yield StreamDone(usage=USED, cost=PRICE)
+
+
+async def _done_too_early(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
+    yield StreamStart()
+    yield TextStart(0)
+    yield StreamDone(usage=USED, cost=PRICE)
+
+
+async def _failed_then_raises(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
+    try:
+        yield StreamFailed("refused", ErrorKind.CONTENT_FILTERED, usage=USED, cost=PRICE)
+    finally:
+        raise OSError("the connection was reset")
+
+
+@pytest.mark.parametrize(
+    "model", [_done_then_hangs, _done_then_raises, _done_twice, _done_too_early, _failed_then_raises]
+)
+async def test_what_was_told_of_a_reply_is_counted_once_whatever_comes_behind_it(model: Any) -> None:
+    agent = Agent(MODEL, stream_fn=model)
+    running = asyncio.ensure_future(agent.prompt("hi"))
+    if model is _done_then_hangs:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        agent.abort()
+    result = await running
+    assert result.error is not None
+    assert (result.usage, result.cost) == (USED, PRICE)
+
+
+class _WithoutACeiling:
+    max_retry_after = None
+
+    def should_retry(self, error: AgentError, attempt: int, /) -> bool:
+        return attempt < 2
+
+    def delay(self, attempt: int, /) -> float:
+        return 0.0
+
+
+class _WithAnOddCeiling(_WithoutACeiling):
+    max_retry_after = cast("None", "soon")
+
+
+@pytest.mark.parametrize("strategy", [_WithoutACeiling(), _WithAnOddCeiling()])
+async def test_a_strategy_whose_ceiling_is_no_number_has_the_usual_one(strategy: Any) -> None:
+    throttled = fail(ErrorKind.THROTTLED, "slow down", retry_after=0.0)
+    agent = Agent(MODEL, stream_fn=scripted(throttled, "whole"), retry_strategy=strategy)
+    assert (await agent.prompt("hi")).text == "whole"
+    throttled = fail(ErrorKind.THROTTLED, "slow down", retry_after=301.0)
+    agent = Agent(MODEL, stream_fn=scripted(throttled, "never"), retry_strategy=strategy)
+    assert "max_retry_after is 300 s" in str((await agent.prompt("hi")).error)
 
 
 async def test_a_wait_beyond_the_ceiling_is_not_waited_for_and_the_error_says_how_long_it_was() -> None:
@@ -336,6 +560,27 @@ def test_a_model_of_another_provider_cannot_be_assigned_to_a_stream_function_of_
         Agent("openai:gpt-5", stream_fn=AnthropicStreamFn(api_key="k"))
     with pytest.raises(ProviderMismatch):
         Agent(MODEL, stream_fn=scripted(), fallbacks=[("openai:gpt-5", AnthropicStreamFn(api_key="k"))])
+
+
+@pytest.mark.parametrize("stream_fn", [OpenAiResponsesStreamFn(api_key="k"), OpenAiStreamFn(api_key="k")])
+def test_one_account_is_one_provider_whichever_of_its_wires_is_spoken(stream_fn: Any) -> None:
+    agent = Agent("openai:gpt-5", stream_fn=stream_fn)
+    agent.model = "openai-responses:gpt-5-mini"
+    agent.model = "openai:gpt-5"
+    for other in ("anthropic:claude-sonnet-4-6", "groq:llama"):
+        with pytest.raises(ProviderMismatch):
+            agent.model = other
+        with pytest.raises(ProviderMismatch):
+            Agent(other, stream_fn=stream_fn)
+
+
+def test_a_server_that_the_environment_names_may_host_what_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    Agent("groq:llama", stream_fn=OpenAiStreamFn(api_key="k"))
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
+    Agent("kimi:k2", stream_fn=AnthropicStreamFn(api_key="k"))
+    with pytest.raises(ProviderMismatch):
+        Agent("openai:gpt-5", stream_fn=AnthropicStreamFn(api_key="k"))
 
 
 def test_stream_functions_that_serve_many_take_any_model() -> None:

@@ -465,6 +465,87 @@ async def test_a_reader_with_a_time_limit_can_come_back() -> None:
     assert (await stream.result()).text == "whole"
 
 
+async def test_a_reader_with_a_time_limit_may_do_something_else_before_it_comes_back() -> None:
+    go_on = asyncio.Event()
+
+    async def model(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
+        yield StreamStart()
+        await go_on.wait()
+        yield StreamDone()
+
+    agent = Agent(MODEL, stream_fn=model)
+    stream = agent.prompt_stream("hi")
+    await read_until(stream, MessageStart)
+    for limited in (_waiting_for_it, _under_a_timeout):
+        with pytest.raises(TimeoutError):
+            await limited(stream)
+        await asyncio.sleep(0.08)  # longer than a reader that was cancelled is waited for
+        assert agent.is_running
+    go_on.set()
+    assert await read_until(stream, AgentEnd)
+    assert (await stream.result()).stop_reason == StopReason.STOP
+
+
+async def _waiting_for_it(stream: EventStream) -> None:
+    await asyncio.wait_for(anext(stream), 0.01)
+
+
+async def _under_a_timeout(stream: EventStream) -> None:
+    async with asyncio.timeout(0.01):
+        await anext(stream)
+
+
+async def test_a_reader_that_is_cancelled_while_it_waits_with_a_time_limit_has_left() -> None:
+    agent = Agent(MODEL, stream_fn=scripted(reply("half", stall())))
+    stream = agent.prompt_stream("hi")
+
+    async def read() -> None:
+        while True:
+            await asyncio.wait_for(anext(stream), 60)
+
+    reader = asyncio.ensure_future(read())
+    await turns_of_the_loop(20)
+    reader.cancel()
+    async with asyncio.timeout(5):
+        await agent.wait_for_idle()
+    assert (await stream.result()).stop_reason == StopReason.ABORTED
+
+
+async def test_two_readers_of_one_stream_share_its_events_and_both_come_to_the_end() -> None:
+    stream = Agent(MODEL, stream_fn=scripted(text("abcdef", deltas=6))).prompt_stream("hi")
+
+    async def read() -> list[AgentEvent]:
+        return [event async for event in stream]
+
+    async with asyncio.timeout(5):
+        one, other = await asyncio.gather(read(), read())
+    assert sorted(names([*one, *other])) == sorted([*ONE_TEXT_TURN, *["MessageUpdate"] * 5])
+
+
+async def test_of_two_readers_one_that_is_cancelled_takes_nothing_from_the_other() -> None:
+    go_on = asyncio.Event()
+
+    async def model(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
+        yield StreamStart()
+        await go_on.wait()
+        yield StreamDone()
+
+    stream = Agent(MODEL, stream_fn=model).prompt_stream("hi")
+    await read_until(stream, MessageStart)
+    one, other = (asyncio.ensure_future(_only_the_next(stream)) for _ in range(2))
+    await turns_of_the_loop(5)
+    one.cancel()
+    await turns_of_the_loop(5)
+    go_on.set()
+    async with asyncio.timeout(5):
+        assert isinstance(await other, MessageEnd)
+        assert await read_until(stream, AgentEnd)
+
+
+async def _only_the_next(stream: EventStream) -> AgentEvent:
+    return await anext(stream)
+
+
 async def test_leaving_an_async_with_cancels_the_run_and_waits_for_its_end() -> None:
     cancelled: list[bool] = []
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,17 +14,21 @@ from swink_agent import (
     AgentEvent,
     AgentMessage,
     Approve,
+    AssistantMessageEvent,
     ErrorKind,
     Inject,
     MessageEnd,
     ModelSpec,
     PolicyContext,
     PreDispatchContext,
+    Redactor,
     StopReason,
+    StreamStart,
     ToolApprovalRequest,
     ToolApprovalRequested,
     ToolCall,
     ToolExecutionStart,
+    ToolResultMessage,
     tool,
 )
 from swink_agent.testing import call, check_events, collect, fail, scripted, text
@@ -293,6 +298,74 @@ async def test_policies_and_tools_know_their_run_by_one_id_that_no_other_run_has
     assert {len(ids) for ids in seen} == {6}
     assert all(len(set(ids)) == 1 and len(ids[0]) >= 16 for ids in seen)
     assert len({ids[0] for ids in seen}) == 50
+
+
+async def test_arguments_of_a_policy_that_hold_themselves_are_not_run() -> None:
+    endless: dict[str, Any] = {}
+    endless["word"] = endless
+
+    class Endless:
+        def pre_dispatch(self, ctx: PreDispatchContext) -> None:
+            ctx.arguments = endless
+
+    seen: list[AgentEvent] = []
+    agent = Agent(MODEL, stream_fn=scripted(call("echo", word="a"), "done"), tools=[echo], policies=[Endless()])
+    agent.subscribe(seen.append)
+    assert (await agent.prompt("go")).text == "done"
+    check_events(seen)
+    assert [message.outcome for message in agent.messages if isinstance(message, ToolResultMessage)] == ["skipped"]
+
+
+class WithoutText(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("it has no text")
+
+
+async def test_an_exception_that_cannot_be_shown_is_the_cause_all_the_same() -> None:
+    async def model(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
+        raise WithoutText
+        yield
+
+    result = await Agent(MODEL, stream_fn=model).prompt("go")
+    assert result.exception is not None
+    assert isinstance(result.exception.__cause__, WithoutText)
+    assert "WithoutText" in str(result.error)
+
+
+def _with_a_context(key: str) -> None:
+    try:
+        raise ValueError(key)
+    except ValueError:
+        raise KeyError("no such model") from OSError("no such file")
+
+
+def _with_a_note(key: str) -> None:
+    error = ValueError("refused")
+    error.add_note(f"it was asked with {key}")
+    raise error
+
+
+def _with_a_group(key: str) -> None:
+    raise ExceptionGroup("both failed", [ValueError("one"), ExceptionGroup("rest", [KeyError(key)])])
+
+
+@pytest.mark.parametrize("fails", [_with_a_context, _with_a_note, _with_a_group])
+async def test_no_part_of_the_cause_shows_a_secret(fails: Callable[[str], None]) -> None:
+    key = "kJ8s-92mXq-71LpZ-aa04"
+
+    async def model(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
+        fails(key)
+        yield StreamStart()
+
+    result = await Agent(MODEL, stream_fn=model, redactor=Redactor([key])).prompt("go")
+    assert result.exception is not None
+    assert result.exception.__cause__ is not None
+    left: list[BaseException | None] = [result.exception]
+    while left:
+        error = left.pop()
+        if error is not None:
+            assert key not in "".join(traceback.format_exception(error))
+            left += [error.__cause__, error.__context__]
 
 
 async def test_the_error_of_a_stream_function_that_raised_has_the_exception_as_its_cause() -> None:

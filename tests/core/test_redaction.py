@@ -430,6 +430,7 @@ def test_any_other_value_is_masked_wherever_it_stands(value: str) -> None:
         *("DB_PASS", "MYSQL_PWD", "APP_DSN", "PGPASSWORD", "SSH_PASSPHRASE", "GH_TOKEN", "CLIENT_SECRET", "STRIPE_KEY"),
         *("REDISCLI_AUTH", "API_KEY", "apiKey", "DB_PW", "LDAP_BINDPW", "AZURE_CONNECTION_STRING", "X-Api-Key"),
         *("AWS_SECRET_ACCESS_KEY", "GOOGLE_CREDENTIALS", "WIFI_PSK", "SMTP_PASS", "DBPASS", "pwd", "NPM_TOKEN"),
+        *("API_KEY_2", "DB_PASSWORD_PROD", "password2", "NPM_TOKEN1"),
     ],
 )
 def test_the_names_that_people_give_to_secrets_are_known(name: str) -> None:
@@ -437,11 +438,21 @@ def test_the_names_that_people_give_to_secrets_are_known(name: str) -> None:
     assert "canary" not in Redactor(environment={name: "canary-7-fish-9"}).redact("it is canary-7-fish-9")
 
 
+@pytest.mark.parametrize("name", ["API_KEY_2", "DB_PASSWORD_PROD", "password2", "aws_secret_access_key_old", "TOKEN1"])
+@pytest.mark.parametrize("form", ["{}={}", "{}: {}", '{} = "{}"', '"{}": "{}",'])
+def test_one_of_several_secrets_of_a_kind_is_masked_like_the_only_one(name: str, form: str) -> None:
+    line = form.format(name, "kx7Qp2vLm9Rw4T")
+    assert "kx7Q" not in redactor().redact(line)
+    stream = redactor().stream()
+    assert "kx7Q" not in "".join([*map(stream.feed, line), stream.finish()])
+
+
 @pytest.mark.parametrize(
     "name",
     [
         *("PWD", "OLDPWD", "SSH_AUTH_SOCK", "KEYBOARD", "TOKENIZERS_PARALLELISM", "PUBLIC_KEY", "SSH_PUBLIC_KEY"),
         *("PASSWORD_FILE", "TOKEN_URL", "COMPASS", "BYPASS", "PATH", "AUTHOR", "MONKEY", "PRIMARY_KEY", "MAX_TOKENS"),
+        *("PUBLIC_KEY_2", "PRIMARY_KEY1", "TOKEN_COUNT", "KEY2"),
     ],
 )
 def test_the_names_of_other_things_are_not_taken_for_them(name: str) -> None:
@@ -565,3 +576,8 @@ def test_a_long_text_is_masked_as_a_short_one_is() -> None:
         assert named(masked.text).count("<secret>") == 2
         assert named(masked.text).count("<private-key>") == 1
         assert masked.put_back(masked.text).text == text
+
+
+def test_a_redactor_that_was_told_nothing_is_still_one() -> None:
+    known = Redactor(environment={})
+    assert (len(known), bool(known)) == (0, True)

@@ -112,6 +112,15 @@ async def test_a_long_line_of_which_only_the_beginning_was_shown_is_not_known(fo
     assert (folder / "a").stat().st_size == 300_000
 
 
+@pytest.mark.parametrize("before", ["", "short\n" * 2000], ids=["alone", "far down"])
+async def test_of_a_file_with_a_line_that_cannot_be_shown_the_way_around_is_told(folder: Path, before: str) -> None:
+    (folder / "a").write_text(before + "x" * 300_000)
+    refused, told = (await results(agent_of(hands(folder), REPLACE)))[0]
+    assert refused
+    assert "read the rest first" not in told  # that would never come to an end
+    assert "move it away with a command first" in told
+
+
 async def test_what_changed_on_disk_since_is_shown_again(folder: Path) -> None:
     (folder / "a").write_text("old\n")
     agent = agent_of(hands(folder), READ, text("read"), REPLACE, REPLACE)

@@ -63,6 +63,8 @@ class HttpStreamFn(ABC):
     """The base of the adapters."""
 
     provider: ClassVar[str] = ""
+    kin: ClassVar[frozenset[str]] = frozenset()
+    """Other names for its provider: the same models and keys, by another wire format."""
     is_bound: ClassVar[bool] = True
     """Whether it asks one provider or server, so that an agent with it cannot change to a model of another."""
     content_types: ClassVar[tuple[str, ...]] = ("text/event-stream",)
@@ -88,7 +90,7 @@ class HttpStreamFn(ABC):
 
     def serves(self, provider: str) -> bool:
         """Whether models of this provider can be asked for through this stream function."""
-        return provider == self.provider
+        return provider == self.provider or provider in self.kin
 
     def check(self, model: ModelSpec, options: StreamOptions) -> None:  # noqa: B027 - most have nothing to check
         """Raises an `AgentError` for what makes every call impossible, such as a missing key. Asks nobody."""

@@ -46,8 +46,8 @@ class KeyedStreamFn(HttpStreamFn):
         limits: Limits | None = None,
     ) -> None:
         super().__init__(transport=transport, limits=limits)
-        self._has_own_address = base_url is not None
         given = base_url or os.environ.get(self.url_variable) or None
+        self._has_own_address = given is not None
         self.address_source = "base_url" if base_url else self.url_variable
         self.given_address = given or ""
         self.base_url = self.with_version(given or self.default_url)
@@ -64,8 +64,8 @@ class KeyedStreamFn(HttpStreamFn):
     def serves(self, provider: str) -> bool:
         """Models of its own provider; at an address that was given, also those of providers without a wire format of
         their own: a server may host what it likes."""
-        if provider == self.provider or not self._has_own_address:
-            return provider == self.provider
+        if super().serves(provider) or not self._has_own_address:
+            return super().serves(provider)
         return self.serves_all_elsewhere or provider not in _WITH_THEIR_OWN_WIRE
 
     def check(self, model: ModelSpec, options: StreamOptions) -> None:

@@ -33,6 +33,7 @@ class AzureStreamFn(OpenAiStreamFn):
     """
 
     provider: ClassVar[str] = "azure"
+    kin: ClassVar[frozenset[str]] = frozenset()
     default_url: ClassVar[str] = ""
     key_variable: ClassVar[str] = "AZURE_OPENAI_API_KEY"
     url_variable: ClassVar[str] = "AZURE_OPENAI_BASE_URL"

@@ -28,6 +28,7 @@ class MistralStreamFn(OpenAiStreamFn):
     """Mistral's models, by chat completions."""
 
     provider: ClassVar[str] = "mistral"
+    kin: ClassVar[frozenset[str]] = frozenset()
     default_url: ClassVar[str] = "https://api.mistral.ai/v1"
     key_variable: ClassVar[str] = "MISTRAL_API_KEY"
     url_variable: ClassVar[str] = "MISTRAL_BASE_URL"

@@ -67,6 +67,7 @@ class OpenAiStreamFn(KeyedStreamFn):
     """
 
     provider: ClassVar[str] = "openai"
+    kin: ClassVar[frozenset[str]] = frozenset({"openai-responses"})
     serves_all_elsewhere: ClassVar[bool] = True
     default_url: ClassVar[str] = "https://api.openai.com/v1"
     key_variable: ClassVar[str] = "OPENAI_API_KEY"

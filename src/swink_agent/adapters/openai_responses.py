@@ -65,6 +65,7 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
     """
 
     provider: ClassVar[str] = "openai-responses"
+    kin: ClassVar[frozenset[str]] = frozenset({"openai"})
     default_url: ClassVar[str] = "https://api.openai.com/v1"
     key_variable: ClassVar[str] = "OPENAI_API_KEY"
     url_variable: ClassVar[str] = "OPENAI_BASE_URL"

@@ -64,24 +64,34 @@ T = TypeVar("T")
 class _Claim:
     """The right to the one run that there can be, from the moment it is taken to the end of the run."""
 
-    __slots__ = ("idle", "loop", "predecessor", "token")
+    __slots__ = ("idle", "is_over", "loop", "predecessor", "token")
 
     def __init__(self, predecessor: _Claim | None) -> None:
         self.token = CancellationToken()
         self.idle = Signal()
         """Set when the run is over."""
+        self.is_over = False
+        """The same, for those who hold the agent's lock."""
         self.predecessor = predecessor
         """The run, aborted or left, that is still coming to its end; this one begins after it."""
-        self.loop: asyncio.AbstractEventLoop | None = None
+        self.loop = running_loop()
+        """`None` for a stream that was made without one, until somebody begins to read it."""
 
     @property
     def is_ending(self) -> bool:
         return self.token.is_cancelled
 
     @property
-    def is_dead(self) -> bool:
-        """Whether it can never end, because its event loop is gone."""
-        return self.loop is not None and self.loop.is_closed()
+    def is_gone(self) -> bool:
+        """Whether there is no end to wait for: its event loop is closed, or it was aborted before anybody began it."""
+        return self.is_ending if self.loop is None else self.loop.is_closed()
+
+    def last_before(self) -> _Claim | None:
+        """The nearest run before this one that is not over. One that never began leaves the one before it behind."""
+        before = self.predecessor
+        while before is not None and (before.is_over or before.is_gone):
+            before = before.predecessor
+        return before
 
 
 class Agent:
@@ -205,9 +215,11 @@ class Agent:
     @model.setter
     def model(self, model: str | ModelSpec) -> None:
         spec = _spec(model)
-        before = self._config.model.provider
-        if spec.provider != before and getattr(self._config.stream_fn, "is_bound", False):
-            raise ProviderMismatch(str(spec), before)
+        before, stream_fn = self._config.model.provider, self._config.stream_fn
+        if spec.provider != before and getattr(stream_fn, "is_bound", False):
+            own = getattr(stream_fn, "provider", before)
+            if spec.provider != own and spec.provider not in getattr(stream_fn, "kin", ()):
+                raise ProviderMismatch(str(spec), before)
         self._config = msgspec.structs.replace(self._config, model=spec)
 
     @property
@@ -254,7 +266,7 @@ class Agent:
     @contextmanager
     def _changing_history(self) -> Generator[None]:
         with self._lock:
-            if self._claimed is not None:
+            if self.is_running:
                 raise AlreadyRunning(
                     "the history belongs to the run that goes on: steer() or follow_up(), or wait_for_idle() first"
                 )
@@ -262,7 +274,12 @@ class Agent:
 
     @property
     def is_running(self) -> bool:
-        return self._claimed is not None
+        return self._current() is not None
+
+    def _current(self) -> _Claim | None:
+        """Who has the one run that there can be."""
+        claim = self._claimed
+        return None if claim is None or claim.is_gone else claim
 
     @property
     def streaming_message(self) -> AssistantMessage | None:
@@ -298,8 +315,8 @@ class Agent:
 
     def prompt_sync(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> AgentResult:
         """The same run for code that is not async; it may be called inside a running event loop, and blocks it."""
-        self._check_that_blocking_ends()
-        return run_sync(lambda: self.prompt(prompt, images=images), self.abort)
+        here = running_loop()
+        return run_sync(lambda: self._drive(_prompts(prompt, images), self._claim(here)), self.abort)
 
     async def continue_loop(self) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
@@ -311,8 +328,8 @@ class Agent:
 
     def continue_loop_sync(self) -> AgentResult:
         """The same for code that is not async."""
-        self._check_that_blocking_ends()
-        return run_sync(self.continue_loop, self.abort)
+        here = running_loop()
+        return run_sync(lambda: self._drive(None, self._claim_to_continue(here)), self.abort)
 
     @overload
     async def structured_output(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
@@ -327,10 +344,15 @@ class Agent:
 
         Raises `StructuredOutputFailed` after `max_retries` more attempts than one, else the error of the run.
         """
+        return await self._structured(prompt, target, max_retries)
+
+    async def _structured(
+        self, prompt: Prompt, target: Any, max_retries: int, blocked: asyncio.AbstractEventLoop | None = None
+    ) -> Any:
         from .structured import StructuredOutput  # on use, like all that reads type hints
 
         request = StructuredOutput(target, max_retries, self._toolbox)
-        return request.value_of(await self._drive(as_messages(prompt), self._claim(), request=request))
+        return request.value_of(await self._drive(as_messages(prompt), self._claim(blocked), request=request))
 
     @overload
     def structured_output_sync(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
@@ -342,23 +364,31 @@ class Agent:
     def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
     def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
         """The same for code that is not async."""
-        self._check_that_blocking_ends()
-        return run_sync(lambda: self.structured_output(prompt, target, max_retries), self.abort)
+        here = running_loop()
+        return run_sync(lambda: self._structured(prompt, target, max_retries, here), self.abort)
 
-    def _claim(self) -> _Claim:
-        """Takes the one run that there can be; if one is still coming to its end, the one after that."""
+    def _claim(self, blocked: asyncio.AbstractEventLoop | None = None) -> _Claim:
+        """Takes the one run that there can be; if one is still coming to its end, the one after that.
+
+        `blocked` is the event loop that stands still until then: for a run that ends in it one would wait for ever.
+        """
         self._check_model()
         with self._lock:
-            before = self._claimed
+            before = self._current()
             if before is not None and not before.is_ending:
                 raise AlreadyRunning
-            claim = self._claimed = _Claim(None if before is None or before.is_dead else before)
+            other = before if blocked is not None else None
+            while other is not None:
+                if other.loop is blocked:
+                    raise AlreadyRunning("the aborted run still ends in this event loop: await wait_for_idle() first")
+                other = other.last_before()
+            claim = self._claimed = _Claim(before)
             return claim
 
-    def _claim_to_continue(self) -> _Claim:
-        if self._claimed is None:
+    def _claim_to_continue(self, blocked: asyncio.AbstractEventLoop | None = None) -> _Claim:
+        if not self.is_running:
             self._check_history()
-        return self._claim()
+        return self._claim(blocked)
 
     def _check_model(self) -> None:
         """Says what makes every request to the model impossible: no adapter, no key."""
@@ -379,15 +409,13 @@ class Agent:
 
     def _release(self, claim: _Claim) -> None:
         with self._lock:
+            claim.is_over = True
             if self._claimed is claim:
-                self._claimed = self._run = None
+                # One that was cancelled while it waited gives way to the run that it waited for.
+                self._claimed = claim.last_before()
+                if self._claimed is None:
+                    self._run = None
         claim.idle.set()
-
-    def _check_that_blocking_ends(self) -> None:
-        """Whoever blocks the event loop in which an aborted run comes to its end would wait for that for ever."""
-        claim = self._claimed
-        if claim is not None and claim.is_ending and claim.loop is not None and claim.loop is running_loop():
-            raise AlreadyRunning("the aborted run still ends in this event loop: await wait_for_idle() first")
 
     def _stream(self, prompts: tuple[AgentMessage, ...] | None) -> EventStream:
         claim = self._claim_to_continue() if prompts is None else self._claim()
@@ -404,10 +432,11 @@ class Agent:
     ) -> AgentResult:
         """One run, from the claim to the release. Nothing is awaited after `AgentEnd`, so whoever reads that event
         finds the agent idle."""
-        claim.loop = asyncio.get_running_loop()
+        self._begin(claim)
         try:
             if claim.predecessor is not None:
-                await claim.predecessor.idle.wait()
+                while (before := claim.last_before()) is not None:
+                    await before.idle.wait()
                 claim.predecessor = None
                 if prompts is None:
                     self._check_history()
@@ -422,6 +451,13 @@ class Agent:
             raise
         finally:
             self._release(claim)
+
+    def _begin(self, claim: _Claim) -> None:
+        """Raises `Aborted` for a stream that was aborted before anybody read it, if another run took its place."""
+        with self._lock:
+            if claim.loop is None and self._claimed is not claim:
+                raise Aborted
+            claim.loop = asyncio.get_running_loop()
 
     def _new_run(self, claim: _Claim, channel: Channel | None, request: hints.StructuredOutput | None) -> Run:
         config, toolbox = msgspec.structs.replace(self._config, state=self.state), self._toolbox
@@ -475,7 +511,7 @@ class Agent:
 
     async def wait_for_idle(self) -> None:
         """Returns when no run goes on."""
-        claim = self._claimed
+        claim = self._current()
         if claim is not None:
             await claim.idle.wait()
 

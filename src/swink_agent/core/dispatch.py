@@ -41,6 +41,7 @@ _LONGEST_EXCERPT = 200
 
 _ENABLED, _BYPASSED = ApprovalMode.ENABLED, ApprovalMode.BYPASSED
 _RAN, _FAILED, _CANCELLED, _INVALID = ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.CANCELLED, ToolOutcome.INVALID
+_SKIPPED = ToolOutcome.SKIPPED
 
 log = logging.getLogger("swink_agent")
 
@@ -236,7 +237,11 @@ class _Batch:
             case Skip():
                 self._refuse(call, f"tool call skipped: {verdict.reason}", ToolOutcome.SKIPPED)
             case None:
-                call.arguments = frozen_json(context.arguments)
+                arguments = _frozen(context.arguments)
+                if arguments is None:
+                    self._refuse(call, "tool call skipped: a policy set arguments that hold themselves", _SKIPPED)
+                else:
+                    call.arguments = arguments
 
     # -- approval ------------------------------------------------------------------------------------------------
 
@@ -261,7 +266,7 @@ class _Batch:
                 self._refuse(call, text, ToolOutcome.REJECTED)
                 continue
             if isinstance(answer, ApproveWith):
-                call.arguments = frozen_json(answer.arguments)
+                call.arguments = answer.arguments
                 if self.run.config.pre_dispatch_policies:
                     await self._screen_one(call, self.run.policy_context())
                 scope = None if call.result is not None else await self._scope(call)
@@ -326,7 +331,10 @@ class _Batch:
             case Approve() | Reject():
                 return answer
             case ApproveWith() if isinstance(cast("object", answer.arguments), dict):
-                return answer
+                arguments = _frozen(answer.arguments)
+                if arguments is None:
+                    return Reject("the approval callback answered arguments that hold themselves")
+                return ApproveWith(arguments)
             case True:
                 return Approve()
             case False:
@@ -484,6 +492,14 @@ class _Batch:
             return
         result = execution.task.result()
         self._resolve(execution.call, result, _RAN if not result.is_error else _FAILED if has_run else _INVALID)
+
+
+def _frozen(arguments: dict[str, Any]) -> dict[str, Any] | None:
+    """A copy that nobody can change; `None` if there is no end to it."""
+    try:
+        return frozen_json(arguments)
+    except RecursionError:
+        return None
 
 
 def _not_an_object(name: str, text: str) -> str:

@@ -29,7 +29,7 @@ class Channel:
     The run goes on without a task switch until the channel is full; the reader takes what is there without one.
     """
 
-    __slots__ = ("_reader", "_writer", "events", "is_closed", "is_unbounded", "on_demand", "was_read")
+    __slots__ = ("_readers", "_writer", "events", "is_closed", "is_unbounded", "on_demand", "was_read")
 
     def __init__(self) -> None:
         self.events: deque[AgentEvent] = deque()
@@ -38,7 +38,8 @@ class Channel:
         self.was_read = False
         self.on_demand: Callable[[], None] = _nothing
         """Called when the reader has taken everything and comes back for more."""
-        self._reader: asyncio.Future[None] | None = None
+        self._readers: list[asyncio.Future[None]] = []
+        """Those who wait for an event: one as a rule."""
         self._writer: asyncio.Future[None] | None = None
 
     # -- the run's side ----------------------------------------------------------------------------------------
@@ -46,8 +47,8 @@ class Channel:
     def push(self, event: AgentEvent) -> None:
         """Never blocks; whoever pushes many looks at `is_full` and waits for `room`."""
         self.events.append(event)
-        if self._reader is not None:
-            self._wake_reader()
+        if self._readers:
+            self._wake_readers()
 
     @property
     def is_full(self) -> bool:
@@ -58,7 +59,7 @@ class Channel:
 
     def is_caught_up(self) -> bool:
         """Whether the reader has dealt with all events, and asks for the next one."""
-        return self.is_unbounded or self._reader is not None
+        return self.is_unbounded or bool(self._readers)
 
     async def room(self) -> None:
         """Returns when the reader has made room."""
@@ -71,12 +72,13 @@ class Channel:
 
     def close(self) -> None:
         self.is_closed = True
-        self._wake_reader()
+        self._wake_readers()
 
-    def _wake_reader(self) -> None:
-        reader, self._reader = self._reader, None
-        if reader is not None and not reader.done():
-            reader.set_result(None)
+    def _wake_readers(self) -> None:
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            if not reader.done():
+                reader.set_result(None)
 
     # -- the reader's side -------------------------------------------------------------------------------------
 
@@ -92,14 +94,15 @@ class Channel:
         while not self.events:
             if self.is_closed:
                 return False
-            reader = self._reader = asyncio.get_running_loop().create_future()
+            reader: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._readers.append(reader)
             self._wake_writer()
             self.on_demand()
             try:
                 await reader
             finally:
-                if self._reader is reader:
-                    self._reader = None
+                if reader in self._readers:
+                    self._readers.remove(reader)
         return True
 
     def lift_bound(self) -> None:
@@ -184,7 +187,11 @@ class EventStream(AsyncIterator[AgentEvent]):
     def __aiter__(self) -> AsyncIterator[AgentEvent]:
         return _Reading(self)
 
-    async def __anext__(self) -> AgentEvent:
+    def __anext__(self) -> Coroutine[Any, Any, AgentEvent]:
+        # Asked here and not in the coroutine: that may be wrapped into a task of its own, for a time limit.
+        return self._next(_current_task())
+
+    async def _next(self, reader: asyncio.Task[Any] | None) -> AgentEvent:
         channel = self._channel
         if channel.events:
             return channel.take()
@@ -195,8 +202,8 @@ class EventStream(AsyncIterator[AgentEvent]):
         try:
             has_more = await channel.more()
         except asyncio.CancelledError:
-            # A reader that was given a time limit comes back for more; one that was cancelled does not.
-            task.get_loop().call_later(_ABSENCE, self._leave_unless_read, self._reads)
+            # A reader that was given a time limit may come back for more; one that was cancelled does not.
+            task.get_loop().call_later(_ABSENCE, self._leave_unless_read, self._reads, reader)
             raise
         if has_more:
             return channel.take()
@@ -220,8 +227,9 @@ class EventStream(AsyncIterator[AgentEvent]):
             # Not here: the collector may run while this thread holds the token's lock.
             call_in(self._task.get_loop(), self._cancel.cancel)
 
-    def _leave_unless_read(self, reads: int) -> None:
-        if self._reads == reads and not self._channel.is_unbounded:
+    def _leave_unless_read(self, reads: int, reader: asyncio.Task[Any] | None) -> None:
+        is_cancelled = reader is None or reader.done() or reader.cancelling() > 0
+        if is_cancelled and self._reads == reads and not self._channel.is_unbounded:
             self.leave()
 
     async def aclose(self) -> None:
@@ -253,6 +261,13 @@ class EventStream(AsyncIterator[AgentEvent]):
         if self._on_unstarted is not None:
             self._on_unstarted()
             self._on_unstarted = None
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no event loop runs here: the coroutine is awaited elsewhere
+        return None
 
 
 def _nothing() -> None:

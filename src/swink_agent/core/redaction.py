@@ -85,6 +85,9 @@ class Redactor:
     def __len__(self) -> int:
         return len(self._secrets) + len(self._words)
 
+    def __bool__(self) -> bool:
+        return True  # one that was told no secret masks all the same: `redactor or …` must not replace it
+
     # -- what it knows -------------------------------------------------------------------------------------------
 
     def register(self, secret: str, name: str = "") -> bool:

@@ -323,8 +323,9 @@ def _delay(run: Run, error: AgentError, attempt: int) -> float | None:
 
 
 def _patience(run: Run) -> float:
-    """How long a provider may ask to be waited for."""
-    return float(getattr(run.config.retry_strategy, "max_retry_after", _MOST_PATIENCE))
+    """How long a provider may ask to be waited for; what a strategy says that is no number is passed over."""
+    most: object = getattr(run.config.retry_strategy, "max_retry_after", _MOST_PATIENCE)
+    return float(most) if isinstance(most, (int, float)) else _MOST_PATIENCE
 
 
 async def _back_off(run: Run, error: AgentError, attempt: int, delay: float) -> None:
@@ -351,14 +352,7 @@ def _failed(run: Run, error: AgentError) -> AssistantMessage:
     """The message that a failure outside the stream leaves, with what was streamed, and used, before it."""
     run.error = error
     assembler = run.assembler or MessageAssembler(run.config.model)
-    used = assembler.failure
-    failure = StreamFailed(
-        run.redactor.redact(str(error)),
-        error.kind or ErrorKind.STREAM,
-        usage=None if used is None else used.usage,
-        cost=None if used is None else used.cost,
-    )
-    return assembler.failed(failure)
+    return assembler.failed(StreamFailed(run.redactor.redact(str(error)), error.kind or ErrorKind.STREAM))
 
 
 def _explained(run: Run, failure: StreamFailed) -> StreamFailed:
@@ -375,17 +369,33 @@ def _explained(run: Run, failure: StreamFailed) -> StreamFailed:
 
 
 def _masked_cause(run: Run, error: Exception) -> Exception | None:
-    """The exception, with no secret in its text or in those that it came from; `None` if it insists on showing one."""
-    link: BaseException | None = error
+    """The exception, with no secret in its text or in those that came with it; `None` if one insists on showing it."""
+    left: list[BaseException] = [error]
     seen: set[int] = set()
-    while link is not None and id(link) not in seen:
+    while left:
+        link = left.pop()
+        if id(link) in seen:
+            continue
         seen.add(id(link))
-        if run.redactor.redact(str(link)) != str(link):
-            link.args = tuple([run.redactor.redact(str(part)) for part in link.args])
-            if run.redactor.redact(str(link)) != str(link):
-                return None
-        link = link.__cause__ or link.__context__
+        if not _mask_text(run, link):
+            return None
+        notes = getattr(link, "__notes__", None)
+        if isinstance(notes, list):
+            link.__notes__ = [run.redactor.redact(str(note)) for note in cast("list[object]", notes)]
+        left += [other for other in (link.__cause__, link.__context__) if other is not None]
+        if isinstance(link, BaseExceptionGroup):
+            left += cast("BaseExceptionGroup[BaseException]", link).exceptions
     return error
+
+
+def _mask_text(run: Run, error: BaseException) -> bool:
+    """Masks what the exception says of itself; `False` if it says it all the same."""
+    shown = _said(error)
+    if run.redactor.redact(shown) == shown:
+        return True
+    error.args = tuple([run.redactor.redact(str(part)) for part in error.args])
+    shown = _said(error)
+    return run.redactor.redact(shown) == shown
 
 
 def as_agent_error(error: Exception, culprit: str) -> AgentError:
@@ -398,4 +408,13 @@ def as_agent_error(error: Exception, culprit: str) -> AgentError:
 
 
 def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    said = _said(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _said(error: BaseException) -> str:
+    """The text of an exception; nothing for one that has none to show."""
+    try:
+        return str(error)
+    except Exception:
+        return ""

@@ -87,7 +87,8 @@ class _Shapes:
         self.last_run = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z0-9_]++[-.]?\Z")
         # By what the name of a secret ends with, in lower case: a search for each of the words, and a look behind it,
         # takes half as long as one expression for all of them.
-        given = r"\\?[\"'`]?\]?[ \t]{0,8}(?::=|=>|==?|:)(?!=)[ \t]{0,8}"
+        # Which of several it is may stand behind it: API_KEY_2, DB_PASSWORD_PROD.
+        given = r"(?:[_-][a-z0-9_-]{1,24}+|\d{1,3}+)?\\?[\"'`]?\]?[ \t]{0,8}(?::=|=>|==?|:)(?!=)[ \t]{0,8}"
         words = {"pass": "(?:w(?:or)?d|phrase)?", "cred": "(?:ential)?s?"}
         self.assigned = tuple([(word, re.compile(word + words.get(word, "") + given)) for word in _NAME_ENDS])
         kinds = "password|passwd|passphrase|pass|token|secret|(?:api|access)-key"

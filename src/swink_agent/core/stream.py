@@ -252,10 +252,12 @@ class MessageAssembler:
         "_append",
         "_blocks",
         "_call_ids",
+        "_cost",
         "_delta_index",
         "_delta_type",
         "_has_started",
         "_terminal",
+        "_usage",
         "failure",
         "is_broken",
         "is_finished",
@@ -274,6 +276,9 @@ class MessageAssembler:
         self._call_ids: set[str] = set()
         self._has_started = False
         self._terminal: StreamDone | None = None
+        # What the provider told, which counts however the reply ends.
+        self._usage: Usage | None = None
+        self._cost: Cost | None = None
         # The block of the last delta, so that the next one costs two comparisons and an append.
         self._delta_type: type | None = None
         self._delta_index = -1
@@ -304,6 +309,7 @@ class MessageAssembler:
         is_odd = usage is not failure.usage or cost is not failure.cost or type(failure.message) is not str
         if is_odd or failure.kind not in _KINDS:
             failure = StreamFailed(str(failure.message), ErrorKind.STREAM, StopReason.ERROR, usage=usage, cost=cost)
+        self._usage, self._cost = usage or self._usage, cost or self._cost
         self.failure = failure
         self.is_finished = True
         self._delta_type = None
@@ -378,6 +384,7 @@ class MessageAssembler:
         reason = done.stop_reason
         if type(reason) is not StopReason or type(done.usage) is not Usage or type(done.cost) is not Cost:
             return "a StreamDone without a reason, usage or cost"
+        self._usage, self._cost = done.usage, done.cost
         if reason is _ERROR or reason is _ABORTED:
             kind = ErrorKind.ABORTED if done.stop_reason == StopReason.ABORTED else ErrorKind.STREAM
             text = f"the stream ended with stop reason {done.stop_reason}"
@@ -427,8 +434,8 @@ class MessageAssembler:
             stop_reason=StopReason.ABORTED if is_abort else StopReason.ERROR,
             error_message=failure.message,
             error_kind=ErrorKind.ABORTED if is_abort else failure.kind,
-            usage=failure.usage or Usage(),
-            cost=failure.cost or Cost(),
+            usage=failure.usage or self._usage or Usage(),
+            cost=failure.cost or self._cost or Cost(),
         )
 
     def _message(self, content: tuple[AssistantBlock, ...], **fields: Any) -> AssistantMessage:

@@ -26,13 +26,14 @@ _SECRET_NAME = re.compile(
 _NAME_OF_A_SECRET = (
     r"(?i)(?:(?:api|access|private|secret|master|signing|encryption|license|account)[-_ .]?key(?:[-_ ]id)?|[-_]key"
     r"|[-_]pat|[-_]auth|token|secret|passw(?:or)?d|passphrase|credentials?|[-_]creds?|bearer|authorization|cookie|[-_]dsn"
-    r"|[-_]psk|[-_]pwd?|bindpw|connection[-_ ]?str(?:ing)?)$"
-    r"|(?:^|[-_ .])(?:db|my|pg|sql|user|root|admin|ftp|smtp|mail|ssh)?(?:pass|pwd)$|^dsn$"
+    r"|[-_]psk|[-_]pwd?|bindpw|connection[-_ ]?str(?:ing)?)\d{0,3}$"
+    r"|(?:^|[-_ .])(?:db|my|pg|sql|user|root|admin|ftp|smtp|mail|ssh)?(?:pass|pwd)\d{0,3}$|^dsn$"
     r"|(?:^|[-_ .])(?:secret|token|password|passwd|api[-_]?key|credential)(?:[-_ .]|$)"
 )
 _NAME_OF_NO_SECRET = (
     r"(?i)(?:public|pub|publishable|foreign|primary|partition|sort|shard|cache|hot|map|index|row|group"
-    r"|routing|lookup|object|parent|child)[-_ .]?key$|(?:file|path|dir|sock|host|port|url|uri|name|type|ttl|count|limit"
+    r"|routing|lookup|object|parent|child)[-_ .]?key\d{0,3}$"
+    r"|(?:file|path|dir|sock|host|port|url|uri|name|type|ttl|count|limit"
     r"|length|size|expiry|expires(?:[-_]in)?|lifetime|timeout|algorithm|issuer|audience)$"
 )
 

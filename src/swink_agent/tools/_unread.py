@@ -12,9 +12,11 @@ from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from ._bounded import cut_bytes, show_name, show_size
 from ._file_tool import Before, as_json
+from ._masked import whole_until
 from ._place import Place
 from ._seen import seen_by
 from ._text import decode_text, showable
+from .read_file import LONGEST_LINE
 from .workspace import Workspace
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ class _Shown(NamedTuple):
     last: int
     """The last line that is there to its end."""
     total: int
+    can_be_read: bool = True
+    """Whether the rest can be: of a line that is longer than a result, the end is never shown."""
 
 
 def refuse_unread(ctx: ToolContext, workspace: Workspace, place: Place, before: Before) -> AgentToolResult | None:
@@ -68,11 +72,12 @@ def _advice(shown: _Shown) -> str:
     change = "To change a part of it, use edit_file."
     if shown.last >= shown.total:
         return f"{change} To replace all of it, call write_file again. It holds now:\n{shown.text}"
-    rest = f"read_file with offset={shown.last + 1}"
-    return (
-        f"{change} To replace all of it, read the rest first ({rest}). "
-        f"Its first {shown.last} of {shown.total} lines:\n{shown.text}"
-    )
+    if shown.can_be_read:
+        how = f"To replace all of it, read the rest first (read_file with offset={shown.last + 1})"
+    else:
+        how = "It has a line too long to be shown: to replace all of it, move it away with a command first"
+    begins = f"Its first {shown.last} of {shown.total} lines" if shown.last else "It begins"
+    return f"{change} {how}. {begins}:\n{shown.text}"
 
 
 def _shown(data: bytes, masked: Callable[[str], str]) -> _Shown | None:
@@ -87,4 +92,7 @@ def _shown(data: bytes, masked: Callable[[str], str]) -> _Shown | None:
         return _Shown(text, total, total)
     head = encoded[: cut_bytes(encoded, _MOST_PART)].decode()
     whole, end, _ = head.rpartition("\n")
-    return _Shown(whole + end, whole.count("\n") + 1, total) if end else _Shown(head, 0, total)
+    can_be_read = max(map(len, encoded.split(b"\n"))) <= LONGEST_LINE
+    if not end:
+        return _Shown(head[: whole_until(head, len(head))], 0, total, can_be_read)
+    return _Shown(whole + end, whole.count("\n") + 1, total, can_be_read)

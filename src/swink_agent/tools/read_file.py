@@ -31,7 +31,7 @@ DEFAULT_LINES = 2000
 IMAGE_LIMIT = 3_750_000
 """The largest image in bytes: in base64 it is the five megabytes that providers take."""
 
-_ROOM = OUTPUT_LIMIT - 512  # the rest is for notes
+_ROOM = LONGEST_LINE = OUTPUT_LIMIT - 512  # the rest is for notes
 _LONGEST_SEEK = 10.0
 """Seconds that the way to a line far down in a large file may take."""
 _CHUNK = 1 << 20
