@@ -31,6 +31,8 @@ log = logging.getLogger("swink_agent")
 _MOST_BYTES = 32 * 1024 * 1024
 _READ_SECONDS = 60.0
 """A client that takes longer to send what it asks is not waited for, nor one that leaves a reply unread as long."""
+_LINGER_SECONDS = 5.0
+"""How long the rest of a request that was refused is still taken, so that its sender gets to read why."""
 _LONGEST_QUOTE = 60
 _NOT_JSON = ("multipart/", "text/html", "text/xml", "application/xml", "image/", "audio/", "video/")
 _STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no"}
@@ -81,6 +83,7 @@ class ProxyServer:
             access_log=None,
             logger=_ServerLog("swink_agent.proxy"),
             keepalive_timeout=self._read_seconds,
+            lingering_time=min(_LINGER_SECONDS, self._read_seconds),
             handler_cancellation=True,
             shutdown_timeout=1,
         )
