@@ -27,13 +27,13 @@ class Setting(NamedTuple):
     value: str | None
 
     def __str__(self) -> str:
-        return ".".join(part for part in (self.section, self.subsection, self.name) if part is not None)
+        return ".".join(part for part in (self.section or None, self.subsection, self.name) if part is not None)
 
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+|[#;][^\n]*)
     |\[(?P<section>[\w.-]+)(?:[ \t]+"(?P<subsection>(?:[^"\\\n]|\\[^\n])*)")?\]
-    |(?P<name>[A-Za-z][A-Za-z0-9-]*)[ \t]*(?:(?P<equals>=)|(?=\r?\n|\Z|[#;]))""",
+    |(?P<name>[A-Za-z][A-Za-z0-9-]*)[ \t]*(?:(?P<equals>=)|(?=\n|\Z))""",
     re.VERBOSE | re.ASCII,
 )
 _ESCAPED = {"n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"', "\n": ""}
@@ -60,8 +60,6 @@ def read_settings(text: str) -> tuple[list[Setting], bool]:
                 value, at = _read_value(text, at)
                 if at < 0:
                     return found, False
-            if not section:
-                return found, False
             found.append(Setting(section, subsection, token["name"].lower(), value))
     return found, True
 

@@ -267,7 +267,10 @@ class Leftovers:
         ]
         dropped = list(dict.fromkeys(str(setting) for setting in settings if setting not in kept))
         as_text = written(kept)
-        if not dropped and is_whole and (is_plain(text) or text == as_text):
+        if not dropped and is_whole:
+            if not is_plain(text) and text != as_text:  # the same in words that nobody can read differently
+                with suppress(OSError), OpenFolder(self._root_of(path), folder) as opened:
+                    opened.write(os.path.basename(path), as_text.encode("utf-8", "surrogateescape"))
             return
         what = ", ".join(dropped[:8]) or "what git cannot read"
         self._rewrite(path, as_text, f"{what} can make git run programs, and was taken out of it")

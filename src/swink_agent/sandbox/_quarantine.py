@@ -71,7 +71,12 @@ class OpenFolder:
     def replace(self, name: str, data: bytes) -> str:
         """Puts a new file with this content there, and says how the old one is named now."""
         kept = self.put_away(name)
-        made = f"{kept}.new"
+        self.write(name, data)
+        return kept
+
+    def write(self, name: str, data: bytes) -> None:
+        """Puts a new file with this content there, in place of another."""
+        made = f".swink-quarantine-{secrets.token_hex(4)}.new"
         file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=self._descriptor)
         try:
             while data:
@@ -79,4 +84,3 @@ class OpenFolder:
         finally:
             os.close(file)
         os.rename(made, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
-        return kept

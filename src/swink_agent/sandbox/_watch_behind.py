@@ -20,7 +20,7 @@ from .profile import SandboxProfile
 __all__ = ["Look", "WatchBehind"]
 
 _LOG = logging.getLogger("swink_agent.sandbox")
-_PATIENCE_BEFORE = 2.5
+_PATIENCE_BEFORE = 5.0
 _PATIENCE = 0.25
 
 T = TypeVar("T")
