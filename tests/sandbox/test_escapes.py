@@ -79,7 +79,9 @@ async def test_a_home_that_can_be_written_keeps_its_secrets_and_start_files(
     assert changed == []
     new = {path.name for path in playground.home.iterdir()} - {Path(path).name for path in playground.before}
     assert not new & {".bash_profile", ".zshrc", ".zshenv", ".bash_aliases", ".inputrc", ".kube", ".docker"}
-    assert not (playground.home / ".config/autostart").exists()
+    assert not new & {".vim", ".emacs", ".emacs.d", ".exrc", ".xsessionrc", ".forward", ".direnvrc", ".lessfilter"}
+    for name in ("autostart", "nvim", "helix", "sway", "environment.d", "direnv", "starship.toml"):
+        assert not (playground.home / ".config" / name).exists()
     assert not (playground.home / ".local/bin").exists()
 
 

@@ -149,6 +149,19 @@ async def test_a_signal_is_named(shell: BashTool) -> None:
     assert (inner.details["exit_code"], inner.details["signal"]) == (143, "SIGTERM")
 
 
+async def test_what_was_left_behind_for_later_is_told(shell: BashTool, tmp_path: Path, here: str) -> None:
+    result = await run(shell, "git init -q n && git -C n config core.fsmonitor ./evil && git init -q m && echo made")
+    if result.details["sandbox"] == "off":  # then nobody watches
+        assert "left_behind" not in result.details
+        return
+    text = f"'{here}/n/.git/config': core.fsmonitor can make git run programs, and was taken out of it."
+    assert said(result).startswith(f"made\n[left behind: {text}")
+    assert result.details["left_behind"][0].startswith(text)
+    assert not result.is_error
+    assert "fsmonitor" not in (tmp_path / "n/.git/config").read_text()
+    assert "left_behind" not in (await run(shell, "git -C n config user.name A; git -C n status")).details
+
+
 async def test_silence_is_said(shell: BashTool) -> None:
     assert said(await run(shell, "true")) == "[no output]\n[exit code 0]"
     assert said(await run(shell, "false")) == "[exit code 1]"

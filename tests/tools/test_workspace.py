@@ -168,6 +168,11 @@ def test_the_home_folders_credentials_are_hidden_unless_said_otherwise(
         ".swink/settings.toml",
         ".vscode/tasks.json",
         "sub/../.git/config",
+        ".exrc",
+        "sub/.nvim.lua",
+        "sub/.dir-locals.el",
+        "sub/.Helix/languages.toml",
+        ".zed/tasks.json",
     ],
 )
 def test_protected_names_have_no_place_to_write_to(workspace: Workspace, folder: Path, path: str) -> None:
@@ -177,6 +182,28 @@ def test_protected_names_have_no_place_to_write_to(workspace: Workspace, folder:
     (folder / "config-link").symlink_to("sub/.git/config")
     with pytest.raises(WorkspaceError, match="is protected"):
         workspace.place(path)
+
+
+@pytest.mark.parametrize("last", ["HEAD", "head", "objects/x", "refs/heads/main", "config", "hooks/pre-commit"])
+def test_no_folder_becomes_a_repository_file_by_file(workspace: Workspace, folder: Path, last: str) -> None:
+    for name in ("objects", "refs"):
+        (folder / "bare" / name).mkdir(parents=True)
+    workspace.place("bare/config").close()  # a folder with such names is none yet
+    workspace.place("bare/objects/model.py").close()
+    (folder / "bare/HEAD").write_text("ref: refs/heads/main\n")
+    with pytest.raises(WorkspaceError, match="would be part of a git repository"):
+        workspace.place(f"bare/{last}")
+    workspace.place("bare/README.md").close()
+
+
+def test_no_folder_becomes_one_by_its_last_file(workspace: Workspace, folder: Path) -> None:
+    for name in ("objects", "refs"):
+        (folder / "bare" / name).mkdir(parents=True)
+    (folder / "tree").mkdir()
+    (folder / "tree/commondir").touch()
+    for path in ("bare/HEAD", "bare/head", "tree/HEAD"):
+        with pytest.raises(WorkspaceError, match="would be part of a git repository"):
+            workspace.place(path)
 
 
 @pytest.mark.parametrize("path", [".gitignore", ".github/workflows/x.yml", "git/config", "sub/.vscode/x", ".git2/a"])

@@ -97,6 +97,7 @@ class BubblewrapSandbox(Sandbox):
     ) -> SandboxedProcess:
         if self._closed:
             raise SandboxClosed
+        look = await self._before_command()
         command = BubblewrapCommand(self.profile.limits, self._watch, self._ended)
         try:
             is_alone = await self._presence.enter()
@@ -109,7 +110,8 @@ class BubblewrapSandbox(Sandbox):
             command.expect_none_of(self.profile.hidden_elsewhere(hidden))
             arguments = [*self._mounted(command, hidden), "--chdir", cwd]
             variables = self.child_environment(self._temporary, environment)
-            return await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
+            process = await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
+            return self._under_watch(process, look, self._known(self._running.get(command, False)))
         except BaseException:
             command.abandon()
             raise
@@ -193,8 +195,10 @@ class BubblewrapSandbox(Sandbox):
                 "another command runs in the same folder, which has something hidden in it that it does not know of: "
                 "wait for its end"
             )
-        known = tuple(self._protected) if everything else sorted(self._own)
-        return holds(self.profile.write, known, inside, self._own)
+        return holds(self.profile.write, self._known(everything), inside, self._own)
+
+    def _known(self, everything: bool) -> Sequence[str]:
+        return tuple(self._protected) if everything else sorted(self._own)
 
     def _way_through_tmp(self) -> list[str]:
         """Folders of ours on the way to roots beneath `/tmp`.

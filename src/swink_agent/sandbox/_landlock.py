@@ -100,7 +100,8 @@ class LandlockSandbox(Sandbox):
     ) -> SandboxedProcess:
         if self._closed:
             raise SandboxClosed
-        request = {
+        look = await self._before_command()
+        request: dict[str, Any] = {
             "argv": list(argv),
             "cwd": cwd,
             "environment": self.child_environment(self._private.path, environment),
@@ -112,7 +113,8 @@ class LandlockSandbox(Sandbox):
         command = _Command(self._running.discard)
         self._running.add(command)
         try:
-            return await command.start(self._launcher, request, stdin, pass_fds)
+            process = await command.start(self._launcher, request, stdin, pass_fds)
+            return self._under_watch(process, look, request["protected"])
         except BaseException:
             command.abandon()
             raise

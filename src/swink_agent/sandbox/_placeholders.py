@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 from ._protected import PLACEHOLDER_STAMP
 from .errors import UnfitFolder
-from .profile import HOME_PROTECTED
+from .profile import DEFAULT_PROTECTED, HOME_PROTECTED
 
 __all__ = ["Placeholder", "is_a_file", "is_placeholder", "place"]
 
@@ -27,11 +27,16 @@ _TRIES = 50
 
 _FILES = frozenset({"config", "config.worktree", "commondir"})
 _FOLDERS_IN_HOME = frozenset(
-    {".config/fish", ".config/git", ".config/environment.d", ".config/autostart", ".config/systemd", ".config/swink"}
-    | {".config/swink-agent", ".swink", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".local/bin", "bin"}
-    | {"Library/LaunchAgents"}
+    name
+    for name in HOME_PROTECTED
+    if name.startswith((".config/", ".local/", "Library/")) and not name.endswith(".toml")
+) | frozenset(
+    {".swink", ".ssh", ".gnupg", ".aws", ".kube", ".docker", "bin", ".oh-my-zsh", ".nvm", ".i3", ".vim", ".emacs.d"}
+    | {".vscode", ".vscode-server", ".cargo/bin"}
 )
-_FILES_IN_HOME = frozenset(HOME_PROTECTED) - _FOLDERS_IN_HOME
+_FILES_IN_HOME = frozenset(
+    os.path.basename(name) for name in HOME_PROTECTED if name not in (*_FOLDERS_IN_HOME, *DEFAULT_PROTECTED)
+)
 
 
 def is_a_file(path: str) -> bool:

@@ -42,6 +42,10 @@ class PlainSandbox(Sandbox):
     def command_line(self, argv: Sequence[str]) -> list[str]:
         return list(argv)
 
+    def held(self) -> Sequence[str]:
+        """What is read-only for commands beneath the write roots."""
+        return ()
+
     async def spawn(
         self,
         argv: Sequence[str],
@@ -53,11 +57,12 @@ class PlainSandbox(Sandbox):
     ) -> SandboxedProcess:
         if self._closed:
             raise SandboxClosed
+        look = None if self.backend == "off" else await self._before_command()
         command = _PlainCommand(self.profile.limits, self._watch, self._running.discard)
         variables = self.child_environment(self._private.path, environment)
         process = command.start(self.command_line(argv), cwd, variables, stdin, pass_fds)
         self._running.add(command)
-        return process
+        return self._under_watch(process, look, self.held())
 
     def close(self) -> None:
         self._closed = True

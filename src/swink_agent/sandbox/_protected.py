@@ -7,7 +7,6 @@ the disk only, follows no link beneath a root, and is bounded: a tree of any siz
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections import deque
 from collections.abc import Container, Iterable, Sequence
@@ -15,13 +14,14 @@ from enum import StrEnum
 
 from swink_agent.core.value import Value
 
+from ._git_config import LARGEST, Setting, read_settings
 from ._mounts import network_mounts
 from ._places import why_not_entered
 from ._presence import lock_path
 from .errors import UnfitFolder
 from .profile import SandboxProfile, is_beneath
 
-__all__ = ["PLACEHOLDER_STAMP", "Hold", "HoldKind", "holds", "own_names", "protected_paths"]
+__all__ = ["PLACEHOLDER_STAMP", "Hold", "HoldKind", "exposed_paths", "holds", "own_names", "protected_paths"]
 
 PLACEHOLDER_STAMP = 347155199
 """The time, in seconds, that marks what stands for something missing; no file system is too coarse for it."""
@@ -31,7 +31,7 @@ _MOST_REPOSITORIES = 32
 _DEEPEST = 3
 _NOT_SEARCHED = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".cache"})
 _LARGEST_PLACEHOLDER = 2
-_LARGEST_CONFIG = 1024 * 1024
+_MOST_CONFIGS = 32
 
 
 class HoldKind(StrEnum):
@@ -185,7 +185,7 @@ def _names_of(git_folder: str, root: str, names: tuple[str, ...]) -> list[str]:
     worktrees = os.path.join(git_folder, "worktrees")
     for worktree in _folders_in(worktrees):
         paths.extend(os.path.join(worktree, name) for name in ("commondir", "config.worktree") if name in names)
-    paths.extend(_named_in_config(git_folder, root))
+    paths.extend(path for path in _named_in_config(git_folder, root) if os.path.lexists(path))
     return paths
 
 
@@ -209,25 +209,48 @@ def _folders_in(folder: str) -> list[str]:
     return [os.path.join(folder, name) for name in names[:_MOST_REPOSITORIES]]
 
 
+def exposed_paths(profile: SandboxProfile) -> tuple[str, ...]:
+    """What the configuration of known repositories makes git read, and no back end can hold: missing, or a link."""
+    if not any(name.startswith(".git/") for name in profile.protected):
+        return ()
+    found: dict[str, None] = {}
+    for root in profile.write:
+        for folder in _git_folders(root):
+            if os.path.isdir(folder) and not os.path.islink(folder):
+                named = _named_in_config(folder, root)
+                found.update(dict.fromkeys(path for path in named if not os.path.exists(path) or os.path.islink(path)))
+    return tuple(found)
+
+
 def _named_in_config(git_folder: str, root: str) -> list[str]:
-    """Hooks and further configuration that the repository's own configuration keeps in the writable tree."""
+    """Hooks and further configuration in the writable tree, by the configuration of the repository or of the user."""
+    found: list[str] = []
+    home = os.path.expanduser("~")
+    others = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    files = [os.path.join(git_folder, "config"), os.path.join(git_folder, "config.worktree")]
+    files += [os.path.join(home, ".gitconfig"), os.path.join(others, "git/config"), "/etc/gitconfig"]
+    seen: set[str] = set()
+    while files and len(seen) < _MOST_CONFIGS:
+        file = files.pop(0)
+        if file in seen:
+            continue
+        seen.add(file)
+        for section, _, name, value in _settings_in(file):
+            if (section, name) == ("core", "hookspath") and value:
+                base = os.path.dirname(git_folder) if os.path.basename(git_folder) == ".git" else git_folder
+                found.append(os.path.normpath(os.path.join(base, os.path.expanduser(value))))
+            elif section in ("include", "includeif") and name == "path" and value:
+                path = os.path.normpath(os.path.join(os.path.dirname(file), os.path.expanduser(value)))
+                files.append(path)
+                found.append(path)
+    return [path for path in dict.fromkeys(found) if path != root and is_beneath(path, root)]
+
+
+def _settings_in(path: str) -> list[Setting]:
     try:
-        with open(os.path.join(git_folder, "config"), encoding="utf-8", errors="replace") as file:
-            text = file.read(_LARGEST_CONFIG)
+        if not os.path.isfile(path):
+            return []
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            return read_settings(file.read(LARGEST))[0]
     except OSError:
         return []
-    found: list[str] = []
-    section = ""
-    for line in text.splitlines():
-        if heading := re.match(r"\s*\[\s*([\w.-]+)", line):
-            section = heading[1].lower()
-        setting = re.match(r"(?:\s*\[[^\]]*\])?\s*(\w+)\s*=\s*(.*?)\s*$", line)
-        if setting is None:
-            continue
-        name, value = setting[1].lower(), os.path.expanduser(setting[2].strip('"'))
-        base = os.path.dirname(git_folder) if name == "hookspath" else git_folder
-        if (section, name) == ("core", "hookspath") or (section in ("include", "includeif") and name == "path"):
-            path = os.path.normpath(os.path.join(base, value))
-            if path != root and is_beneath(path, root) and os.path.lexists(path):
-                found.append(path)
-    return found

@@ -75,6 +75,9 @@ class SeatbeltSandbox(PlainSandbox):
         text = seatbelt_profile(self.profile, self._private.path, self._protected)
         return [_PROGRAM, "-p", text, *argv]
 
+    def held(self) -> Sequence[str]:
+        return tuple(self._protected)
+
 
 def _reads(profile: SandboxProfile, roots: Sequence[str]) -> str:
     if profile.read is None:

@@ -10,10 +10,12 @@ import asyncio
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from subprocess import DEVNULL
 from types import TracebackType
 
+from ._watch_behind import Look, WatchBehind
 from .errors import BackendReport
 from .profile import SandboxProfile
 
@@ -40,15 +42,37 @@ class SandboxedProcess:
         """Why the sandbox itself ended the command, if it did: a limit that was passed, for instance."""
         self.left_behind = False
         """Whether something of it could not be ended: the kernel holds it in a call, on a disk that does not answer."""
+        self.warnings: tuple[str, ...] = ()
+        """What it left behind that would have run code later, and what was done about it; after `wait()`."""
         self._exited = exited
         self._kill = kill
+        self._look: Callable[[bool], Awaitable[list[str]]] | None = None
 
-    async def wait(self) -> int:
+    async def wait(self, *, look: bool = True) -> int:
         """The exit code of the command, or minus the signal that ended it, as soon as it has ended.
 
-        Does not wait for background children, even if they hold the pipe: `kill()` ends them.
+        Does not wait for background children, even if they hold the pipe: `kill()` ends them. What the command left
+        behind is looked at first, unless `look` is false: then `look_behind()` is for the caller to await.
         """
-        return await asyncio.shield(self._exited)
+        code = await asyncio.shield(self._exited)
+        if look:
+            await self.look_behind(is_last=False)
+        return code
+
+    async def look_behind(self, *, is_last: bool = True) -> tuple[str, ...]:
+        """Disarms what the command left behind and would run later, such as hooks; `warnings` say what was done.
+
+        `is_last`: that everything of it has ended.
+        """
+        if self._look is not None:
+            self.warnings = (*self.warnings, *await self._look(is_last))
+            if is_last:
+                self._look = None
+        return self.warnings
+
+    def look_with(self, look: Callable[[bool], Awaitable[list[str]]]) -> None:
+        """For back ends: what `look_behind` does."""
+        self._look = look
 
     def kill(self) -> None:
         """Ends the command and all that it started, also what left its process group or its session. Idempotent."""
@@ -69,6 +93,7 @@ class Sandbox(ABC):
         self.profile = profile
         self.passed_over: tuple[BackendReport, ...] = ()
         """The back ends that were tried before this one and do not work, for a person who should hear of it."""
+        self._watch_behind: WatchBehind | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -93,6 +118,19 @@ class Sandbox(ABC):
     @abstractmethod
     def close(self) -> None:
         """Ends every process that it started and removes its private temporary folder. Idempotent."""
+
+    async def _before_command(self) -> Look | None:
+        """For back ends, before anything is started: notes what there is in the folders that it may write."""
+        if self._watch_behind is None:
+            self._watch_behind = WatchBehind(self.profile)
+        return await self._watch_behind.begin()
+
+    def _under_watch(self, process: SandboxedProcess, look: Look | None, held: Iterable[str]) -> SandboxedProcess:
+        """For back ends: the process, whose end will be followed by a look at what it left."""
+        if look is not None and self._watch_behind is not None:
+            look.held = frozenset(held)
+            process.look_with(partial(self._watch_behind.end, look))
+        return process
 
     def child_environment(self, temporary: str, additions: Mapping[str, str] | None = None) -> dict[str, str]:
         """All variables of a child whose private temporary folder is `temporary`."""

@@ -42,18 +42,34 @@ DEFAULT_PROTECTED = (
     ".swink",
     # Tasks and settings that an editor runs when the folder is opened. `.envrc` is not here: direnv asks again
     # whenever it changes.
+    # What other editors read is put away after a command instead (`_leftovers`).
     ".vscode",
     ".idea",
 )
 """Read-only beneath every write root, existing or not."""
 
+EDITOR_PROTECTED = (".exrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el", ".dir-locals-2.el", ".helix", ".zed")
+"""What editors run of the folder that a file is opened in: not written by tools, and put away if a command makes it."""
+
 HOME_PROTECTED = (
-    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
-    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".xprofile"),
-    *(".config/fish", ".config/git", ".config/environment.d", ".config/autostart", ".config/systemd"),
-    *(".config/swink", ".config/swink-agent", ".swink", ".gitconfig", ".ssh", ".gnupg", ".aws", ".kube", ".docker"),
-    *(".pam_environment", ".xinitrc", ".xsession", ".vimrc", ".tmux.conf", ".netrc", ".npmrc", ".pypirc"),
-    *(".local/bin", "bin", "Library/LaunchAgents"),
+    # Shells, and what they read on the way.
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".bash_completion", ".profile"),
+    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login"),
+    *(".inputrc", ".config/fish", ".config/nushell", ".config/powershell", ".xonshrc", ".config/zsh", ".oh-my-zsh"),
+    *(".config/starship.toml", ".direnvrc", ".config/direnv", ".config/bash", ".local/share/bash-completion"),
+    *(".cargo/env", ".nvm", ".lessfilter", ".dircolors", ".shrc", ".config/mise", ".asdfrc"),
+    # The login, the desktop and what the system starts for a user.
+    *(".pam_environment", ".xinitrc", ".xsession", ".xsessionrc", ".xprofile", ".config/environment.d"),
+    *(".config/autostart", ".config/systemd", ".local/share/systemd", ".local/share/dbus-1", ".forward", ".procmailrc"),
+    *(".config/plasma-workspace", ".config/sway", ".config/i3", ".config/hypr", ".i3", ".local/share/applications"),
+    *(".rhosts", ".shosts", "Library/LaunchAgents", ".local/bin", "bin"),
+    # Terminals and editors.
+    *(".tmux.conf", ".config/tmux", ".screenrc", ".config/kitty", ".config/wezterm", ".wezterm.lua"),
+    *(".vimrc", ".vim", ".exrc", ".gvimrc", ".config/nvim", ".config/vim", ".emacs", ".emacs.d", ".config/emacs"),
+    *(".nanorc", ".config/helix", ".config/zed", ".config/Code", ".vscode", ".vscode-server", ".gdbinit", ".lldbinit"),
+    # Programs that run others, and what says with which credentials.
+    *(".config/git", ".gitconfig", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc"),
+    *(".config/swink", ".config/swink-agent", ".swink", ".cargo/config.toml", ".cargo/bin", ".psqlrc", ".sqliterc"),
 )
 """Read-only beneath the home folder where that can be written: what runs, or says what runs, at the next login."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 
-__all__ = ["is_git_folder", "repository_folders"]
+__all__ = ["is_git_folder", "is_layout", "repository_folders"]
 
 _LARGEST_FILE = 64 * 1024
 _IN_MODULES = f"{os.path.sep}.git{os.path.sep}modules{os.path.sep}"
@@ -29,6 +30,12 @@ def repository_folders(folder: str) -> tuple[str, ...]:
 def is_git_folder(folder: str) -> bool:
     """Whether git keeps a repository in the folder, under a name that it gives itself."""
     return os.path.basename(folder) == ".git" or _IN_MODULES in folder
+
+
+def is_layout(names: Iterable[str]) -> bool:
+    """Whether git takes a folder with these names in it for a repository: bare, of a module, or of a work tree."""
+    folded = {name.lower() for name in names}
+    return "head" in folded and ({"objects", "refs"} <= folded or "commondir" in folded)
 
 
 def _named_by(git: str, folder: str) -> str | None:

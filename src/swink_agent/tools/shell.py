@@ -44,6 +44,8 @@ _NOTE = 256
 _DRAIN = 0.5
 """Seconds for what a command left in the pipe, once everything that could write to it has been ended."""
 _DRAIN_CANCELLED = 0.02
+_LOOK = 0.5
+"""Seconds for the look at what a command left behind; what takes longer is done all the same, and told later."""
 
 
 class BashTool:
@@ -204,7 +206,7 @@ class _Command:
         """The result. However it is left, the command and all that it started have been told to end."""
         started = self._loop.time()
         reading = self._loop.create_task(self._read())
-        exiting = self._loop.create_task(self._process.wait())
+        exiting = self._loop.create_task(self._process.wait(look=False))
         cancelled = self._loop.create_task(self._ctx.cancel.wait())
         try:
             await asyncio.wait(
@@ -219,6 +221,8 @@ class _Command:
             if not exiting.done():
                 await asyncio.wait({exiting}, timeout=_DRAIN_CANCELLED if is_cancelled else _DRAIN)
             self._is_gone = exiting.done() and not self._process.left_behind
+            looking = self._loop.create_task(self._process.look_behind())
+            await asyncio.wait({looking}, timeout=_DRAIN_CANCELLED if is_cancelled else _LOOK)
             self._update(is_last=True)
             try:
                 code = exiting.result() if has_exited else None
@@ -278,6 +282,8 @@ class _Command:
             ending = f"[exit code {code}: killed by {name}]"
         else:
             ending = f"[exit code {code}]" if code else ""
+        left = [_as_json(warning)[:400] for warning in self._process.warnings]
+        ending = "\n".join((*((ending,) if ending else ()), *(f"[left behind: {text}]" for text in left)))
         room = OUTPUT_LIMIT - _NOTE - len(ending.encode()) - 1
         if self._output.total <= _QUICKLY_MASKED or is_cancelled:
             bounded = self._output.text(room, self._ctx.redactor)
@@ -294,6 +300,7 @@ class _Command:
             "duration": round(duration, 3),
             "truncated": bounded.is_cut,
             "sandbox": self._backend,
+            **({"left_behind": left} if left else {}),
         }
         result = AgentToolResult.text if code == 0 else AgentToolResult.error
         return result(text or "[no output]\n[exit code 0]", details)

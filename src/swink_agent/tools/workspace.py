@@ -34,6 +34,7 @@ WHOLE_FILE_LIMIT = 16 * 1024 * 1024
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _ALWAYS_PROTECTED = frozenset({".git", ".swink"})  # at any depth: a repository may lie in a folder of another
+_OF_REPOSITORY = frozenset({"head", "objects", "refs", "commondir", "config", "config.worktree", "hooks"})
 _Names: TypeAlias = tuple[tuple[str, ...], ...]
 
 
@@ -111,6 +112,7 @@ class Workspace:
         self._spellings = tuple(dict.fromkeys((self.beneath.path, given)))
         self._hidden = _hidden_in(self.beneath.path, hidden)
         self._protected = _protected_in(self.beneath.path, protected)
+        self._protected_anywhere = _ALWAYS_PROTECTED | _of_editors()
         self._pseudo = frozenset(_devices("/proc", "/sys")) - {os.fstat(self.beneath.fd).st_dev}
         self.seen = SeenFiles()
         """What was seen of its files by calls that belong to no conversation."""
@@ -225,12 +227,25 @@ class Workspace:
         """Raises `WorkspaceError` for names that no tool may write: repository hooks and settings, and the like."""
         folded = tuple(map(_fold, parts))
         shown = show_name("/".join(parts))
-        if not _ALWAYS_PROTECTED.isdisjoint(folded) or any(_covers(names, folded) for names in self._protected):
+        if not self._protected_anywhere.isdisjoint(folded) or any(_covers(names, folded) for names in self._protected):
             raise WorkspaceError(
                 f"{shown} is protected: it can make other programs run commands, so tools never write it"
             )
+        if any(self._makes_a_repository(parts, index) for index, name in enumerate(folded) if name in _OF_REPOSITORY):
+            raise WorkspaceError(
+                f"{shown} would be part of a git repository without a .git folder, whose settings git would follow: "
+                "choose another name, or make repositories with git"
+            )
         if self.is_hidden(parts):
             raise WorkspaceError(f"{shown} holds credentials and is hidden from tools")
+
+    def _makes_a_repository(self, parts: tuple[str, ...], index: int) -> bool:
+        """Whether the folder of this part is a repository, or would be one with it."""
+        from swink_agent.sandbox.repository import is_layout
+
+        folder = os.path.join(self.beneath.path, *parts[:index])
+        there = [name for name in ("HEAD", "objects", "refs", "commondir") if os.path.lexists(f"{folder}/{name}")]
+        return is_layout([*there, parts[index]])
 
     # -- what went wrong -------------------------------------------------------------------------------------
 
@@ -326,6 +341,12 @@ def _protected_in(root: str, names: Iterable[str] | None) -> _Names:
     given = [tuple(name.strip("/").split("/")) for name in names]
     ours = own_names_in(root, own_folders()) if names else []  # what this program runs from
     return _folded([*given, *_names_beneath(root, [*at_home, *ours])])
+
+
+def _of_editors() -> frozenset[str]:
+    from swink_agent.sandbox.profile import EDITOR_PROTECTED
+
+    return frozenset(EDITOR_PROTECTED)
 
 
 def _names_beneath(root: str, paths: Iterable[str]) -> _Names:

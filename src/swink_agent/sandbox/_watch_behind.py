@@ -1,0 +1,60 @@
+"""The look at what a command left behind, beside the event loop.
+
+Owns its thread and how long anybody waits for it: a tree that takes longer is looked at to the end all the same, and
+what was found then is told with the next command's result and in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from swink_agent.core.threads import WorkerThreads
+
+from ._leftovers import Leftovers, Look
+from ._protected import exposed_paths
+from .profile import SandboxProfile
+
+__all__ = ["Look", "WatchBehind"]
+
+_LOG = logging.getLogger("swink_agent.sandbox")
+_PATIENCE_BEFORE = 5.0
+_PATIENCE = 0.25
+
+T = TypeVar("T")
+
+
+class WatchBehind:
+    """What was left in the write roots of one profile. Disks that do not answer hold up nobody for long."""
+
+    def __init__(self, profile: SandboxProfile) -> None:
+        self._leftovers = Leftovers(profile, lambda: exposed_paths(profile))
+        self._late: list[str] = []
+
+    async def begin(self) -> Look | None:
+        if not self._leftovers.is_needed:
+            return None
+        return await _within(_PATIENCE_BEFORE, self._leftovers.begin)
+
+    async def end(self, look: Look, is_last: bool) -> list[str]:
+        def look_now() -> None:
+            for text in self._leftovers.end(look, is_last=is_last):
+                self._late.append(text)
+                _LOG.warning("%s", text)
+
+        await _within(_PATIENCE, look_now)
+        found, self._late = self._late, []
+        return found
+
+
+async def _within(seconds: float, function: Callable[[], T]) -> T | None:
+    threads = WorkerThreads(1)
+    task = asyncio.ensure_future(threads.run(function))
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        return task.result() if task.done() else None
+    finally:
+        task.cancel()
+        threads.close()

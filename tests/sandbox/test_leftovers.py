@@ -1,0 +1,208 @@
+"""What a command leaves behind does not run later, when the user works in the folder with git or an editor.
+
+Scripts of `leftovers.txt` run in the sandbox, then what the user types, in real bash with real git and no walls.
+The mark that the program leaves tells whether it ran.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent.sandbox import Sandbox, SandboxProfile, open_unconfined
+
+OpenFn = Callable[[SandboxProfile], Sandbox]
+
+
+def read_leftovers() -> dict[str, tuple[list[str], str]]:
+    """The scripts by their headings, one after another, and what the user types then."""
+    text = (Path(__file__).parent / "leftovers.txt").read_text(encoding="utf-8")
+    found: dict[str, tuple[list[str], str]] = {}
+    for block in text.split("\n=== ")[1:]:
+        heading, _, rest = block.partition("\n")
+        script, _, typed = rest.partition("\n---\n")
+        found[heading] = script.split("\n===> and later\n"), typed
+    return found
+
+
+LEFTOVERS = {name: work for name, work in read_leftovers().items() if "vim " not in work[1] or shutil.which("vim")}
+
+
+def furnish(playground: Any) -> Path:
+    evil = playground.root / "evil"
+    evil.write_text(f"#!/bin/sh\necho ran > {playground.outside}/mark\n")
+    evil.chmod(0o755)
+    playground.variables["EVIL"] = str(evil)
+    return playground.outside / "mark"
+
+
+def type_(playground: Any, typed: str) -> str:
+    """What the user types, in a shell of their own."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(playground.home),
+        "EDITOR": "true",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+    done = subprocess.run(
+        ["/bin/bash", "-c", typed],
+        cwd=playground.root,
+        env={**environment, "GIT_TERMINAL_PROMPT": "0"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=30,
+        check=False,
+    )
+    return done.stdout.decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("name", LEFTOVERS)
+async def test_what_a_command_leaves_behind_does_not_run(name: str, playground: Any, open_backend: OpenFn) -> None:
+    mark = furnish(playground)
+    sandbox = open_backend(playground.profile())
+    scripts, typed = LEFTOVERS[name]
+    for script in scripts:
+        await playground.run(sandbox, script)
+    said = type_(playground, typed)
+    assert not mark.exists(), said
+
+
+@pytest.mark.parametrize("name", LEFTOVERS)
+async def test_without_walls_it_does(name: str, playground: Any) -> None:
+    """Else it would prove nothing that it does not."""
+    mark = furnish(playground)
+    scripts, typed = LEFTOVERS[name]
+    with open_unconfined(playground.profile()) as sandbox:
+        for script in scripts:
+            outcome = await playground.run(sandbox, script)
+    said = type_(playground, typed)
+    assert mark.exists(), f"{outcome.output}\n{said}"
+
+
+# -- ordinary work ---------------------------------------------------------------------------------------------------
+
+ORDINARY = {
+    "init and settings": "git init -q n; cd n; git config user.name 'A \"B\" C; #1'; git config core.autocrlf false;"
+    " git config commit.gpgsign false; git config pull.rebase true; git remote add o https://example.org/x.git;"
+    " git remote add p git@example.org:x/y.git; git config --get user.name",
+    "clone, branch and track": "git clone -q . n 2>&1; cd n; git checkout -q -b x --track origin/main;"
+    " git branch -q --set-upstream-to=origin/main; git stash list; git tag v1; git status --short",
+    "a bare clone": "git clone -q --bare . b; git clone -q b c 2>&1; cd c;"
+    " git commit -q --allow-empty -m x; git push -q",
+    "a work tree": "git worktree add -q t -b t; cd t; echo x > y; git add y; git commit -q -m y; git log --oneline",
+    "a work tree of a clone": "git clone -q . n 2>&1; cd n; git worktree add -q ../m -b m; cd ../m; git status --short",
+    "a repository with its folder elsewhere": "git init -q --separate-git-dir=$PWD/g n; git -C n status --short",
+    "a module": "git clone -q . n 2>&1; cd n; git clone -q . m 2>&1; git submodule --quiet add ./m 2>&1 || true;"
+    " git submodule --quiet absorbgitdirs 2>&1 || true; git status --short",
+    "a rebase that stops": "echo a > hello.txt; git commit -qam a; git checkout -q -b o HEAD~1; echo b > hello.txt;"
+    " git commit -qam b; git rebase main > /dev/null 2>&1; echo c > hello.txt; git add hello.txt; git status --short",
+    "a cherry-pick that stops": "echo a > hello.txt; git commit -qam a; git commit -q --allow-empty -m z;"
+    " git checkout -q -b o HEAD~2; echo b > hello.txt; git commit -qam b;"
+    " git cherry-pick main~1 main > /dev/null 2>&1; git status --short",
+    "a folder with such names": "mkdir -p src/objects src/refs src/hooks; echo '{}' > src/config;"
+    " echo x > src/hooks/pre; chmod +x src/hooks/pre; cat src/config",
+    "files of the environment": "echo 'export A=1' > .envrc; echo A=1 > .env; echo 3.12 > .python-version; cat .env",
+}
+
+
+async def leave(playground: Any, sandbox: Sandbox, script: str) -> tuple[int, tuple[str, ...], str]:
+    """The exit code of a script, what is told of what it left, and its output."""
+    who = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    process = await sandbox.spawn(
+        ["/bin/bash", "-c", script],
+        cwd=str(playground.root),
+        environment={**playground.variables, **who, "HOME": str(playground.home)},
+    )
+    code = await process.wait()
+    process.kill()
+    told = await process.look_behind()
+    return code, told, (await process.output.read()).decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+async def test_ordinary_work_is_left_alone(name: str, playground: Any, open_backend: OpenFn) -> None:
+    code, told, output = await leave(playground, open_backend(playground.profile()), ORDINARY[name])
+    assert (code, told) == (0, ()), output
+    assert list(playground.root.rglob(".swink-quarantine-*")) == []
+
+
+async def test_what_the_user_set_stays_when_commands_work_there(playground: Any, open_backend: OpenFn) -> None:
+    """In a repository that is too deep in the tree to be held; set before the first command, and between two."""
+    furnish(playground)
+    deep = playground.root / "a/b/c/d/e"
+    deep.mkdir(parents=True)
+    setting = "git init -q && git config alias.x '!true' && cp ../../../../../evil .git/hooks/pre-push"
+    type_(playground, f"cd {deep} && {setting}")
+    sandbox = open_backend(playground.profile())
+    work = f"cd {deep}; echo $RANDOM > f; git add f; git commit -qm x; git status --short"
+    await leave(playground, sandbox, work)
+    type_(
+        playground,
+        f"cd {deep} && git config alias.y '!true' && git init -q ../new && git -C ../new config alias.z '!true'",
+    )
+    await asyncio.sleep(0.1)  # what changes in the moment before a command begins counts as its doing
+    code, told, output = await leave(playground, sandbox, f"{work}; cat ../new/.git/config")
+    assert (code, told) == (0, ()), output
+    assert (deep / ".git/config").read_text().count("!true") == 2
+    assert "!true" in (deep.parent / "new/.git/config").read_text()
+    assert (deep / ".git/hooks/pre-push").exists()
+
+
+async def test_what_was_done_is_told(playground: Any, open_backend: OpenFn, caplog: pytest.LogCaptureFixture) -> None:
+    furnish(playground)
+    script = (
+        "git init -q n; git -C n config core.fsmonitor $EVIL; cp $EVIL n/.git/hooks/pre-commit; mkdir -p n/.vscode;"
+    )
+    script += "echo '{}' > n/.vscode/settings.json; mkdir -p m/.vscode; echo '{\"runOn\": 1}' >m/.vscode/tasks.json"
+    _, told, _ = await leave(playground, open_backend(playground.profile()), script)
+    root, text = playground.root, "\n".join(told)
+    assert f"'{root}/n/.git/config': core.fsmonitor can make git run programs" in text
+    assert f"'{root}/n/.git/hooks/pre-commit': git would run this hook" in text
+    assert f"'{root}/n/.vscode/settings.json' is new or changed" in text
+    assert f"'{root}/m/.vscode/tasks.json': an editor would run its tasks" in text
+    assert [record.getMessage() for record in caplog.records] == list(told)
+    (kept,) = (root / "n/.git").glob(".swink-quarantine-*-config")
+    assert "fsmonitor" in kept.read_text()
+    assert "fsmonitor" not in (root / "n/.git/config").read_text()
+    assert not (root / "m/.vscode/tasks.json").exists()
+
+
+EXPOSED = {
+    "an include that is missing": ("[include] path = ../shared", 'echo "[core] fsmonitor = $EVIL" > shared'),
+    "an include in an include": ("[include] path = ../here", 'echo "[core] fsmonitor = $EVIL" > there'),
+    "an include by a link": ("[include] path = ../link", "ln -sf evil.config link"),
+    "hooks that are missing": ('[core] hooksPath = ".hoo\\\nks"', "mkdir .hooks; cp $EVIL .hooks/pre-commit"),
+    "hooks in odd letters": ("[CoRe]\nHOOKSPATH=given ; x", "cp $EVIL given/pre-commit"),
+    "hooks by an include": ('[includeIf "gitdir:**"]\n\tpath = ../hooked', "cp $EVIL given/pre-commit"),
+}
+
+
+@pytest.mark.parametrize("name", EXPOSED)
+async def test_what_the_users_own_settings_lead_to_cannot_be_put_there(
+    name: str, playground: Any, open_backend: OpenFn
+) -> None:
+    mark = furnish(playground)
+    setting, script = EXPOSED[name]
+    root = playground.root
+    for file, text in {"here": "[include] path = there", "hooked": "[core] hooksPath = given", "plain": ""}.items():
+        (root / file).write_text(f"{text}\n")
+    (root / "evil.config").write_text(f"[core] fsmonitor = {root}/evil\n")
+    (root / "link").symlink_to("plain")
+    (root / "given").mkdir()
+    with (root / ".git/config").open("a") as config:
+        config.write(f"{setting}\n")
+    await leave(playground, open_backend(playground.profile()), script)
+    said = type_(playground, "git status; git commit -q --allow-empty -m x")
+    assert not mark.exists(), said
+    with open_unconfined(playground.profile()) as sandbox:
+        await leave(playground, sandbox, script)
+    said = type_(playground, "git status; git commit -q --allow-empty -m x")
+    assert mark.exists(), said
