@@ -18,6 +18,8 @@ import pytest
 
 from swink_agent.sandbox import Sandbox, SandboxProfile, open_unconfined
 
+pytestmark = pytest.mark.sweep
+
 OpenFn = Callable[[SandboxProfile], Sandbox]
 
 

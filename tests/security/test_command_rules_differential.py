@@ -24,6 +24,8 @@ from swink_agent.policies.command_rules import CommandRules
 
 from .ranges import CANARY, TRAPS, RealRange, ShimRange
 
+pytestmark = pytest.mark.sweep
+
 SEED = 20_240_917
 COUNT = 10_000
 MOST_REAL = 250

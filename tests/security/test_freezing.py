@@ -31,6 +31,8 @@ from swink_agent.tools._ignore import IgnoreRules
 from swink_agent.tools._nearest import describe_nearest
 from swink_agent.tools._tree import IgnoredPaths
 
+pytestmark = pytest.mark.sweep
+
 LONGEST_GAP = 1.5  # seconds, on a machine with much else to do
 LONGEST_CALL = 12.0
 
