@@ -14,6 +14,8 @@ from swink_agent.sandbox import SandboxProfile, open_sandbox
 from swink_agent.sandbox._private import PrivateFolder
 from swink_agent.sandbox._removal import remove_tree
 
+pytestmark = pytest.mark.sweep
+
 
 @pytest.fixture(autouse=True)
 def tidy(tmp_path: Path) -> Iterator[None]:

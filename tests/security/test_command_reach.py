@@ -15,6 +15,8 @@ from swink_agent.policies.command_rules import CommandRules
 
 from .ranges import RealRange
 
+pytestmark = pytest.mark.sweep
+
 RULES = CommandRules.standard(search_path="/usr/bin:/bin")
 
 # name: (attack, twin)
