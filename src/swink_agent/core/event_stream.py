@@ -132,7 +132,7 @@ class _Reading(AsyncIterator[AgentEvent]):
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, AgentEvent]:
-        return self._stream.__anext__()
+        return self._stream.next_event(None)  # who reads it need not be known: that the loop is left will be
 
     def __del__(self) -> None:
         self._stream.leave()
@@ -189,9 +189,10 @@ class EventStream(AsyncIterator[AgentEvent]):
 
     def __anext__(self) -> Coroutine[Any, Any, AgentEvent]:
         # Asked here and not in the coroutine: that may be wrapped into a task of its own, for a time limit.
-        return self._next(_current_task())
+        return self.next_event(None if self._channel.events else _current_task())
 
-    async def _next(self, reader: asyncio.Task[Any] | None) -> AgentEvent:
+    async def next_event(self, reader: asyncio.Task[Any] | None) -> AgentEvent:
+        """The next event, for `reader`, whose end is taken for leaving."""
         channel = self._channel
         if channel.events:
             return channel.take()
