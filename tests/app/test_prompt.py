@@ -75,14 +75,14 @@ def test_own_instructions_take_the_place_of_the_standard_ones_and_the_facts_stay
 
 
 def test_notes_are_cut_to_a_sensible_length() -> None:
-    notes = ("/work/AGENTS.md", ("é" * 1000).encode())
+    notes = ("/project/AGENTS.md", ("é" * 1000).encode())
     assert project_notes([notes], 101) == "é" * 50 + "\n… (the rest is in AGENTS.md)"
     assert project_notes([notes]) == "é" * 1000
     assert project_notes([]) == ""
 
 
 def test_the_innermost_notes_have_room_first_and_stand_last() -> None:
-    notes = [("/work/AGENTS.md", b"outer " * 10), ("/work/src/AGENTS.md", b"inner")]
+    notes = [("/project/AGENTS.md", b"outer " * 10), ("/project/src/AGENTS.md", b"inner")]
     assert project_notes(notes, 11) == (
-        "/work/AGENTS.md:\nouter\n… (the rest is in /work/AGENTS.md)\n\n/work/src/AGENTS.md:\ninner"
+        "/project/AGENTS.md:\nouter\n… (the rest is in /project/AGENTS.md)\n\n/project/src/AGENTS.md:\ninner"
     )
