@@ -178,7 +178,7 @@ async def test_what_was_done_is_told(playground: Any, open_backend: OpenFn, capl
 
 
 EXPOSED = {
-    "an include that is missing": ("[include] path = ../shared", 'echo "[core] fsmonitor = $EVIL" > shared'),
+    "an include that is missing": ("[include] path = ../common", 'echo "[core] fsmonitor = $EVIL" > common'),
     "an include in an include": ("[include] path = ../here", 'echo "[core] fsmonitor = $EVIL" > there'),
     "an include by a link": ("[include] path = ../link", "ln -sf evil.config link"),
     "hooks that are missing": ('[core] hooksPath = ".hoo\\\nks"', "mkdir .hooks; cp $EVIL .hooks/pre-commit"),
