@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import msgspec.structs
 
 from . import hints
 from .approval import ApprovalMode, ApproveFn
-from .cancel import CancellationToken, Signal, running_loop
+from .cancel import running_loop
+from .claim import Claim
 from .config import (
     AgentLoopConfig,
     ConvertToLlmFn,
@@ -59,39 +60,6 @@ __all__ = ["Agent"]
 
 Prompt: TypeAlias = str | AgentMessage | Sequence[str | AgentMessage]
 T = TypeVar("T")
-
-
-class _Claim:
-    """The right to the one run that there can be, from the moment it is taken to the end of the run."""
-
-    __slots__ = ("idle", "is_over", "loop", "predecessor", "token")
-
-    def __init__(self, predecessor: _Claim | None) -> None:
-        self.token = CancellationToken()
-        self.idle = Signal()
-        """Set when the run is over."""
-        self.is_over = False
-        """The same, for those who hold the agent's lock."""
-        self.predecessor = predecessor
-        """The run, aborted or left, that is still coming to its end; this one begins after it."""
-        self.loop = running_loop()
-        """`None` for a stream that was made without one, until somebody begins to read it."""
-
-    @property
-    def is_ending(self) -> bool:
-        return self.token.is_cancelled
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether there is no end to wait for: its event loop is closed, or it was aborted before anybody began it."""
-        return self.is_ending if self.loop is None else self.loop.is_closed()
-
-    def last_before(self) -> _Claim | None:
-        """The nearest run before this one that is not over. One that never began leaves the one before it behind."""
-        before = self.predecessor
-        while before is not None and (before.is_over or before.is_gone):
-            before = before.predecessor
-        return before
 
 
 class Agent:
@@ -149,7 +117,7 @@ class Agent:
         sleep: SleepFn | None = None,
     ) -> None:
         self._lock = threading.RLock()  # a stream that is collected while it is held releases the agent
-        self._claimed: _Claim | None = None
+        self._claimed: Claim | None = None
         self._run: Run | None = None
         self._subscriptions = Subscriptions()
         self._last_error: str | None = None
@@ -221,6 +189,8 @@ class Agent:
             if spec.provider != own and spec.provider not in getattr(stream_fn, "kin", ()):
                 raise ProviderMismatch(str(spec), before)
         self._config = msgspec.structs.replace(self._config, model=spec)
+        if self._transcript.recorder is not None:
+            self._transcript.recorder.model_is(spec)
 
     @property
     def thinking_level(self) -> ThinkingLevel:
@@ -250,7 +220,11 @@ class Agent:
 
     def _replace_messages(self, messages: Sequence[AgentMessage]) -> None:
         with self._changing_history():
+            recorder = self._transcript.recorder
             self._transcript = self._new_transcript(messages)
+            self._transcript.recorder = recorder
+            if recorder is not None:
+                recorder.history_set(messages)
 
     def _append_messages(self, messages: Sequence[AgentMessage]) -> None:
         with self._changing_history():
@@ -276,7 +250,7 @@ class Agent:
     def is_running(self) -> bool:
         return self._current() is not None
 
-    def _current(self) -> _Claim | None:
+    def _current(self) -> Claim | None:
         """Who has the one run that there can be."""
         claim = self._claimed
         return None if claim is None or claim.is_gone else claim
@@ -367,7 +341,7 @@ class Agent:
         here = running_loop()
         return run_sync(lambda: self._structured(prompt, target, max_retries, here), self.abort)
 
-    def _claim(self, blocked: asyncio.AbstractEventLoop | None = None) -> _Claim:
+    def _claim(self, blocked: asyncio.AbstractEventLoop | None = None) -> Claim:
         """Takes the one run that there can be; if one is still coming to its end, the one after that.
 
         `blocked` is the event loop that stands still until then: for a run that ends in it one would wait for ever.
@@ -382,10 +356,10 @@ class Agent:
                 if other.loop is blocked:
                     raise AlreadyRunning("the aborted run still ends in this event loop: await wait_for_idle() first")
                 other = other.last_before()
-            claim = self._claimed = _Claim(before)
+            claim = self._claimed = Claim(before)
             return claim
 
-    def _claim_to_continue(self, blocked: asyncio.AbstractEventLoop | None = None) -> _Claim:
+    def _claim_to_continue(self, blocked: asyncio.AbstractEventLoop | None = None) -> Claim:
         if not self.is_running:
             self._check_history()
         return self._claim(blocked)
@@ -407,7 +381,7 @@ class Agent:
         if is_answered(history) and not self._queues.has_messages() and self._queues.provider is None:
             raise InvalidContinue
 
-    def _release(self, claim: _Claim) -> None:
+    def _release(self, claim: Claim) -> None:
         with self._lock:
             claim.is_over = True
             if self._claimed is claim:
@@ -426,7 +400,7 @@ class Agent:
     async def _drive(
         self,
         prompts: tuple[AgentMessage, ...] | None,
-        claim: _Claim,
+        claim: Claim,
         channel: Channel | None = None,
         request: hints.StructuredOutput | None = None,
     ) -> AgentResult:
@@ -452,14 +426,14 @@ class Agent:
         finally:
             self._release(claim)
 
-    def _begin(self, claim: _Claim) -> None:
+    def _begin(self, claim: Claim) -> None:
         """Raises `Aborted` for a stream that was aborted before anybody read it, if another run took its place."""
         with self._lock:
             if claim.loop is None and self._claimed is not claim:
                 raise Aborted
             claim.loop = asyncio.get_running_loop()
 
-    def _new_run(self, claim: _Claim, channel: Channel | None, request: hints.StructuredOutput | None) -> Run:
+    def _new_run(self, claim: Claim, channel: Channel | None, request: hints.StructuredOutput | None) -> Run:
         config, toolbox = msgspec.structs.replace(self._config, state=self.state), self._toolbox
         if request is not None:
             choice = "required" if toolbox else request.name
@@ -527,6 +501,52 @@ class Agent:
         self.state.update(copy_json(state))
         self._last_error = None
         self.clear_queues()
+
+    # -- what is written down --------------------------------------------------------------------------------------
+
+    def attach_journal(self, journal: hints.Journal, past: hints.Past | None = None) -> None:
+        """Records what the agent does from now on.
+
+        With a past the agent goes on from it: it takes the history, the context, the state, and the model if its
+        `stream_fn` serves that. Without one, what the agent is so far is recorded.
+
+        Raises `AlreadyRunning` during a run.
+        """
+        from .journal import Recorder  # on use: most agents have none
+
+        with self._changing_history():
+            recorder = Recorder(journal, past)
+            if past is None:
+                self._transcript.recorder = recorder
+                recorder.model_is(self.model)
+                recorder.added(self._transcript.history, "given")
+                context = self._transcript.context
+                if len(context) != len(self._transcript) or any(
+                    sent is not message for sent, message in zip(context, self._transcript.history, strict=True)
+                ):
+                    recorder.context_replaced(context, None)
+                recorder.state_is(self.state)
+                return
+            self._transcript = self._new_transcript(past.messages)
+            if past.context is not None:
+                self._transcript.adopt(past.context)
+            self.state.clear()
+            self.state.update(copy_json(past.state))
+            if past.model is not None:
+                with suppress(ProviderMismatch):
+                    self.model = past.model
+            self._transcript.recorder = recorder
+            recorder.model_is(self.model)
+
+    def detach_journal(self) -> hints.Journal | None:
+        """Records nothing from now on; returns the journal that was there. Raises `AlreadyRunning` during a run."""
+        with self._changing_history():
+            recorder = self._transcript.recorder
+            if recorder is None:
+                return None
+            recorder.state_is(self.state)
+            self._transcript.recorder = None
+            return recorder.journal
 
     # -- observers ---------------------------------------------------------------------------------------------
 

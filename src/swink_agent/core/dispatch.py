@@ -22,6 +22,7 @@ from .errors import ToolError
 from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEnd, ToolExecutionStart
 from .policy import PolicyContext, PreDispatchContext, Skip, consult_before_dispatch
 from .relay import Relay, is_long, masked_result
+from .reply import as_agent_error
 from .run import Run
 from .supervisor import LAST_MOMENTS, Interrupted
 from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
@@ -67,7 +68,7 @@ async def dispatch(
 class _Call:
     """One call on its way to a result."""
 
-    __slots__ = ("arguments", "grant", "id", "masked", "name", "outcome", "result", "tool")
+    __slots__ = ("_message", "arguments", "grant", "id", "masked", "name", "outcome", "result", "tool")
 
     def __init__(self, call: ToolCall, tool: AgentTool | None) -> None:
         self.id = call.id
@@ -80,12 +81,16 @@ class _Call:
         """A long result in which no secret is left any more."""
         self.result: AgentToolResult | None = None
         self.outcome = ToolOutcome.NEVER_RAN
+        self._message: ToolResultMessage | None = None
 
     def message(self) -> ToolResultMessage:
-        result = self.result or AgentToolResult.error("no result")
-        return ToolResultMessage(
-            self.id, result.content, result.is_error, result.details, self.name, outcome=self.outcome
-        )
+        """The result as it enters the history: one and the same, however often it is asked for."""
+        if self._message is None:
+            result = self.result or AgentToolResult.error("no result")
+            self._message = ToolResultMessage(
+                self.id, result.content, result.is_error, result.details, self.name, outcome=self.outcome
+            )
+        return self._message
 
 
 def _context(run: Run, call: _Call, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
@@ -140,6 +145,7 @@ class _Batch:
         "_unresolved",
         "backlog",
         "calls",
+        "message",
         "run",
         "supervisor",
         "was_steered",
@@ -147,6 +153,7 @@ class _Batch:
 
     def __init__(self, run: Run, message: AssistantMessage, calls: Sequence[ToolCall]) -> None:
         self.run = run
+        self.message = message
         self.supervisor = run.supervisor
         self.calls = [_Call(call, run.toolbox.find(call.name)) for call in calls]
         self.was_steered = False
@@ -172,6 +179,8 @@ class _Batch:
         call.outcome = outcome
         del self._unresolved[call]
         self.run.executing.discard(call.id)
+        if self.run.transcript.recorder is not None:
+            self.run.transcript.recorder.resolved(call.message(), self.calls.index(call))
         self.run.emit(ToolExecutionEnd(call.id, call.name, result, result.is_error, outcome))
 
     def _refuse(self, call: _Call, why: str, outcome: ToolOutcome) -> None:
@@ -354,9 +363,29 @@ class _Batch:
         for group in groups:
             if self.was_steered or self.supervisor.is_interrupted:
                 return
+            if self.run.transcript.recorder is not None and not await self._record_starts(group):
+                return
             for call in group:
                 self._start(call)
             await self._wait_for_running()
+
+    async def _record_starts(self, group: list[_Call]) -> bool:
+        """Has it on record that these calls start, before any of them does; refuses what is left if that fails."""
+        run, recorder = self.run, self.run.transcript.recorder
+        assert recorder is not None
+        for call in group:
+            if call.tool is not None and run.toolbox.problems(call.name, call.arguments) is None:
+                index = self.calls.index(call)
+                changed = call.arguments if call.arguments != self.message.tool_calls[index].arguments else None
+                recorder.tool_started(index, call.id, call.name, changed)
+        try:
+            await run.make_durable()
+        except Exception as error:
+            run.error = as_agent_error(error, "the journal")
+            for call in list(self._unresolved):
+                self._refuse(call, f"tool call not run: {run.error}", ToolOutcome.NEVER_RAN)
+            return False
+        return True
 
     async def _groups(self, ready: list[_Call]) -> list[list[_Call]] | None:
         """The calls in the groups that the strategy makes; `None` if it made nonsense, and every call an error."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path as Path
 
+    from .journal import Journal as Journal
+    from .journal import Past as Past
     from .redaction import Redactor as Redactor
     from .schema import FunctionSchema as FunctionSchema
     from .structured import StructuredOutput as StructuredOutput
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "Path": "pathlib",
+    "Journal": "swink_agent.core.journal",
+    "Past": "swink_agent.core.journal",
     "Redactor": "swink_agent.core.redaction",
     "FunctionSchema": "swink_agent.core.schema",
     "StructuredOutput": "swink_agent.core.structured",

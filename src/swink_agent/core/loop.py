@@ -12,7 +12,9 @@ abort ends every wait is in `supervisor`. Nothing here raises for what a model, 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .cancel import CancellationToken
 from .config import AgentLoopConfig
@@ -38,7 +40,12 @@ from .types import (
     as_messages,
 )
 
+if TYPE_CHECKING:
+    from .journal import Recorder
+
 __all__ = ["agent_loop", "agent_loop_continue", "run_loop"]
+
+log = logging.getLogger("swink_agent")
 
 
 def agent_loop(
@@ -89,12 +96,19 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     """
     run.emit(AgentStart())
     starts_with_overflow = _ended_in_overflow(run.transcript.history)
-    run.transcript.add(prompts or ())
+    recorder = run.transcript.recorder
+    if recorder is not None:
+        recorder.redactor = run.redactor
+        recorder.run_started(run.id)
+    run.transcript.add(prompts or (), "prompt")
     try:
-        if prompts is not None or await _has_something_to_answer(run):
-            await _run_turns(run, starts_with_overflow)
-    except Interrupted:
-        pass  # between two turns: nothing is open
+        try:
+            if prompts is not None or await _has_something_to_answer(run):
+                await _run_turns(run, starts_with_overflow)
+        except Interrupted:
+            pass  # between two turns: nothing is open
+        if recorder is not None:
+            await _record_end(run, recorder)
     finally:
         run.close()
     result = _result_of(run)
@@ -140,12 +154,14 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     if run.stopped_by is not None:
         _end_turn(run, None, (), TurnEndReason.STOPPED)
         return False
+    if problem is None and run.transcript.recorder is not None:
+        problem = await _refusal(run)
 
     message = await ask_model(run, problem)
     if message.usage.total or message.usage.input or message.usage.output:
         run.usage += message.usage
         run.cost += message.cost
-    run.transcript.add((message,))
+    run.transcript.add((message,), "reply")
     run.emit(MessageEnd(message))
     if run.channel is not None:
         await run.let_reader_catch_up()
@@ -154,7 +170,7 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     was_steered = False
     if calls := message.tool_calls:
         results, was_steered = await dispatch(run, message, calls)
-        run.transcript.add(results)
+        run.transcript.add(results, "result")
 
     if run.config.post_turn_policies:
         message, results = await _after_turn(run, message, results)
@@ -189,6 +205,17 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
     except Exception as error:
         return as_agent_error(error, culprit)
     return Aborted() if run.is_interrupted else None
+
+
+async def _refusal(run: Run) -> AgentError | None:
+    """Waits for the journal: the model is asked only when everything said so far is safe."""
+    try:
+        await run.make_durable()
+    except Interrupted:
+        return Aborted()
+    except Exception as error:
+        return as_agent_error(error, "the journal")
+    return None
 
 
 async def _before_turn(run: Run) -> None:
@@ -266,6 +293,17 @@ def is_answered(messages: Sequence[AgentMessage]) -> bool:
 def _ended_in_overflow(messages: Sequence[AgentMessage]) -> bool:
     last = messages[-1] if messages else None
     return isinstance(last, AssistantMessage) and last.error_kind == ErrorKind.CONTEXT_OVERFLOW
+
+
+async def _record_end(run: Run, recorder: Recorder) -> None:
+    """Writes down how the run ended, and waits for the journal once more, as long as an aborted run may wait at all."""
+    recorder.run_ended(run.id, _result_of(run))
+    try:
+        await run.make_durable(last_words=True)
+    except Interrupted:
+        log.warning("the run was aborted before its last entries were known to be safe")
+    except Exception as error:
+        run.error = run.error or as_agent_error(error, "the journal")
 
 
 def _result_of(run: Run) -> AgentResult:

@@ -256,9 +256,14 @@ async def transform_context(run: Run, *, overflow: bool) -> bool:
             messages = messages if returned is None else returned
     if messages is given or not run.transcript.adopt(messages):
         return False
+    report: CompactionReport | None = None
     if len(messages) < len(given):
         before, after = estimate_tokens(given), estimate_tokens(messages)
-        run.emit(ContextCompacted(CompactionReport(len(given) - len(messages), before, after, overflow)))
+        report = CompactionReport(len(given) - len(messages), before, after, overflow)
+    if run.transcript.recorder is not None:
+        run.transcript.recorder.context_replaced(messages, report)
+    if report is not None:
+        run.emit(ContextCompacted(report))
     return True
 
 

@@ -160,7 +160,7 @@ class Run:
             messages: list[AgentMessage] = []
             while pending and pending[0][0] == source:
                 messages.append(pending.pop(0)[1])
-            self.transcript.add(messages)
+            self.transcript.add(messages, source)
             self.emit(MessagesInjected(tuple(messages), source))
 
     async def poll(self, source: InjectionSource) -> bool:
@@ -255,6 +255,13 @@ class Run:
                 known.learn_environment(os.environ)
             self._redactor = known
         return self._redactor
+
+    async def make_durable(self, *, last_words: bool = False) -> None:
+        """Waits until what was recorded so far is safe. Raises what the journal refuses it with."""
+        recorder = self.transcript.recorder
+        if recorder is not None:
+            recorder.state_is(self.state)
+            await self.supervisor.wait(recorder.journal.durable(), last_words=last_words)
 
     async def let_reader_catch_up(self) -> None:
         """Waits until whoever reads the events has seen them all, so that it can still step in."""

@@ -14,6 +14,7 @@ from .context import Snapshot, is_empty, repair_pairs
 from .types import LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolResultMessage
 
 if TYPE_CHECKING:
+    from .journal import MessageSource, Recorder
     from .redaction import Redactor
 
 __all__ = ["Transcript"]
@@ -22,13 +23,15 @@ __all__ = ["Transcript"]
 class Transcript:
     """One history, its context, and its conversation."""
 
-    __slots__ = ("_checked", "_context", "_converted", "_history", "_llm", "_sent", "memory", "redactor")
+    __slots__ = ("_checked", "_context", "_converted", "_history", "_llm", "_sent", "memory", "recorder", "redactor")
 
     def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:
         self.memory: dict[Any, Any] = {}
         """What tools keep about this conversation. It goes with it: another history knows nothing of it."""
         self.redactor: Redactor | None = None
         """What masks secrets in this conversation where none was given: placeholders last from run to run."""
+        self.recorder: Recorder | None = None
+        """Who writes down what happens to this history, if somebody does."""
         self._history = list(messages)
         self._context = self._history  # the same list, until a transform makes it another
         self._restart()
@@ -51,7 +54,10 @@ class Transcript:
     def __len__(self) -> int:
         return len(self._history)
 
-    def add(self, messages: Sequence[AgentMessage]) -> None:
+    def add(self, messages: Sequence[AgentMessage], source: MessageSource = "given") -> None:
+        """Adds messages at the end. Results are recorded as they come, one by one, and not here."""
+        if self.recorder is not None and source != "result":
+            self.recorder.added(messages, source)
         self._history.extend(messages)
         if self._context is not self._history:
             self._context.extend(messages)
@@ -61,6 +67,8 @@ class Transcript:
 
     def replace(self, old: AgentMessage, new: AgentMessage) -> None:
         """Puts `new` in the place of `old`, a message of this turn, not converted yet."""
+        if self.recorder is not None:
+            self.recorder.replaced(old, new)
         shared = self._context is self._history
         self._history = _replaced(self._history, old, new)
         if shared:

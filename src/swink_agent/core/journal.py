@@ -1,0 +1,244 @@
+"""What a run writes down, and the one protocol by which it does: entries are recorded in order, then made durable.
+
+    record      takes an entry and gives it its number; returns at once
+    durable     returns when everything recorded so far will survive a crash, or raises what refuses it
+
+A run waits for `durable` before anyone relies on what was recorded: before the model is asked, before tools start, and
+before it returns. A journal that refuses ends the run at once. What a journal is made of (a file, a database, another
+process) is not known here, and neither is how a history is made of entries again.
+
+Owns the entries, the protocol, and the `Recorder` that turns what happens to one agent into entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from .events import CompactionReport
+from .types import AgentMessage, AgentResult, Cost, ModelSpec, PolicyStop, StopReason, Usage
+from .value import Value
+
+if TYPE_CHECKING:
+    from .redaction import Redactor
+
+__all__ = [
+    "ContextReplaced",
+    "HistoryCut",
+    "Journal",
+    "JournalEntry",
+    "MessageAdded",
+    "MessageReplaced",
+    "MessageSource",
+    "ModelChanged",
+    "Past",
+    "Recorder",
+    "RunEnded",
+    "RunStarted",
+    "StateChanged",
+    "ToolStarted",
+]
+
+MessageSource: TypeAlias = Literal["given", "prompt", "steering", "follow_up", "policy", "reply", "result"]
+"""Who added a message: the application (`given`), a prompt, a queue, a policy, the model, a tool."""
+
+
+class MessageAdded(Value, frozen=True, tag="message"):
+    """A message entered the history, at its end.
+
+    Results are recorded as tools finish: in the history they stand in the order of the calls of the reply before them,
+    and `call` is the index of theirs.
+    """
+
+    message: AgentMessage
+    source: MessageSource
+    call: int | None = None
+
+
+class MessageReplaced(Value, frozen=True, tag="replaced"):
+    """Another message stands in the place of the one that the entry `number` added."""
+
+    number: int
+    message: AgentMessage
+
+
+class ToolStarted(Value, frozen=True, tag="tool_started"):
+    """A tool is about to run: call number `call` of the last reply.
+
+    `arguments` are there only if they are not those of the reply: a policy or a person changed them.
+    """
+
+    call: int
+    call_id: str
+    name: str
+    arguments: dict[str, Any] | None = None
+
+
+class ContextReplaced(Value, frozen=True, tag="context"):
+    """The transforms made another context, which is sent from now on.
+
+    `parts` are the numbers of the entries that added its messages; a message that the transforms made stands as itself.
+    """
+
+    parts: tuple[int | AgentMessage, ...]
+    report: CompactionReport | None = None
+
+
+class HistoryCut(Value, frozen=True, tag="history"):
+    """The history is, from now on, the messages of these entries, in this order; the context too."""
+
+    numbers: tuple[int, ...]
+
+
+class ModelChanged(Value, frozen=True, tag="model"):
+    """The model that is asked from now on, and how much it is to think."""
+
+    model: ModelSpec
+
+
+class StateChanged(Value, frozen=True, tag="state"):
+    """The agent's whole key-value store, as it is now."""
+
+    state: dict[str, Any]
+
+
+class RunStarted(Value, frozen=True, tag="run_started"):
+    """A run began; entries up to its end belong to it."""
+
+    run_id: str
+
+
+class RunEnded(Value, frozen=True, tag="run_ended"):
+    """How a run ended. Its usage and cost include attempts that were repeated, which are in no message."""
+
+    run_id: str
+    stop_reason: StopReason
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    error: str | None = None
+    stopped_by: PolicyStop | None = None
+
+
+JournalEntry: TypeAlias = (
+    MessageAdded
+    | MessageReplaced
+    | ToolStarted
+    | ContextReplaced
+    | HistoryCut
+    | ModelChanged
+    | StateChanged
+    | RunStarted
+    | RunEnded
+)
+
+
+class Journal(Protocol):
+    """Where entries go. One run at a time uses it, from one event loop; between runs, any thread may record."""
+
+    def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
+        """Takes an entry, after all before it, and returns its number, greater than theirs. Never blocks or raises.
+
+        With a redactor, no secret that it knows reaches what the journal keeps. What goes wrong is for `durable`.
+        """
+        ...
+
+    async def durable(self) -> None:
+        """Returns when everything recorded so far would be there after a crash. Raises what keeps it from that."""
+        ...
+
+
+class Past(Value, frozen=True, kw_only=True):
+    """What a journal holds of an agent, to go on from."""
+
+    messages: tuple[AgentMessage, ...] = ()
+    numbers: tuple[int, ...] = ()
+    """Of each message, the number of the entry that added it."""
+    context: tuple[AgentMessage, ...] | None = None
+    """What the model is sent of them; `None` for all."""
+    model: ModelSpec | None = None
+    state: dict[str, Any] = {}
+
+
+class Recorder:
+    """Turns what happens to one agent into entries of one journal."""
+
+    __slots__ = ("_model", "_numbers", "_state", "journal", "redactor")
+
+    def __init__(self, journal: Journal, past: Past | None = None) -> None:
+        self.journal = journal
+        self.redactor: Redactor | None = None
+        past = Past() if past is None else past
+        # By identity: the history keeps its messages alive, so an id stays theirs while it is in use.
+        self._numbers = {id(message): number for message, number in zip(past.messages, past.numbers, strict=True)}
+        self._model = past.model
+        self._state = _encoded(past.state)
+
+    def _record(self, entry: JournalEntry) -> int:
+        return self.journal.record(entry, self.redactor)
+
+    # -- messages ----------------------------------------------------------------------------------------------
+
+    def added(self, messages: Iterable[AgentMessage], source: MessageSource) -> None:
+        for message in messages:
+            self._numbers[id(message)] = self._record(MessageAdded(message, source))
+
+    def resolved(self, message: AgentMessage, call: int) -> None:
+        """A tool call has its result, in which no secret is left."""
+        self._numbers[id(message)] = self.journal.record(MessageAdded(message, "result", call))
+
+    def replaced(self, old: AgentMessage, new: AgentMessage) -> None:
+        number = self._numbers.pop(id(old), None)
+        if number is None:
+            return
+        self._record(MessageReplaced(number, new))
+        self._numbers[id(new)] = number
+
+    def history_set(self, messages: Sequence[AgentMessage]) -> None:
+        """The application gave the agent another history: what it shares with the old one is not written again."""
+        kept = 0
+        while kept < len(messages) and id(messages[kept]) in self._numbers:
+            kept += 1
+        numbers = [self._numbers[id(message)] for message in messages[:kept]]
+        if len(set(numbers)) < kept:  # one message twice: it has one number only
+            kept, numbers = 0, []
+        self._record(HistoryCut(tuple(numbers)))
+        self._numbers = {id(message): number for message, number in zip(messages, numbers, strict=False)}
+        self.added(messages[kept:], "given")
+
+    def context_replaced(self, messages: Iterable[AgentMessage], report: CompactionReport | None) -> None:
+        parts = tuple([self._numbers.get(id(message), message) for message in messages])
+        self._record(ContextReplaced(parts, report))
+
+    # -- tools, model, state, runs -----------------------------------------------------------------------------
+
+    def tool_started(self, call: int, call_id: str, name: str, arguments: dict[str, Any] | None) -> None:
+        self._record(ToolStarted(call, call_id, name, arguments))
+
+    def model_is(self, model: ModelSpec) -> None:
+        if model != self._model:
+            self._model = model
+            self._record(ModelChanged(model))
+
+    def state_is(self, state: Mapping[str, Any]) -> None:
+        """Records the state if it has changed. Raises `TypeError` for what is no JSON."""
+        if not state and self._state == _NO_STATE:
+            return
+        encoded = _encoded(state)
+        if encoded != self._state:
+            self._state = encoded
+            self._record(StateChanged(msgspec.json.decode(encoded)))
+
+    def run_started(self, run_id: str) -> None:
+        self._record(RunStarted(run_id))
+
+    def run_ended(self, run_id: str, result: AgentResult) -> None:
+        self._record(RunEnded(run_id, result.stop_reason, result.usage, result.cost, result.error, result.stopped_by))
+
+
+_NO_STATE = b"{}"
+
+
+def _encoded(state: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(dict(state))
