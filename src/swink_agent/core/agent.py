@@ -6,6 +6,7 @@ Owns the state between runs and the rule of one run at a time. What happens in a
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,7 +28,7 @@ from .config import (
     TransformContextFn,
 )
 from .context import default_convert_to_llm
-from .errors import Aborted, AlreadyRunning, InvalidContinue, NoMessages, ProviderMismatch
+from .errors import Aborted, AgentError, AlreadyRunning, InvalidContinue, NoMessages, ProviderMismatch
 from .event_stream import Channel, EventStream
 from .events import AgentEvent
 from .history import History
@@ -60,6 +61,7 @@ __all__ = ["Agent"]
 
 Prompt: TypeAlias = str | AgentMessage | Sequence[str | AgentMessage]
 T = TypeVar("T")
+log = logging.getLogger("swink_agent")
 
 
 class Agent:
@@ -544,8 +546,11 @@ class Agent:
             recorder = self._transcript.recorder
             if recorder is None:
                 return None
-            recorder.state_is(self.state)
             self._transcript.recorder = None
+            try:
+                recorder.state_is(self.state)
+            except AgentError as error:
+                log.warning("%s", error)
             return recorder.journal
 
     # -- observers ---------------------------------------------------------------------------------------------

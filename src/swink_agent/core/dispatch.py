@@ -381,9 +381,9 @@ class _Batch:
         try:
             await run.make_durable()
         except Exception as error:
-            run.error = as_agent_error(error, "the journal")
+            run.refusal = as_agent_error(error, "the journal")
             for call in list(self._unresolved):
-                self._refuse(call, f"tool call not run: {run.error}", ToolOutcome.NEVER_RAN)
+                self._refuse(call, f"tool call not run: {run.refusal}", ToolOutcome.NEVER_RAN)
             return False
         return True
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from .errors import AgentError
 from .events import CompactionReport
 from .types import AgentMessage, AgentResult, Cost, ModelSpec, PolicyStop, StopReason, Usage
 from .value import Value
@@ -222,10 +223,13 @@ class Recorder:
             self._record(ModelChanged(model))
 
     def state_is(self, state: Mapping[str, Any]) -> None:
-        """Records the state if it has changed. Raises `TypeError` for what is no JSON."""
+        """Records the state if it has changed. Raises `AgentError` if it is no JSON."""
         if not state and self._state == _NO_STATE:
             return
-        encoded = _encoded(state)
+        try:
+            encoded = _encoded(state)
+        except (TypeError, ValueError, RecursionError, UnicodeError) as error:
+            raise AgentError(f"the agent's state cannot be recorded, since not all of it is JSON: {error}") from error
         if encoded != self._state:
             self._state = encoded
             self._record(StateChanged(msgspec.json.decode(encoded)))

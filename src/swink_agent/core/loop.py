@@ -209,13 +209,14 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
 
 async def _refusal(run: Run) -> AgentError | None:
     """Waits for the journal: the model is asked only when everything said so far is safe."""
-    try:
-        await run.make_durable()
-    except Interrupted:
-        return Aborted()
-    except Exception as error:
-        return as_agent_error(error, "the journal")
-    return None
+    if run.refusal is None:
+        try:
+            await run.make_durable()
+        except Interrupted:
+            return Aborted()
+        except Exception as error:
+            run.refusal = as_agent_error(error, "the journal")
+    return run.refusal
 
 
 async def _before_turn(run: Run) -> None:

@@ -62,6 +62,7 @@ class Run:
         "instructions",
         "model",
         "pending",
+        "refusal",
         "start",
         "state",
         "stopped_by",
@@ -125,6 +126,8 @@ class Run:
         self.cost = Cost()
         self.stopped_by: PolicyStop | None = None
         self.error: AgentError | None = None
+        self.refusal: AgentError | None = None
+        """Why the journal took no more: the model is not asked again."""
         self._redactor = config.redactor
 
     @property

@@ -1,0 +1,409 @@
+"""The journal: what a run writes down, in which order, and that nobody relies on what is not safe yet."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from swink_agent import (
+    Agent,
+    AgentError,
+    AgentMessage,
+    AlreadyRunning,
+    ApproveWith,
+    AssistantMessage,
+    Inject,
+    ModelSpec,
+    PolicyContext,
+    Redactor,
+    StopReason,
+    Text,
+    ToolOutcome,
+    ToolResultMessage,
+    UserMessage,
+    extract_text,
+    tool,
+)
+from swink_agent.core.journal import (
+    ContextReplaced,
+    HistoryCut,
+    JournalEntry,
+    MessageAdded,
+    MessageReplaced,
+    ModelChanged,
+    Past,
+    RunEnded,
+    RunStarted,
+    StateChanged,
+    ToolStarted,
+)
+from swink_agent.testing import call, check_events, collect, fail, scripted, text
+
+MODEL = ModelSpec("test", "model")
+
+
+class Disk(AgentError):
+    """What the journal of these tests refuses with."""
+
+
+class Ledger:
+    """A journal in memory. `refuse_at` is the number of the wait that fails, and all after it."""
+
+    def __init__(self, refuse_at: int | None = None) -> None:
+        self.entries: list[JournalEntry] = []
+        self.safe = 0
+        self.waits = 0
+        self.refuse_at = refuse_at
+        self.gate: asyncio.Event | None = None
+
+    def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
+        self.entries.append(entry if redactor is None else redactor.redact_value(entry))
+        return len(self.entries)
+
+    async def durable(self) -> None:
+        self.waits += 1
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.refuse_at is not None and self.waits >= self.refuse_at:
+            raise Disk("the.log: no space left")
+        self.safe = len(self.entries)
+
+    def story(self) -> list[str]:
+        return [_named(entry) for entry in self.entries]
+
+    def safely(self) -> list[str]:
+        return self.story()[: self.safe]
+
+
+def _named(entry: JournalEntry) -> str:
+    match entry:
+        case MessageAdded():
+            return f"{entry.source}: {_text(entry.message)}"
+        case ToolStarted():
+            return f"start {entry.name}"
+        case RunEnded():
+            return f"end {entry.stop_reason.value}"
+        case _:
+            return type(entry).__name__
+
+
+def _text(message: AgentMessage) -> str:
+    assert isinstance(message, (UserMessage, AssistantMessage, ToolResultMessage))
+    return extract_text(message.content)
+
+
+def _recorded(stream_fn: Any, ledger: Ledger, **options: Any) -> Agent:
+    agent = Agent(MODEL, stream_fn=stream_fn, **options)
+    agent.attach_journal(ledger)
+    return agent
+
+
+async def test_a_run_with_a_tool_writes_its_whole_story_in_order() -> None:
+    @tool
+    async def add(a: int, b: int) -> str:
+        """Adds."""
+        return str(a + b)
+
+    ledger = Ledger()
+    agent = _recorded(scripted([text("let me see"), call("add", a=2, b=3)], text("5")), ledger, tools=[add])
+    await agent.prompt("2+3?")
+    assert ledger.story() == [
+        *("ModelChanged", "RunStarted", "prompt: 2+3?", "reply: let me see", "start add", "result: 5"),
+        *("reply: 5", "end stop"),
+    ]
+    assert ledger.safe == len(ledger.entries)
+
+
+async def test_nobody_relies_on_what_is_not_safe_yet() -> None:
+    ledger = Ledger()
+    seen: dict[str, list[str]] = {}
+
+    @tool
+    async def look() -> str:
+        """Looks at the journal."""
+        seen["tool"] = ledger.safely()
+        return "looked"
+
+    inner = scripted(call("look"), text("done"))
+
+    def asked(*arguments: Any) -> Any:
+        seen[f"model {len(inner.requests)}"] = ledger.safely()
+        return inner(*arguments)
+
+    await _recorded(asked, ledger, tools=[look]).prompt("go")
+    assert seen["model 0"][-1] == "prompt: go"
+    assert seen["tool"][-2:] == ["reply: ", "start look"]
+    assert seen["model 1"][-1] == "result: looked"
+
+
+async def test_the_model_is_not_asked_while_the_journal_waits_and_an_abort_ends_the_wait() -> None:
+    ledger = Ledger()
+    model = scripted(text("never"))
+    agent = _recorded(model, ledger)
+    ledger.gate = asyncio.Event()
+    running = asyncio.ensure_future(agent.prompt("go"))
+    while ledger.waits == 0:
+        await asyncio.sleep(0)
+    assert model.requests == []
+    began = time.perf_counter()
+    agent.abort()
+    result = await running
+    assert result.stop_reason == StopReason.ABORTED
+    assert time.perf_counter() - began < 0.5  # 0.1 by the rules, and a loaded machine
+    assert model.requests == []
+
+
+@pytest.mark.parametrize("refuse_at", [1, 2, 3, 4])
+async def test_a_refused_record_ends_the_run_at_once(refuse_at: int) -> None:
+    ran: list[str] = []
+
+    @tool
+    async def touch() -> str:
+        """Does something that cannot be taken back."""
+        ran.append("touch")
+        return "touched"
+
+    ledger = Ledger(refuse_at)
+    model = scripted(call("touch"), text("done"))
+    agent = _recorded(model, ledger, tools=[touch])
+    events = await collect(agent.prompt_stream("go"))
+    check_events(events)
+    result_error = agent.last_error
+    assert result_error is not None
+    assert "the.log: no space left" in result_error
+    assert len(model.requests) == {1: 0, 2: 1, 3: 1, 4: 2}[refuse_at]
+    assert ran == ([] if refuse_at < 3 else ["touch"])
+    if refuse_at == 2:
+        (result,) = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
+        assert result.outcome is ToolOutcome.NEVER_RAN
+        assert "no space left" in extract_text(result.content)
+
+
+async def test_what_refuses_is_the_exception_of_the_result() -> None:
+    agent = _recorded(scripted(text("hi")), Ledger(refuse_at=1))
+    result = await agent.prompt("go")
+    assert isinstance(result.exception, Disk)
+    with pytest.raises(Disk):
+        result.raise_for_error()
+
+
+async def test_results_are_written_as_tools_finish_and_stand_in_the_order_of_the_calls() -> None:
+    first_may_end = asyncio.Event()
+
+    @tool
+    async def slow() -> str:
+        """Ends last."""
+        await first_may_end.wait()
+        return "slow"
+
+    @tool
+    async def quick() -> str:
+        """Ends first."""
+        return "quick"
+
+    ledger = Ledger()
+    agent = _recorded(scripted([call("slow"), call("quick")], text("ok")), ledger, tools=[slow, quick])
+    running = asyncio.ensure_future(agent.prompt("go"))
+    while "result: quick" not in ledger.story():
+        await asyncio.sleep(0)
+    first_may_end.set()
+    await running
+    results = [entry for entry in ledger.entries if isinstance(entry, MessageAdded) and entry.source == "result"]
+    assert [(_text(entry.message), entry.call) for entry in results] == [("quick", 1), ("slow", 0)]
+    assert [_text(message) for message in agent.messages][2:4] == ["slow", "quick"]
+
+
+async def test_the_starts_of_a_batch_share_one_wait() -> None:
+    @tool
+    async def one() -> str:
+        """Is quick."""
+        return "1"
+
+    ledger = Ledger()
+    await _recorded(scripted([call("one")] * 5, text("ok")), ledger, tools=[one]).prompt("go")
+    assert ledger.waits == 4  # before the request, before the tools, before the next request, at the end
+
+
+async def test_a_call_that_does_not_run_has_no_start() -> None:
+    @tool
+    async def add(a: int) -> str:
+        """Adds."""
+        return str(a)
+
+    ledger = Ledger()
+    model = scripted([call("add", a="x"), call("nobody"), call("add", a=1)], text("ok"))
+    await _recorded(model, ledger, tools=[add]).prompt("go")
+    assert [entry.call for entry in ledger.entries if isinstance(entry, ToolStarted)] == [2]
+
+
+async def test_arguments_that_a_person_changed_are_in_the_start() -> None:
+    @tool(requires_approval=True)
+    async def add(a: int) -> str:
+        """Adds."""
+        return str(a)
+
+    ledger = Ledger()
+    model = scripted([call("add", a=1)], text("ok"))
+    await _recorded(model, ledger, tools=[add], approve=lambda _: ApproveWith({"a": 7})).prompt("go")
+    assert [entry.arguments for entry in ledger.entries if isinstance(entry, ToolStarted)] == [{"a": 7}]
+
+
+async def test_the_end_says_how_and_counts_what_is_in_no_message() -> None:
+    ledger = Ledger()
+
+    async def no_wait(_: float) -> None:
+        pass
+
+    model = scripted(fail("throttled"), text("ok"))
+    agent = _recorded(model, ledger, sleep=no_wait)
+    result = await agent.prompt("go")
+    (end,) = [entry for entry in ledger.entries if isinstance(entry, RunEnded)]
+    (start,) = [entry for entry in ledger.entries if isinstance(entry, RunStarted)]
+    assert (end.run_id, end.stop_reason, end.usage) == (start.run_id, StopReason.STOP, result.usage)
+
+
+async def test_steering_follow_ups_and_policies_are_told_apart() -> None:
+    class Once:
+        done = False
+
+        def post_loop(self, ctx: PolicyContext) -> Inject | None:
+            if self.done:
+                return None
+            self.done = True
+            return Inject([UserMessage("by policy")])
+
+    ledger = Ledger()
+    agent = _recorded(scripted(*[text("ok")] * 4), ledger, policies=[Once()])
+    agent.steer("steered")
+    agent.follow_up("followed")
+    await agent.prompt("prompted")
+    assert [line for line in ledger.story() if line.split(":")[0] in ("prompt", "steering", "follow_up", "policy")] == [
+        *("prompt: prompted", "steering: steered", "policy: by policy", "follow_up: followed"),
+    ]
+
+
+async def test_a_message_that_a_policy_replaces_is_replaced_in_the_journal() -> None:
+    class Cleaner:
+        def post_turn(self, ctx: PolicyContext) -> Inject | None:
+            assert ctx.message is not None
+            if ctx.message.text != "bad":
+                return None
+            clean = AssistantMessage(
+                [Text("good")], provider="test", model_id="model", stop_reason=ctx.message.stop_reason
+            )
+            return Inject([clean])
+
+    ledger = Ledger()
+    agent = _recorded(scripted(text("bad")), ledger, policies=[Cleaner()])
+    await agent.prompt("go")
+    (replaced,) = [entry for entry in ledger.entries if isinstance(entry, MessageReplaced)]
+    added = ledger.entries[replaced.number - 1]
+    assert isinstance(added, MessageAdded)
+    assert (_text(added.message), _text(replaced.message)) == ("bad", "good")
+    assert agent.messages[-1] == replaced.message
+
+
+async def test_a_compaction_is_written_as_what_it_made_of_the_context() -> None:
+    summary = UserMessage("summary of the past")
+
+    def compact(messages: list[AgentMessage], overflow: bool) -> Sequence[AgentMessage] | None:
+        return [summary, *messages[-1:]] if len(messages) >= 4 else None
+
+    ledger = Ledger()
+    agent = _recorded(scripted(text("a"), text("b"), text("c")), ledger, transform_context=compact)
+    for prompt in ("1", "2", "3"):
+        await agent.prompt(prompt)
+    (context,) = [entry for entry in ledger.entries if isinstance(entry, ContextReplaced)]
+    assert context.parts[0] == summary
+    last = ledger.entries[int(str(context.parts[1])) - 1]
+    assert isinstance(last, MessageAdded)
+    assert _text(last.message) == "3"
+    assert context.report is not None
+    assert context.report.dropped_count == 3
+
+
+async def test_what_the_application_does_between_runs_is_written() -> None:
+    ledger = Ledger()
+    agent = Agent(MODEL, stream_fn=scripted(text("a"), text("b")), messages=["before"], state={"n": 0})
+    agent.attach_journal(ledger)
+    assert ledger.story() == ["ModelChanged", "given: before", "StateChanged"]
+    await agent.prompt("1")
+    agent.messages.append("appended")
+    agent.thinking_level = "high"
+    agent.state["n"] = 1
+    kept = list(agent.messages)[:2]
+    agent.messages = [*kept, "new"]
+    await agent.prompt("2")
+    story = ledger.story()[ledger.story().index("end stop") + 1 :]
+    assert story == [
+        *("given: appended", "ModelChanged", "HistoryCut", "given: new", "RunStarted", "prompt: 2"),
+        *("StateChanged", "reply: b", "end stop"),
+    ]
+    (cut,) = [entry for entry in ledger.entries if isinstance(entry, HistoryCut)]
+    assert [ledger.entries[number - 1].message for number in cut.numbers] == kept  # type: ignore[union-attr]
+    models = [entry.model.thinking_level for entry in ledger.entries if isinstance(entry, ModelChanged)]
+    assert models == ["off", "high"]
+    assert [entry.state for entry in ledger.entries if isinstance(entry, StateChanged)] == [{"n": 0}, {"n": 1}]
+
+
+async def test_state_that_is_no_json_ends_the_run_and_says_so() -> None:
+    ledger = Ledger()
+    agent = _recorded(scripted(text("a")), ledger)
+    agent.state["where"] = object()
+    result = await agent.prompt("1")
+    assert result.error is not None
+    assert "state" in result.error
+
+
+async def test_an_agent_goes_on_from_a_past() -> None:
+    ledger = Ledger()
+    first, second = UserMessage("one"), UserMessage("two")
+    past = Past(
+        messages=(first, second),
+        numbers=(4, 9),
+        context=(second,),
+        model=ModelSpec("test", "other"),
+        state={"n": 3},
+    )
+    model = scripted(text("ok"))
+    agent = Agent(MODEL, stream_fn=model, messages=["gone"], state={"old": 1})
+    agent.attach_journal(ledger, past)
+    assert list(agent.messages) == [first, second]
+    assert (agent.model.model_id, dict(agent.state)) == ("other", {"n": 3})
+    await agent.prompt("three")
+    assert [_text(message) for message in model.requests[0].messages] == ["two", "three"]
+    assert ledger.story() == ["RunStarted", "prompt: three", "reply: ok", "end stop"]
+    agent.messages = [second]
+    assert ledger.entries[-1] == HistoryCut((9,))
+
+
+async def test_secrets_do_not_reach_the_journal() -> None:
+    redactor = Redactor()
+    redactor.register("kX9-very-secret-value-42", "token")
+    ledger = Ledger()
+    agent = _recorded(scripted(text("you said kX9-very-secret-value-42")), ledger, redactor=redactor)
+    await agent.prompt("it is kX9-very-secret-value-42")
+    assert "very-secret" not in repr(ledger.story())
+
+
+async def test_a_journal_can_be_taken_off_but_not_during_a_run() -> None:
+    ledger = Ledger()
+    agent = _recorded(scripted(text("a"), text("b")), ledger)
+
+    def meddle(_: object) -> None:
+        with pytest.raises(AlreadyRunning):
+            agent.detach_journal()
+        with pytest.raises(AlreadyRunning):
+            agent.attach_journal(Ledger())
+
+    with agent.subscribe(meddle):
+        await agent.prompt("1")
+    assert agent.detach_journal() is ledger
+    count = len(ledger.entries)
+    await agent.prompt("2")
+    assert len(ledger.entries) == count
+    assert agent.detach_journal() is None
