@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -59,18 +59,26 @@ class Ledger:
         self.waits = 0
         self.refuse_at = refuse_at
         self.gate: asyncio.Event | None = None
+        self.news = asyncio.Event()
 
     def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
+        self.news.set()
         self.entries.append(entry if redactor is None else redactor.redact_value(entry))
         return len(self.entries)
 
     async def durable(self) -> None:
         self.waits += 1
+        self.news.set()
         if self.gate is not None:
             await self.gate.wait()
         if self.refuse_at is not None and self.waits >= self.refuse_at:
             raise Disk("the.log: no space left")
         self.safe = len(self.entries)
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            self.news.clear()
+            await self.news.wait()
 
     def story(self) -> list[str]:
         return [_named(entry) for entry in self.entries]
@@ -146,8 +154,7 @@ async def test_the_model_is_not_asked_while_the_journal_waits_and_an_abort_ends_
     agent = _recorded(model, ledger)
     ledger.gate = asyncio.Event()
     running = asyncio.ensure_future(agent.prompt("go"))
-    while ledger.waits == 0:
-        await asyncio.sleep(0)
+    await ledger.until(lambda: ledger.waits > 0)
     assert model.requests == []
     began = time.perf_counter()
     agent.abort()
@@ -208,8 +215,7 @@ async def test_results_are_written_as_tools_finish_and_stand_in_the_order_of_the
     ledger = Ledger()
     agent = _recorded(scripted([call("slow"), call("quick")], text("ok")), ledger, tools=[slow, quick])
     running = asyncio.ensure_future(agent.prompt("go"))
-    while "result: quick" not in ledger.story():
-        await asyncio.sleep(0)
+    await ledger.until(lambda: "result: quick" in ledger.story())
     first_may_end.set()
     await running
     results = [entry for entry in ledger.entries if isinstance(entry, MessageAdded) and entry.source == "result"]
@@ -332,7 +338,7 @@ async def test_what_the_application_does_between_runs_is_written() -> None:
     agent.attach_journal(ledger)
     assert ledger.story() == ["ModelChanged", "given: before", "StateChanged"]
     await agent.prompt("1")
-    agent.messages.append("appended")
+    agent.messages.append(UserMessage("appended"))
     agent.thinking_level = "high"
     agent.state["n"] = 1
     kept = list(agent.messages)[:2]
