@@ -198,6 +198,7 @@ FIELDS = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("format_name", ["json", "stream-json"])
 async def test_every_way_to_end_prints_every_field(swink: Any, tmp_path: Path, format_name: str) -> None:
     (tmp_path / "bad.json").write_text("{")

@@ -459,6 +459,7 @@ def test_the_search_path_of_the_environment_is_the_default(planted: Path, monkey
 # -- size ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "part",
     ["a", "rm ", "'rm x' ", "'ls;rm' ", "(", "$(", '"$(', "`", "'", '"', "\\", ";", "{ ", "bash -c ", "=", "-r "],

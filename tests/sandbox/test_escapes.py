@@ -59,6 +59,7 @@ async def test_no_attempt_gets_out(name: str, arena: Any) -> None:
     assert outcome.code in (0, -9), outcome.output
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", SUCCEED_WITHOUT_WALLS)
 async def test_without_walls_the_same_attempt_succeeds(name: str, playground: Any) -> None:
     """Else it would prove nothing that it fails."""

@@ -198,6 +198,7 @@ BOTH = ("a fork bomb", "a fork bomb of an interpreter", "processes that multiply
 BOTH += ("a file without an end", "both outputs closed", "a loop of links and folders")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("name", "backend"), [*((name, "auto") for name in COMMANDS), *((name, "landlock") for name in BOTH)]
 )
@@ -380,6 +381,7 @@ FILES = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", FILES)
 async def test_files_and_patterns_without_measure_are_answered_in_measure(world: World, name: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -360,6 +360,7 @@ async def test_ordinary_work_is_done_without_extra_questions(world: World, name:
     assert all(question.warnings == () for question in run.questions)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", [name for name in TASKS if name.startswith("run")])
 async def test_commands_do_the_same_without_namespaces(world: World, name: str) -> None:
     if "temporary files" in name:

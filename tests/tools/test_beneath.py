@@ -280,6 +280,7 @@ def folder_swapper(folder: Path, name: str, target: str) -> Callable[[], None]:
     return swap
 
 
+@pytest.mark.sweep
 def test_a_hundred_thousand_opens_while_links_are_swapped_never_leave(root: Root, folder: Path, outside: Path) -> None:
     (folder / "door").mkdir()
     (folder / "door/secret").write_text("inside")

@@ -153,6 +153,7 @@ async def test_large_texts_are_cut_in_the_details_only(tool: WriteFileTool, fold
     assert (folder / "a").read_text() == content
 
 
+@pytest.mark.sweep
 async def test_a_file_too_large_to_read_is_replaced_once_all_of_it_was_read(
     tool: WriteFileTool, folder: Path, use: Any
 ) -> None:

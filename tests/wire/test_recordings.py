@@ -71,6 +71,7 @@ def comparable(assembler: MessageAssembler) -> object:
     return message.stop_reason, message.usage, message.error_message, blocks
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("recording", STREAMS, ids=repr)
 def test_the_bytes_may_be_split_cut_or_spoiled_anywhere(recording: Recording) -> None:
     chance = random.Random(recording.name)
