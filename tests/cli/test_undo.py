@@ -157,3 +157,14 @@ async def test_what_a_run_changed_in_an_added_folder_is_mentioned(swink: Any, tm
     assert there.code == 0
     assert tree(other) == {}
     assert "The same run" not in there.stdout, "the rest of it is put back already"
+
+
+async def test_a_run_that_changed_only_an_added_folder_is_found_from_its_own(swink: Any, tmp_path: Path) -> None:
+    other = tmp_path / "the other one"
+    other.mkdir()
+    await run(swink, write(str(other / "b.txt"), "b\n"), flags=("--add-dir", str(other)))
+    done = await swink("undo")
+    assert done.code == 2
+    assert f"the last one changed files in {other}: swink undo -C '{other}'" in done.stderr
+    assert (await swink("undo", "-y", "-C", str(other))).code == 0
+    assert tree(other) == {}

@@ -6,6 +6,7 @@ Owns the place and the choice. Copies are kept and put back by `swink_agent.tool
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,4 +65,10 @@ def _nothing(store: UndoStore, folder: Path, *, has_runs: bool) -> str:
     for above in Path(os.path.realpath(folder)).parents:
         if store.runs(above):
             return f"no run has changed a file from {folder}; one did from {above}: swink undo -C {above}"
+    newest = store.newest()  # perhaps a run from here, in a folder that was added to it
+    if newest is not None:
+        where = shlex.quote(newest.root)
+        return (
+            f"no run has changed a file in {folder}; the last one changed files in {newest.root}: swink undo -C {where}"
+        )
     return f"there is nothing to put back: no run has changed a file in {folder} with its file tools"

@@ -137,6 +137,8 @@ class UndoStore:
         self._lock = threading.Lock()
         self._sizes: dict[Path, int] = {}
         """What each run of this process has kept so far."""
+        self._known: dict[tuple[str, str], Path] = {}
+        """Where it keeps that, by folder and run: there may be many others to look through."""
         self._last = 0
 
     def __repr__(self) -> str:
@@ -196,10 +198,14 @@ class UndoStore:
     def _run_folder(self, root: str, run_id: str, kind: RunKind, undoes: str | None) -> Path:
         """The folder of a run, made when it first changes something."""
         shown = run_id if _SAFE_ID.fullmatch(run_id) else hash_of(run_id.encode("utf-8", "replace"))
+        known = self._known.get((root, shown))
+        if known is not None and known.is_dir():  # another process may have forgotten it
+            return known
         above = self._folder_of(root)
         for path in _folders_in(above):
             if path.name.partition("-")[2] == shown:
                 self._sizes.setdefault(path, _size_of(path))
+                self._known[root, shown] = path
                 return path
         self.prepare()
         self._forget_old()
@@ -211,6 +217,7 @@ class UndoStore:
         self._write(path / "run.json", json.dumps(header).encode())
         self._sync_folder(above)
         self._sizes[path] = 0
+        self._known[root, shown] = path
         return path
 
     def _folder_of(self, root: str) -> Path:
@@ -253,6 +260,15 @@ class UndoStore:
         folders = [path for above in _folders_in(self.folder) for path in _folders_in(above)]
         found = [_read_run(path) for path in folders if path.name.endswith(f"-{run.id}")]
         return [other for other in found if other is not None and other.id == run.id and other.root != run.root]
+
+    def newest(self) -> UndoRun | None:
+        """The last run that changed something, wherever that was, and that was not put back."""
+        folders = [path for above in _folders_in(self.folder) for path in _folders_in(above)]
+        for path in sorted(folders, key=lambda path: path.name, reverse=True):
+            run = _read_run(path)
+            if run is not None and run.kind == "run" and run.undone == "no":
+                return run
+        return None
 
     # -- forgetting ------------------------------------------------------------------------------------------
 
