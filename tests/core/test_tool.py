@@ -1106,3 +1106,9 @@ def test_one_tool_in_place_of_a_list_is_told_so() -> None:
 
     with pytest.raises(TypeError, match=r"the tools of an agent are a list, and not <tool add>: write tools=\[…\]"):
         Agent("any:model", tools=add)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [3, "add", None.__class__.__mro__])
+def test_what_is_no_function_is_refused_by_its_type(given: Any) -> None:
+    with pytest.raises(TypeError, match=f"a {type(given).__name__} cannot be made a tool"):
+        tool(given)

@@ -339,3 +339,10 @@ async def test_embed_gives_one_vector_per_text(scripted_engine: Any) -> None:
     stream_fn = LocalStreamFn(engine=scripted_engine("x"))
     assert await stream_fn.embed(["a", "bcd"]) == [[1.0], [3.0]]
     assert await stream_fn.embed([]) == []
+
+
+async def test_a_model_that_nobody_knows_is_refused_before_anything_happens() -> None:
+    agent = Agent("local:qwen2.5-codr-1.5b")
+    with pytest.raises(LocalModelError, match=r"did you mean qwen2\.5-coder-1\.5b"):
+        await agent.prompt("hi")
+    assert list(agent.messages) == []

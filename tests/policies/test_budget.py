@@ -60,8 +60,14 @@ def test_a_call_that_could_cost_too_much_is_not_made(turn: TurnFn) -> None:
     assert isinstance(verdict, Stop)
     assert verdict.reason == (
         "the next call to test:model can cost up to $1.0100 (1 tokens in, 100 out); of the budget of $1, $0.0000 are "
-        "spent. Raise max_cost, or allow shorter replies with max_tokens in the stream options"
+        "spent. Raise max_cost, or allow shorter replies (max_tokens)"
     )
+
+
+def test_a_tiny_budget_is_written_as_people_write_it(turn: TurnFn) -> None:
+    verdict = Budget(0.000001, worst_case=per_token).pre_turn(turn(request_tokens=1))
+    assert isinstance(verdict, Stop)
+    assert "of the budget of $0.000001, " in verdict.reason
 
 
 def test_a_call_that_just_fits_is_made(turn: TurnFn) -> None:

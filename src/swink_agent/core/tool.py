@@ -423,6 +423,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     and the last one the result. Raises `TypeError` for a signature that JSON cannot carry.
     """
     if function is not None:
+        if not isinstance(cast("object", function), (Callable, classmethod, staticmethod)):
+            raise TypeError(f"a {type(function).__name__} cannot be made a tool: give a function or method")
         return FunctionTool(function, **options)
     return partial(FunctionTool, **options)
 

@@ -57,6 +57,11 @@ class EngineRoom:
         self._engine = engine
         self._names: dict[WorkerEngine, str] = {}
 
+    def check(self, name: str) -> None:
+        """Raises `LocalModelError` for a name that no model has."""
+        if self._engine is None and not is_path(name):
+            preset_named(name, self.store.presets)
+
     async def engine(self, name: str, cancel: CancellationToken, *, embedding: bool = False) -> Engine:
         """The engine for a model, its file found or fetched. Raises `LocalModelError`, and `Aborted` when cancelled."""
         if self._engine is not None:

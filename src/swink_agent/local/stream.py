@@ -102,6 +102,10 @@ class LocalStreamFn:
     def __repr__(self) -> str:
         return f"LocalStreamFn({self.model or 'the model of each call'!r})"
 
+    def check(self, model: ModelSpec, options: StreamOptions) -> None:
+        """Raises `LocalModelError` for a name that no model has; what is not there yet can be fetched."""
+        self.engines.check(self._named(model))
+
     async def __call__(
         self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
     ) -> AsyncIterator[AssistantMessageEvent]:

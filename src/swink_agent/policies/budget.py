@@ -280,9 +280,9 @@ class Budget:
             if self._cost + held + wish.cost > self.max_cost + _CENT_FRACTION:
                 return (
                     f"the next call to {wish.model} can cost up to ${wish.cost:.4f} ({wish.input_tokens} tokens in, "
-                    f"{wish.output} out); of the budget of ${self.max_cost:g}, ${self._cost:.4f} are spent"
+                    f"{wish.output} out); of the budget of ${_money(self.max_cost)}, ${self._cost:.4f} are spent"
                     f"{f' and ${held:.4f} reserved by other runs' if held else ''}. Raise max_cost, or allow shorter "
-                    "replies with max_tokens in the stream options"
+                    "replies (max_tokens)"
                 )
         if self.max_tokens is not None:
             held = sum(other.tokens for other in others)
@@ -291,7 +291,7 @@ class Budget:
                     f"the next call to {wish.model} can take up to {wish.tokens} tokens; of the budget of "
                     f"{self.max_tokens}, {self._tokens} are spent"
                     f"{f' and {held} reserved by other runs' if held else ''}. Raise max_tokens of the "
-                    "Budget, or allow shorter replies with max_tokens in the stream options"
+                    "Budget, or allow shorter replies (max_tokens)"
                 )
         return None
 
@@ -342,3 +342,8 @@ def _tables() -> tuple[WorstCaseFn, ...]:
     from importlib.metadata import entry_points  # on use: reading what is installed takes milliseconds
 
     return tuple([point.load() for point in entry_points(group=GROUP)])
+
+
+def _money(amount: float) -> str:
+    """As people write it, however small: never 1e-06."""
+    return f"{amount:.10f}".rstrip("0").rstrip(".")
