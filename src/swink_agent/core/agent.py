@@ -30,12 +30,13 @@ from .config import (
 from .context import default_convert_to_llm
 from .errors import Aborted, AgentError, AlreadyRunning, InvalidContinue, NoMessages, ProviderMismatch
 from .event_stream import Channel, EventStream
-from .events import AgentEvent
+from .events import AgentEvent, CompactionReport
 from .history import History
 from .loop import is_answered, run_loop
 from .policy import PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from .providers import ProviderStreamFn
 from .queues import MessageQueues, QueueMode
+from .reply import compact_on_demand
 from .retry import DefaultRetryStrategy, RetryStrategy
 from .run import Run, SystemPrompt
 from .stream import StreamFn, StreamOptions
@@ -343,12 +344,29 @@ class Agent:
         here = running_loop()
         return run_sync(lambda: self._structured(prompt, target, max_retries, here), self.abort)
 
-    def _claim(self, blocked: asyncio.AbstractEventLoop | None = None) -> Claim:
+    async def compact(self, instructions: str | None = None) -> CompactionReport | None:
+        """Runs the transforms now, also below their budget, and says what they took out; `None` if that was nothing.
+
+        The instructions are for whoever writes a summary, such as what must be in it. The history stays as it is. Takes
+        the one run that there can be: raises `AlreadyRunning` during a run, `Aborted` after `abort()`.
+        """
+        claim = self._claim(asks_model=False)
+        self._begin(claim)
+        try:
+            await self._wait_for_predecessors(claim)
+            if self._config.transform_context is None and self._config.async_transform_context is None:
+                return None
+            return await compact_on_demand(self._new_run(claim, None, None), instructions)
+        finally:
+            self._release(claim)
+
+    def _claim(self, blocked: asyncio.AbstractEventLoop | None = None, *, asks_model: bool = True) -> Claim:
         """Takes the one run that there can be; if one is still coming to its end, the one after that.
 
         `blocked` is the event loop that stands still until then: for a run that ends in it one would wait for ever.
         """
-        self._check_model()
+        if asks_model:
+            self._check_model()
         with self._lock:
             before = self._current()
             if before is not None and not before.is_ending:
@@ -411,9 +429,7 @@ class Agent:
         self._begin(claim)
         try:
             if claim.predecessor is not None:
-                while (before := claim.last_before()) is not None:
-                    await before.idle.wait()
-                claim.predecessor = None
+                await self._wait_for_predecessors(claim)
                 if prompts is None:
                     self._check_history()
             self._last_error = str(Aborted())  # stands if the task is cancelled and there is no result
@@ -427,6 +443,12 @@ class Agent:
             raise
         finally:
             self._release(claim)
+
+    async def _wait_for_predecessors(self, claim: Claim) -> None:
+        """Lets the runs before this one, aborted or left, come to their end."""
+        while (before := claim.last_before()) is not None:
+            await before.idle.wait()
+        claim.predecessor = None
 
     def _begin(self, claim: Claim) -> None:
         """Raises `Aborted` for a stream that was aborted before anybody read it, if another run took its place."""

@@ -1,6 +1,7 @@
-"""What of a history reaches a model: snapshots, the repair of pairs, token estimates, the sliding window.
+"""What of a history reaches a model: snapshots, the repair of pairs, token counts, the sliding window.
 
-Owns the rules, as functions of messages. The history of a run, to which they are applied, is in `transcript`.
+Owns the rules, as functions of messages. The history of a run, to which they are applied, is in `transcript`; what a
+transform may know of the run that it works for is in `compaction`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, TypeVar, cast, overload
 
 import msgspec
 
+from . import hints
 from .types import (
     AgentMessage,
     AssistantMessage,
@@ -32,7 +34,10 @@ __all__ = [
     "default_convert_to_llm",
     "estimate_tokens",
     "is_empty",
+    "newest_request",
+    "pair_boundary",
     "repair_pairs",
+    "tokens_per_count",
 ]
 
 M = TypeVar("M")
@@ -218,6 +223,32 @@ def most_tokens(message: AgentMessage) -> int:
     return len(msgspec.json.encode(others)) + images * _MOST_IMAGE_TOKENS + 4 * _MESSAGE_TOKENS
 
 
+_LOWEST_RATE, _HIGHEST_RATE = 0.5, 4.0
+"""Within these a count is corrected."""
+_LEAST_PLAUSIBLE, _MOST_PLAUSIBLE = 0.33, 8.0
+"""Outside these a report is not about what was counted, and corrects nothing."""
+
+
+def tokens_per_count(
+    messages: Sequence[AgentMessage], sizes: Sequence[int], *, fixed: int = 0, fresh_from: int = 0
+) -> float:
+    """How many tokens one counted token really is, by what the provider said of the last request; 1 if it said nothing.
+
+    The last reply tells how many tokens all that stands before it had. `sizes` are the messages' counts and `fixed` that
+    of what is sent besides them. Replies before `fresh_from` were made from other messages than these. What a report
+    can do is bounded, and one that cannot be right does nothing.
+    """
+    for position in range(len(messages) - 1, max(fresh_from, 1) - 1, -1):
+        message = messages[position]
+        if type(message) is AssistantMessage and not message.is_failed:
+            reported = message.usage.input + message.usage.cache_read + message.usage.cache_write
+            counted = fixed + sum(sizes[:position])
+            if counted <= 0 or not _LEAST_PLAUSIBLE <= reported / counted <= _MOST_PLAUSIBLE:
+                return 1.0
+            return min(max(reported / counted, _LOWEST_RATE), _HIGHEST_RATE)
+    return 1.0
+
+
 class SlidingWindow:
     """A `transform_context` that keeps a conversation within a budget of estimated tokens.
 
@@ -225,7 +256,8 @@ class SlidingWindow:
     same messages, as providers' caches like it. Long results of tools are shortened first, then the oldest messages
     go. `keep_first` messages at the start, usually the task, the newest message of the user and the last exchange
     always stay; a call goes with its results. After an overflow the budget is `overflow_tokens`, or `max_tokens` if
-    that is less, or half of what was sent if that was within it. `count` gives the tokens of one message.
+    that is less, or half of what was sent if that was within it. On demand (`Agent.compact`) it goes down to half of
+    what there is. `count` gives the tokens of one message; what the provider says of the last request corrects it.
     """
 
     __slots__ = ("count", "keep_first", "max_tokens", "overflow_tokens")
@@ -250,13 +282,40 @@ class SlidingWindow:
 
     def __call__(self, messages: Sequence[AgentMessage], overflow: bool) -> list[AgentMessage] | None:
         """The messages to keep, or `None` if all fit."""
-        total = sum(map(self.count, messages))
-        if not overflow and total <= self.max_tokens:
+        return self._compact(messages, overflow, None)
+
+    def for_run(
+        self, context: hints.CompactionContext
+    ) -> Callable[[Sequence[AgentMessage], bool], list[AgentMessage] | None]:
+        """The same, with what the run knows."""
+        return lambda messages, overflow: self._compact(messages, overflow, context)
+
+    def _compact(
+        self, messages: Sequence[AgentMessage], overflow: bool, context: hints.CompactionContext | None
+    ) -> list[AgentMessage] | None:
+        is_on_demand = context is not None and context.is_on_demand
+        is_forced = overflow or is_on_demand
+        sizes = list(map(self.count, messages))
+        total = sum(sizes)
+        if not is_forced and total * _HIGHEST_RATE <= self.max_tokens:
             return None
-        if not overflow:
-            budget, goal = self.max_tokens, max(1, self.max_tokens // 2)
+        fixed, fresh_from = (0, 0) if context is None else (context.fixed(self.count), context.fresh_from)
+        rate = tokens_per_count(messages, sizes, fixed=fixed, fresh_from=fresh_from)
+        if not is_forced and total * rate <= self.max_tokens:
+            return None
+        budget = max(1, int(self.max_tokens / rate))
+        if not is_forced:
+            goal = max(1, budget // 2)
+        elif is_on_demand:
+            budget = goal = max(1, min(budget, total) // 2)
         else:
-            budget = goal = self.overflow_tokens if total > self.overflow_tokens else max(1, total // 2)
+            # The provider counted more than we do: what it reported before allows less, never more.
+            most = max(1, int(self.overflow_tokens / max(rate, 1.0)))
+            budget = goal = most if total > most else max(1, total // 2)
+        return self.fit(messages, budget, goal)
+
+    def fit(self, messages: Sequence[AgentMessage], budget: int, goal: int) -> list[AgentMessage] | None:
+        """The messages cut down to `goal`, and where that cannot be, to `budget`; `None` if there is nothing to cut."""
         last = _last_exchange(messages)
         kept = self._shortened(messages, 0, last, max(goal // _SHARE, _LEAST_RESULT))
         if sum(map(self.count, kept)) > goal:
@@ -266,8 +325,8 @@ class SlidingWindow:
 
     def _newest(self, messages: Sequence[AgentMessage], last: int, goal: int) -> list[AgentMessage]:
         """What must stay, and before it as many of the newest messages as fit."""
-        first = min(_behind_results(messages, self.keep_first), len(messages))
-        request = max((at for at, message in enumerate(messages) if type(message) is UserMessage), default=-1)
+        first = min(pair_boundary(messages, self.keep_first), len(messages))
+        request = newest_request(messages)
         start = max(first, last)
         room = goal - sum(map(self.count, [*messages[:first], *messages[start:]]))
         if first <= request < start:
@@ -278,7 +337,7 @@ class SlidingWindow:
                 break
             start -= 1
             room -= size
-        start = min(_behind_results(messages, start), max(first, last))
+        start = min(pair_boundary(messages, start), max(first, last))
         asked = [messages[request]] if first <= request < start else []
         return [*messages[:first], *asked, *messages[start:]]
 
@@ -306,7 +365,12 @@ class SlidingWindow:
         ]
 
 
-def _behind_results(messages: Sequence[AgentMessage], position: int) -> int:
+def newest_request(messages: Sequence[AgentMessage]) -> int:
+    """Where the newest message of the user is; -1 if there is none."""
+    return max((at for at, message in enumerate(messages) if type(message) is UserMessage), default=-1)
+
+
+def pair_boundary(messages: Sequence[AgentMessage], position: int) -> int:
     """The next position at which a cut separates no call from its results."""
     while position < len(messages) and isinstance(messages[position], _ATTACHED):
         position += 1

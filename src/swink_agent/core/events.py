@@ -29,11 +29,13 @@ from .tool import AgentToolResult
 from .types import (
     AgentMessage,
     AssistantMessage,
+    Cost,
     CustomMessage,
     ModelSpec,
     PolicyStop,
     ToolOutcome,
     ToolResultMessage,
+    Usage,
     decode_message,
 )
 from .value import Value
@@ -80,12 +82,15 @@ class TurnEndReason(StrEnum):
 
 
 class CompactionReport(Value, frozen=True, gc=False):
-    """What the transforms took out of the context. Tokens are estimates."""
+    """What the transforms took out of the context, and what they used for that themselves. Tokens are estimates."""
 
     dropped_count: int
     tokens_before: int
     tokens_after: int
     overflow: bool = False
+    usage: Usage = Usage()
+    """What the requests for a summary used, if there were any; it is in the run's own usage too."""
+    cost: Cost = Cost()
 
 
 class AgentStart(Value, frozen=True, tag_field="type", tag="agent_start", gc=False):

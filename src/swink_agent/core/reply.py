@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from operator import is_
 from typing import Any, cast
 
 import msgspec.structs
 
+from .compaction import CompactionContext
 from .config import GetApiKeyFn
 from .context import estimate_tokens
 from .errors import (
@@ -53,7 +55,7 @@ from .supervisor import Interrupted, as_exception
 from .types import AgentContext, AgentMessage, AssistantMessage, LlmMessage, ModelSpec
 from .value import is_secret_name
 
-__all__ = ["as_agent_error", "ask_model", "convert_context", "transform_context"]
+__all__ = ["as_agent_error", "ask_model", "compact_on_demand", "convert_context", "transform_context"]
 
 log = logging.getLogger("swink_agent")
 _LINGERING = 1.0
@@ -243,28 +245,67 @@ class _Rest:
 # -- the hooks around a call ---------------------------------------------------------------------------------
 
 
-async def transform_context(run: Run, *, overflow: bool) -> bool:
-    """Lets the transforms change what is sent from now on; says whether they did."""
+async def transform_context(
+    run: Run, *, overflow: bool, compaction: CompactionContext | None = None
+) -> CompactionReport | None:
+    """Lets the transforms change what is sent from now on; says what they did, if they did something."""
     config = run.config
     if config.async_transform_context is None and config.transform_context is None:
-        return False
+        return None
+    compaction = compaction or CompactionContext(run)
     given = run.transcript.context
     messages: Sequence[AgentMessage] = given
     for transform in (config.async_transform_context, config.transform_context):
         if transform is not None:
-            returned = await run.supervisor.ask(transform, list(messages), overflow)
-            messages = messages if returned is None else returned
+            bound = compaction.bound(transform)
+            # One that only knows (messages, overflow) is told on demand what else it would take for a reason.
+            is_told = overflow or (compaction.is_on_demand and bound is transform)
+            returned = await run.supervisor.ask(bound, list(messages), is_told)
+            if returned is not None and not _are_same(returned, messages):
+                messages = returned
+                compaction.fresh_from = len(messages)
     if messages is given or not run.transcript.adopt(messages):
-        return False
-    report: CompactionReport | None = None
-    if len(messages) < len(given):
-        before, after = estimate_tokens(given), estimate_tokens(messages)
-        report = CompactionReport(len(given) - len(messages), before, after, overflow)
+        return None
+    report = CompactionReport(
+        max(0, len(given) - len(messages)),
+        estimate_tokens(given),
+        estimate_tokens(messages),
+        overflow,
+        compaction.usage,
+        compaction.cost,
+    )
     if run.transcript.recorder is not None:
         run.transcript.recorder.context_replaced(messages, report)
-    if report is not None:
+    if report.dropped_count:
         run.emit(ContextCompacted(report))
-    return True
+    return report
+
+
+def _are_same(some: Sequence[AgentMessage], others: Sequence[AgentMessage]) -> bool:
+    return len(some) == len(others) and all(map(is_, some, others))
+
+
+async def compact_on_demand(run: Run, instructions: str | None) -> CompactionReport | None:
+    """The transforms alone, because somebody asked for it. Raises an `AgentError`, `Aborted` among them."""
+    run.instructions = run.system_prompt if isinstance(run.system_prompt, str) else ""
+    compaction = CompactionContext(run, is_on_demand=True, instructions=instructions)
+    if run.transcript.recorder is not None:
+        run.transcript.recorder.redactor = run.redactor
+    try:
+        report = await transform_context(run, overflow=False, compaction=compaction)
+        if report is not None:
+            await run.make_durable()
+    except Interrupted:
+        report = Aborted()
+    except Exception as error:
+        report = as_agent_error(error, "transform_context")
+    finally:
+        run.close()
+    if run.supervisor.was_cancelled_from_outside:
+        raise asyncio.CancelledError
+    if isinstance(report, AgentError):
+        raise report
+    return report
 
 
 async def convert_context(run: Run) -> None:
@@ -305,7 +346,7 @@ async def _recover_from_overflow(run: Run) -> bool:
     if run.has_recovered:
         return False
     run.has_recovered = True
-    if not await transform_context(run, overflow=True):
+    if await transform_context(run, overflow=True) is None:
         return False
     await convert_context(run)
     return True

@@ -23,7 +23,18 @@ __all__ = ["Transcript"]
 class Transcript:
     """One history, its context, and its conversation."""
 
-    __slots__ = ("_checked", "_context", "_converted", "_history", "_llm", "_sent", "memory", "recorder", "redactor")
+    __slots__ = (
+        "_checked",
+        "_context",
+        "_converted",
+        "_history",
+        "_llm",
+        "_sent",
+        "fresh_from",
+        "memory",
+        "recorder",
+        "redactor",
+    )
 
     def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:
         self.memory: dict[Any, Any] = {}
@@ -32,6 +43,8 @@ class Transcript:
         """What masks secrets in this conversation where none was given: placeholders last from run to run."""
         self.recorder: Recorder | None = None
         """Who writes down what happens to this history, if somebody does."""
+        self.fresh_from = 0
+        """How many messages of the context the transforms made: what a reply among them used says nothing of it."""
         self._history = list(messages)
         self._context = self._history  # the same list, until a transform makes it another
         self._restart()
@@ -90,6 +103,7 @@ class Transcript:
         ):
             return False
         self._context = list(messages)
+        self.fresh_from = len(self._context)
         self._restart()
         return True
 

@@ -1,0 +1,150 @@
+"""What a transform may know of the run that it works for, and how it asks a model on that run's account.
+
+A transform is a function of messages. One that also has `for_run(context)` is asked for the function to call, and the
+`CompactionContext` tells it what a function of messages cannot know: whether somebody asked for the compaction, which
+model the agent uses, what it reported. Owns that and the side request. When transforms run is in `loop` and `reply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from .cancel import CancellationToken
+from .config import AgentLoopConfig, TransformContextFn
+from .errors import AgentError
+from .providers import ProviderStreamFn
+from .run import Run
+from .stream import StreamFn, StreamOptions
+from .tool import Toolbox
+from .transcript import Transcript
+from .types import AgentMessage, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage, UserMessage
+
+__all__ = ["CompactionContext"]
+
+
+class CompactionContext:
+    """The run behind a compaction. It is good for one call of the transforms.
+
+    `is_on_demand` says that `Agent.compact` wants it, below the budget too, with its `instructions`. Replies in the
+    messages before `fresh_from` were made from another context than the one that they are in now. `usage` and `cost`
+    are what was asked through `ask`, which counts into the run.
+    """
+
+    __slots__ = ("_fixed", "_run", "cost", "fresh_from", "instructions", "is_on_demand", "usage")
+
+    def __init__(self, run: Run, *, is_on_demand: bool = False, instructions: str | None = None) -> None:
+        self._run = run
+        self._fixed: UserMessage | None = None
+        self.is_on_demand = is_on_demand
+        self.instructions = instructions
+        self.fresh_from = run.transcript.fresh_from
+        self.usage = Usage()
+        self.cost = Cost()
+
+    def __repr__(self) -> str:
+        return f"<CompactionContext of {self.model}{', on demand' if self.is_on_demand else ''}>"
+
+    @classmethod
+    def alone(cls, model: ModelSpec, stream_fn: StreamFn | None = None) -> CompactionContext:
+        """One without a run behind it, for a transform that is called by hand. There must be an event loop."""
+        config = AgentLoopConfig(model=model, stream_fn=stream_fn or ProviderStreamFn())
+        return cls(_side_run(config, "", None))
+
+    @property
+    def model(self) -> ModelSpec:
+        """The agent's own."""
+        return self._run.config.model
+
+    def redact(self, text: str) -> str:
+        """The text with the run's secrets masked."""
+        return self._run.redactor.redact(text)
+
+    def fixed(self, count: Callable[[AgentMessage], int]) -> int:
+        """The tokens of what every request holds besides its messages: the system prompt and the tools."""
+        if self._fixed is None:
+            tools = [(tool.name, tool.description, tool.parameters_schema) for tool in self._run.toolbox.tools]
+            self._fixed = UserMessage(self._run.instructions + (msgspec.json.encode(tools).decode() if tools else ""))
+        return count(self._fixed)
+
+    def bound(self, transform: TransformContextFn) -> TransformContextFn:
+        """The function to call: the transform itself, or the one that it has for this run."""
+        for_run: Any = getattr(transform, "for_run", None)
+        return transform if for_run is None else for_run(self)
+
+    async def ask(
+        self,
+        prompt: str,
+        *,
+        system_prompt: str = "",
+        model: ModelSpec | None = None,
+        stream_fn: StreamFn | None = None,
+        max_tokens: int | None = None,
+    ) -> AssistantMessage:
+        """One reply from a model, by default the agent's, asked once and without tools, on the run's account.
+
+        The run's key hook, redactor and abort hold for it, its use counts into the run, and the policies that see
+        every call (`every_call`) are asked as for a run of its own. Raises an `AgentError`: that of the request, or
+        `PolicyStopped`.
+        """
+        # on use: the loop calls the transforms, and so this
+        from .loop import run_loop
+
+        side = _side_run(self._config(model or self.model, stream_fn, max_tokens), system_prompt, self._run)
+        try:
+            result = await run_loop(side, (UserMessage(prompt),))
+        finally:
+            self.usage += side.usage
+            self.cost += side.cost
+            self._run.usage += side.usage
+            self._run.cost += side.cost
+        result.raise_for_error()
+        reply = result.messages[-1]
+        if not isinstance(reply, AssistantMessage):
+            raise AgentError(f"{side.model} was not asked")
+        return reply
+
+    def _config(self, model: ModelSpec, stream_fn: StreamFn | None, max_tokens: int | None) -> AgentLoopConfig:
+        """What the side request is told. It is made anew: what else a run is told is none of its business."""
+        own = self._run.config
+        is_same = model.provider == own.model.provider
+        if stream_fn is None:
+            stream_fn = own.stream_fn if is_same else ProviderStreamFn()
+        if own.stream_options.max_tokens is not None:
+            max_tokens = min(max_tokens or own.stream_options.max_tokens, own.stream_options.max_tokens)
+        # A key, headers and fields that were meant for one provider are not for another.
+        options = own.stream_options if is_same else StreamOptions(timeout=own.stream_options.timeout)
+        options = msgspec.structs.replace(options, max_tokens=max_tokens, tool_choice="auto", cache="none")
+        return AgentLoopConfig(
+            model=msgspec.structs.replace(model, thinking_level=ThinkingLevel.OFF),
+            stream_fn=stream_fn,
+            stream_options=options,
+            retry_strategy=_Once(),
+            get_api_key=own.get_api_key,
+            pre_turn_policies=[policy for policy in own.pre_turn_policies if getattr(policy, "every_call", False)],
+            post_turn_policies=[policy for policy in own.post_turn_policies if getattr(policy, "every_call", False)],
+            redactor=self._run.redactor,
+            sleep=own.sleep,
+        )
+
+
+class _Once:
+    """No second try: whoever asks has another way."""
+
+    def should_retry(self, error: AgentError, attempt: int, /) -> bool:
+        return False
+
+    def delay(self, attempt: int, /) -> float:
+        return 0.0
+
+
+def _side_run(config: AgentLoopConfig, system_prompt: str, parent: Run | None) -> Run:
+    # A token of its own: what cancels the side request alone, such as a time limit around it, leaves the run be.
+    token = CancellationToken() if parent is None else parent.cancel.child()
+    return Run(config, Transcript(), Toolbox(()), system_prompt, token, _unheard)
+
+
+def _unheard(event: object) -> None:
+    pass

@@ -1,0 +1,206 @@
+"""The sliding window in a run: what stays the same from request to request, and what the provider's counts change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+
+from swink_agent import (
+    Agent,
+    AgentEvent,
+    AgentMessage,
+    AssistantMessage,
+    ContextCompacted,
+    ModelSpec,
+    SlidingWindow,
+    StreamDone,
+    StreamOptions,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    estimate_tokens,
+    tool,
+)
+from swink_agent.adapters import AnthropicStreamFn, OpenAiStreamFn
+from swink_agent.core.context import tokens_per_count
+from swink_agent.testing import call, scripted
+from swink_agent.testing.script import ScriptedStream
+
+MODEL = ModelSpec("test", "model")
+
+
+@tool
+def look(number: int) -> str:
+    """Looks."""
+    return f"{number}:" + f" seen {number} things\n" * 60
+
+
+# -- the same bytes, turn after turn ---------------------------------------------------------------------------
+
+BUILDERS: list[tuple[Any, ModelSpec]] = [
+    (AnthropicStreamFn(api_key="k"), ModelSpec("anthropic", "claude-sonnet-4-6")),
+    (OpenAiStreamFn(api_key="k"), ModelSpec("openai", "gpt-4o")),
+]
+
+
+async def long_run(turns: int, **settings: Any) -> ScriptedStream:
+    script = scripted(*[call("look", number=number) for number in range(turns)], "done")
+    agent = Agent(MODEL, stream_fn=script, tools=[look], system_prompt="Be brief.", **settings)
+    assert (await agent.prompt("Count everything.")).text == "done"
+    return script
+
+
+@pytest.mark.parametrize(("builder", "model"), BUILDERS, ids=["anthropic", "openai"])
+async def test_between_two_cuts_a_request_is_the_one_before_with_more_behind_it(builder: Any, model: ModelSpec) -> None:
+    script = await long_run(300, transform_context=SlidingWindow(20_000))
+    mark = b',"cache_control":{"type":"ephemeral"}'  # where a cache may end moves along; what is cached does not change
+    bodies = [builder.build(model, each.context, StreamOptions()).body.replace(mark, b"") for each in script.requests]
+    again = [len(before) - len(os.path.commonprefix([before, after])) for before, after in pairwise(bodies)]
+    closing = 10  # the brackets at the end
+    cuts = [position for position, size in enumerate(again) if size > closing]
+    assert 3 <= len(cuts) <= 12, "each cut makes room for many turns"
+    assert min(second - first for first, second in pairwise(cuts)) >= 20
+    changed, sent = sum(again), sum(map(len, bodies))
+    assert changed / sent < 0.03, f"{changed:,} of {sent:,} bytes that had been sent before were sent otherwise"
+
+
+async def test_a_window_that_moved_with_every_turn_would_change_nearly_everything() -> None:
+    """The measure can tell: this is what the slack is for."""
+
+    def newest(messages: Sequence[AgentMessage], overflow: bool) -> list[AgentMessage]:
+        return [messages[0], *messages[1:][-40:]]
+
+    script = await long_run(100, transform_context=newest)
+    builder, model = BUILDERS[1]
+    bodies = [builder.build(model, each.context, StreamOptions()).body for each in script.requests]
+    again = [len(before) - len(os.path.commonprefix([before, after])) for before, after in pairwise(bodies)]
+    assert sum(again) / sum(map(len, bodies)) > 0.5
+
+
+# -- what the provider counts ----------------------------------------------------------------------------------
+
+
+def said(reported: int, **fields: Any) -> AssistantMessage:
+    return AssistantMessage("well", usage=Usage(reported), timestamp=1, **fields)
+
+
+def sized(tokens: int) -> UserMessage:
+    return UserMessage("x" * (4 * tokens - 16), timestamp=0)
+
+
+def rate(messages: Sequence[AgentMessage], **known: int) -> float:
+    return tokens_per_count(messages, [estimate_tokens(message) for message in messages], **known)
+
+
+def test_the_last_report_says_how_much_a_counted_token_really_is() -> None:
+    assert rate([sized(1_000)]) == 1.0
+    assert rate([sized(1_000), said(2_000)]) == 2.0
+    assert rate([sized(1_000), said(2_000), sized(9_000)]) == 2.0, "what came later is not in the report"
+    assert rate([sized(1_000), AssistantMessage("well", usage=Usage(500, 9, 600, 900))]) == 2.0, "cached ones count"
+    assert rate([sized(1_000), said(2_000)], fixed=1_000) == 1.0, "prompt and tools are in it too"
+    assert rate([sized(1_000), said(700)]) == 0.7
+
+
+def test_one_odd_report_does_no_harm() -> None:
+    assert rate([sized(1_000), said(0)]) == 1.0
+    assert rate([sized(1_000), said(-5)]) == 1.0
+    assert rate([sized(1_000), said(3)]) == 1.0, "nothing is so short"
+    assert rate([sized(1_000), said(10**9)]) == 1.0, "and nothing so long"
+    assert rate([sized(1_000), said(400)]) == 0.5
+    assert rate([sized(1_000), said(6_000)]) == 4.0
+    assert rate([said(2_000)]) == 1.0
+    failed: Any = AssistantMessage("", usage=Usage(9_000), stop_reason="error", error_message="no")
+    assert rate([sized(1_000), said(2_000), failed]) == 2.0, "a failed reply is passed over"
+
+
+def test_a_report_about_another_context_says_nothing_of_this_one() -> None:
+    messages = [sized(1_000), said(2_000), sized(10)]
+    assert rate(messages, fresh_from=1) == 2.0
+    assert rate(messages, fresh_from=2) == 1.0
+
+
+def exchanges(number: int) -> list[AgentMessage]:
+    return [message for _ in range(number) for message in (sized(100), said(0))]
+
+
+def test_a_window_goes_by_what_the_provider_counted() -> None:
+    messages: list[AgentMessage] = [*exchanges(8), sized(100)]
+    counted = estimate_tokens(messages)
+    assert SlidingWindow(counted)(messages, False) is None
+    dense = [*messages, said(2 * counted), sized(10)]
+    kept = SlidingWindow(int(1.5 * counted))(dense, False)
+    assert kept is not None, "the provider says that it is twice as much"
+    assert 2 * estimate_tokens(kept) <= 1.5 * counted
+    sparse = [*messages, said(counted // 2), sized(10)]
+    assert SlidingWindow(counted // 3 * 2)(sparse, False) is None, "the provider says that it is half as much"
+
+
+def test_after_an_overflow_no_report_allows_more_than_the_budget() -> None:
+    messages: list[AgentMessage] = [*exchanges(20), said(estimate_tokens(exchanges(20)) // 2), sized(10)]
+    kept = SlidingWindow(1_000, overflow_tokens=5_000)(messages, True)
+    assert kept is not None
+    assert estimate_tokens(kept) <= 1_000
+
+
+class Counting:
+    """A scripted model that counts what it reads, `rate` times what we count."""
+
+    def __init__(self, *replies: Any, rate: float) -> None:
+        self.script = scripted(*replies)
+        self.rate = rate
+        self.sizes: list[int] = []
+
+    async def __call__(self, model: Any, context: Any, options: Any, cancel: Any) -> AsyncIterator[Any]:
+        self.sizes.append(int(self.rate * estimate_tokens(context.messages)))
+        async for event in self.script(model, context, options, cancel):
+            if isinstance(event, StreamDone):
+                event = msgspec.structs.replace(event, usage=Usage(self.sizes[-1]))
+            yield event
+
+
+async def test_a_context_that_was_just_compacted_is_not_compacted_again_for_old_reports() -> None:
+    """The replies that are kept tell the size of what was sent to them, not of what is left of it."""
+    model = Counting(*[call("look", number=number) for number in range(60)], "done", "again", rate=2.0)
+    agent = Agent(MODEL, stream_fn=model, tools=[look], transform_context=SlidingWindow(12_000))
+    cuts: list[AgentEvent] = []
+    agent.subscribe(lambda event: cuts.append(event) if isinstance(event, ContextCompacted) else None)
+    assert (await agent.prompt("go")).text == "done"
+    assert 10_000 < max(model.sizes) <= 12_500, "as the provider counts, give or take a result"
+    assert 2 <= len(cuts) <= 10
+    assert (await agent.compact()) is not None
+    del cuts[:]
+    assert (await agent.prompt("and?")).text == "again"
+    assert cuts == []
+
+
+# -- on demand -------------------------------------------------------------------------------------------------
+
+
+async def test_on_demand_a_window_goes_down_to_half_of_what_there_is() -> None:
+    agent = Agent(MODEL, stream_fn=scripted(), messages=exchanges(20), transform_context=SlidingWindow())
+    before = estimate_tokens(list(agent.messages))
+    report = await agent.compact()
+    assert report is not None
+    assert (report.tokens_before, report.overflow) == (before, False)
+    assert before // 4 < report.tokens_after <= before // 2
+    assert report.dropped_count > 10
+    assert len(agent.messages) == 40, "the history stays as it is"
+
+
+async def test_a_result_that_is_too_long_is_shortened_on_demand_with_no_message_dropped() -> None:
+    long = ToolResultMessage("1", "x" * 40_000, tool_name="look")
+    history = [UserMessage("go"), AssistantMessage([ToolCall("1", "look", {"number": 1})]), long]
+    seen: list[AgentEvent] = []
+    agent = Agent(MODEL, stream_fn=scripted(), messages=history, transform_context=SlidingWindow())
+    agent.subscribe(seen.append)
+    report = await agent.compact()
+    assert report is not None
+    assert report.dropped_count == 0
+    assert report.tokens_after <= report.tokens_before // 2
+    assert seen == [], "an event tells of dropped messages"

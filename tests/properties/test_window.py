@@ -1,0 +1,101 @@
+"""Whatever a conversation looks like: what the window leaves of it can be sent, fits, and has in it what must stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swink_agent import (
+    AgentMessage,
+    AssistantMessage,
+    SlidingWindow,
+    Text,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    estimate_tokens,
+)
+from swink_agent.testing import check_conversation
+
+OFTEN = settings(max_examples=100, deadline=None)
+
+sizes = st.integers(0, 40) | st.integers(0, 9_000) | st.just(60_000)
+reports = st.integers(0, 5_000) | st.just(10**12) | st.just(-1)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[AgentMessage]:
+    """Requests, each with calls and results of any size before its answer; it may end in the middle of the work."""
+    messages: list[AgentMessage] = []
+    number = 0
+    for _ in range(draw(st.integers(1, 6))):
+        messages.append(UserMessage(f"request {len(messages)} " + "u" * draw(sizes), timestamp=0))
+        for _ in range(draw(st.integers(0, 4))):
+            ids = [f"call_{number + offset}" for offset in range(draw(st.integers(1, 3)))]
+            number += len(ids)
+            usage = Usage(draw(reports))
+            calls = [Text("so: " + "a" * draw(st.integers(0, 40))), *[ToolCall(each, "look") for each in ids]]
+            messages.append(AssistantMessage(calls, usage=usage, timestamp=0))
+            messages += [ToolResultMessage(each, "r" * draw(sizes), tool_name="look", timestamp=0) for each in ids]
+        if draw(st.booleans()):
+            messages.append(AssistantMessage("answer", usage=Usage(draw(reports)), timestamp=0))
+    return messages
+
+
+def as_before(message: AgentMessage) -> Any:
+    """What is kept of a message in any case."""
+    return message.tool_call_id if isinstance(message, ToolResultMessage) else message
+
+
+@OFTEN
+@given(conversations(), st.integers(1, 20_000), st.integers(1, 30_000), st.integers(0, 4), st.booleans())
+def test_what_is_left_can_be_sent_and_has_in_it_what_must_stay(
+    messages: list[AgentMessage], budget: int, overflow_tokens: int, keep_first: int, overflow: bool
+) -> None:
+    window = SlidingWindow(budget, overflow_tokens=overflow_tokens, keep_first=keep_first)
+    assert window.overflow_tokens <= budget
+    kept = window(messages, overflow)
+    if kept is None:
+        return
+    check_conversation(kept)  # type: ignore[arg-type]
+    outline, whole = [as_before(message) for message in kept], [as_before(message) for message in messages]
+    remaining = iter(whole)
+    assert all(message in remaining for message in outline), "in their order, and nothing else"
+    assert outline[:keep_first] == whole[:keep_first]
+    assert outline[-1] == whole[-1]
+    newest = next(message for message in reversed(messages) if isinstance(message, UserMessage))
+    assert newest in kept
+    assert estimate_tokens(kept) < estimate_tokens(messages)
+
+
+@OFTEN
+@given(conversations(), st.integers(1_000, 20_000), st.booleans())
+def test_what_must_stay_is_all_that_can_be_above_the_budget(
+    messages: list[AgentMessage], budget: int, overflow: bool
+) -> None:
+    plain = [
+        AssistantMessage(message.content, timestamp=0) if isinstance(message, AssistantMessage) else message
+        for message in messages
+    ]
+    kept = SlidingWindow(budget, keep_first=0)(plain, overflow) or plain
+    if not overflow and kept is plain:
+        return
+    newest = next(message for message in reversed(plain) if isinstance(message, UserMessage))
+    shortest = 300 * sum(isinstance(message, ToolResultMessage) for message in kept)
+    assert estimate_tokens(kept) <= max(budget, estimate_tokens(newest) + shortest + 200)
+
+
+@OFTEN
+@given(conversations(), st.integers(500, 20_000))
+def test_what_was_cut_fits_and_is_not_cut_again(messages: list[AgentMessage], budget: int) -> None:
+    plain: list[AgentMessage] = [
+        AssistantMessage(message.content, timestamp=0) if isinstance(message, AssistantMessage) else message
+        for message in messages
+    ]
+    window = SlidingWindow(budget)
+    kept = window(plain, False)
+    if kept is not None and estimate_tokens(kept) <= budget:
+        assert window(kept, False) is None
