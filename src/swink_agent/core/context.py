@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import eq, is_
-from typing import Any, TypeVar, cast, overload
+from typing import Any, NamedTuple, TypeVar, cast, overload
 
 import msgspec
 
@@ -29,11 +29,13 @@ from .types import (
 from .value import show
 
 __all__ = [
+    "CompactionPlan",
     "SlidingWindow",
     "Snapshot",
     "default_convert_to_llm",
     "estimate_tokens",
     "is_empty",
+    "last_exchange",
     "newest_request",
     "pair_boundary",
     "repair_pairs",
@@ -234,8 +236,8 @@ def tokens_per_count(
 ) -> float:
     """How many tokens one counted token really is, by what the provider said of the last request; 1 if it said nothing.
 
-    The last reply tells how many tokens all that stands before it had. `sizes` are the messages' counts and `fixed` that
-    of what is sent besides them. Replies before `fresh_from` were made from other messages than these. What a report
+    The last reply tells how many tokens all that stands before it had. `sizes` are the messages' counts and `fixed` is
+    that of what is sent besides them. Replies before `fresh_from` were made from other messages than these. What a report
     can do is bounded, and one that cannot be right does nothing.
     """
     for position in range(len(messages) - 1, max(fresh_from, 1) - 1, -1):
@@ -247,6 +249,15 @@ def tokens_per_count(
                 return 1.0
             return min(max(reported / counted, _LOWEST_RATE), _HIGHEST_RATE)
     return 1.0
+
+
+class CompactionPlan(NamedTuple):
+    """How far a conversation is to go down, in tokens as they are counted: at most `budget`, if it can be `goal`."""
+
+    budget: int
+    goal: int
+    rate: float
+    """The tokens that one counted token really is."""
 
 
 class SlidingWindow:
@@ -293,6 +304,13 @@ class SlidingWindow:
     def _compact(
         self, messages: Sequence[AgentMessage], overflow: bool, context: hints.CompactionContext | None
     ) -> list[AgentMessage] | None:
+        plan = self.plan(messages, overflow, context)
+        return None if plan is None else self.fit(messages, plan.budget, plan.goal)
+
+    def plan(
+        self, messages: Sequence[AgentMessage], overflow: bool, context: hints.CompactionContext | None = None
+    ) -> CompactionPlan | None:
+        """How far down it should go, or `None` if all fit."""
         is_on_demand = context is not None and context.is_on_demand
         is_forced = overflow or is_on_demand
         sizes = list(map(self.count, messages))
@@ -305,18 +323,18 @@ class SlidingWindow:
             return None
         budget = max(1, int(self.max_tokens / rate))
         if not is_forced:
-            goal = max(1, budget // 2)
-        elif is_on_demand:
-            budget = goal = max(1, min(budget, total) // 2)
-        else:
-            # The provider counted more than we do: what it reported before allows less, never more.
-            most = max(1, int(self.overflow_tokens / max(rate, 1.0)))
-            budget = goal = most if total > most else max(1, total // 2)
-        return self.fit(messages, budget, goal)
+            return CompactionPlan(budget, max(1, budget // 2), rate)
+        if is_on_demand:
+            half = max(1, min(budget, total) // 2)
+            return CompactionPlan(half, half, rate)
+        # The provider counted more than we do: what it reported before allows less, never more.
+        most = max(1, int(self.overflow_tokens / max(rate, 1.0)))
+        most = most if total > most else max(1, total // 2)
+        return CompactionPlan(most, most, rate)
 
     def fit(self, messages: Sequence[AgentMessage], budget: int, goal: int) -> list[AgentMessage] | None:
         """The messages cut down to `goal`, and where that cannot be, to `budget`; `None` if there is nothing to cut."""
-        last = _last_exchange(messages)
+        last = last_exchange(messages)
         kept = self._shortened(messages, 0, last, max(goal // _SHARE, _LEAST_RESULT))
         if sum(map(self.count, kept)) > goal:
             kept = self._newest(kept, last, goal)
@@ -377,7 +395,7 @@ def pair_boundary(messages: Sequence[AgentMessage], position: int) -> int:
     return position
 
 
-def _last_exchange(messages: Sequence[AgentMessage]) -> int:
+def last_exchange(messages: Sequence[AgentMessage]) -> int:
     """Where the last exchange begins: something is always sent, however small the budget."""
     for position in range(len(messages) - 1, -1, -1):
         if not isinstance(messages[position], _ATTACHED):
