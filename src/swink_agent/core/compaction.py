@@ -15,6 +15,7 @@ import msgspec
 from .cancel import CancellationToken
 from .config import AgentLoopConfig, TransformContextFn
 from .errors import AgentError
+from .policy import PolicyContext, Stop
 from .providers import ProviderStreamFn
 from .run import Run
 from .stream import StreamFn, StreamOptions
@@ -100,11 +101,9 @@ class CompactionContext:
             self.cost += side.cost
             self._run.usage += side.usage
             self._run.cost += side.cost
-        result.raise_for_error()
-        reply = result.messages[-1]
-        if not isinstance(reply, AssistantMessage):
-            raise AgentError(f"{side.model} was not asked")
-        return reply
+        if result.exception is not None or result.stopped_by is None or result.stopped_by.policy != _OneReply.name:
+            result.raise_for_error()
+        return next(message for message in reversed(result.messages) if isinstance(message, AssistantMessage))
 
     def _config(self, model: ModelSpec, stream_fn: StreamFn | None, max_tokens: int | None) -> AgentLoopConfig:
         """What the side request is told. It is made anew: what else a run is told is none of its business."""
@@ -123,11 +122,24 @@ class CompactionContext:
             stream_options=options,
             retry_strategy=_Once(),
             get_api_key=own.get_api_key,
-            pre_turn_policies=[policy for policy in own.pre_turn_policies if getattr(policy, "every_call", False)],
-            post_turn_policies=[policy for policy in own.post_turn_policies if getattr(policy, "every_call", False)],
+            pre_turn_policies=[policy for policy in own.pre_turn_policies if _sees_every_call(policy)],
+            post_turn_policies=[*filter(_sees_every_call, own.post_turn_policies), _OneReply()],
             redactor=self._run.redactor,
             sleep=own.sleep,
         )
+
+
+def _sees_every_call(policy: object) -> bool:
+    return bool(getattr(policy, "every_call", False))
+
+
+class _OneReply:
+    """Ends the side request with its reply, also with one that calls tools which are not there."""
+
+    name = "one reply"
+
+    def post_turn(self, ctx: PolicyContext, /) -> Stop:
+        return Stop()
 
 
 class _Once:

@@ -237,8 +237,8 @@ def tokens_per_count(
     """How many tokens one counted token really is, by what the provider said of the last request; 1 if it said nothing.
 
     The last reply tells how many tokens all that stands before it had. `sizes` are the messages' counts and `fixed` is
-    that of what is sent besides them. Replies before `fresh_from` were made from other messages than these. What a report
-    can do is bounded, and one that cannot be right does nothing.
+    that of what is sent besides them. Replies before `fresh_from` were made from other messages than these. What a
+    report can do is bounded, and one that cannot be right does nothing.
     """
     for position in range(len(messages) - 1, max(fresh_from, 1) - 1, -1):
         message = messages[position]
@@ -252,10 +252,14 @@ def tokens_per_count(
 
 
 class CompactionPlan(NamedTuple):
-    """How far a conversation is to go down, in tokens as they are counted: at most `budget`, if it can be `goal`."""
+    """How far a conversation is to go down, in tokens as they are counted."""
 
-    budget: int
     goal: int
+    """What to go down to, if what must stay allows it."""
+    budget: int
+    """What to go down to by shortening what must stay."""
+    limit: int
+    """What may be sent at all."""
     rate: float
     """The tokens that one counted token really is."""
 
@@ -323,14 +327,14 @@ class SlidingWindow:
             return None
         budget = max(1, int(self.max_tokens / rate))
         if not is_forced:
-            return CompactionPlan(budget, max(1, budget // 2), rate)
+            return CompactionPlan(max(1, budget // 2), budget, budget, rate)
         if is_on_demand:
             half = max(1, min(budget, total) // 2)
-            return CompactionPlan(half, half, rate)
+            return CompactionPlan(half, half, budget, rate)
         # The provider counted more than we do: what it reported before allows less, never more.
         most = max(1, int(self.overflow_tokens / max(rate, 1.0)))
         most = most if total > most else max(1, total // 2)
-        return CompactionPlan(most, most, rate)
+        return CompactionPlan(most, most, most, rate)
 
     def fit(self, messages: Sequence[AgentMessage], budget: int, goal: int) -> list[AgentMessage] | None:
         """The messages cut down to `goal`, and where that cannot be, to `budget`; `None` if there is nothing to cut."""
