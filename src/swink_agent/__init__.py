@@ -9,6 +9,7 @@ of the other rooms. A room is loaded when a name of it is first asked for. The r
     tools     bash, files and search                  beneath a root that they cannot leave
     sandbox   how a child process is confined         chosen by trial
     policies  limits, guards, approvals and records   one to a file
+    memory    what is kept of a conversation, and what of it is still sent
     app, cli  settings, keys and the `swink` command
     testing   scripted models, checkers, servers and fakes, for your own tests; import it by name
 """
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .core.names import *
     from .core.redaction import Redactor
     from .local import LocalStreamFn
+    from .memory import SummarizingCompactor
     from .policies import (
         AllowList,
         AuditLog,
@@ -76,6 +78,7 @@ __all__ = [
     "CancellationToken",
     "Checkpoint",
     "CommandRules",
+    "CompactionContext",
     "CompactionReport",
     "ContentBlock",
     "ContentFilter",
@@ -144,6 +147,7 @@ __all__ = [
     "StreamStart",
     "StructuredOutputFailed",
     "Subscription",
+    "SummarizingCompactor",
     "Text",
     "TextDelta",
     "TextEnd",
@@ -196,6 +200,7 @@ __all__ = [
 _ROOMS = {
     "Redactor": "core.redaction",
     "LocalStreamFn": "local",
+    "SummarizingCompactor": "memory",
     "AllowList": "policies",
     "AuditLog": "policies",
     "Budget": "policies",

@@ -10,6 +10,7 @@ MODULES = (
     "swink_agent",
     "swink_agent.adapters",
     "swink_agent.local",
+    "swink_agent.memory",
     "swink_agent.policies",
     "swink_agent.sandbox",
     "swink_agent.testing",

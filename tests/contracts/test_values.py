@@ -163,7 +163,7 @@ VALUES: list[msgspec.Struct] = [
     ApproveWith({"where": "there"}),
     REPLY,
     Base64Image("image/png", "aGk="),
-    CompactionReport(1, 100, 50, True),
+    CompactionReport(1, 100, 50, True, Usage(1), Cost(0.5)),
     ContextCompacted(CompactionReport(1, 100, 50)),
     Cost(0.1, 0.2, 0.3, 0.4, 1.0, {"search": 0.5}),
     CustomMessage(),

@@ -6,6 +6,7 @@ Owns nothing. Inside the package, names are imported from the modules that defin
 from .agent import Agent
 from .approval import ApprovalMode, Approve, ApproveWith, Grant, Reject, ToolApprovalRequest
 from .cancel import CancellationToken
+from .compaction import CompactionContext
 from .config import AgentLoopConfig, MessageProvider, ToolExecutionStrategy
 from .context import SlidingWindow, default_convert_to_llm, estimate_tokens
 from .errors import (
@@ -140,6 +141,7 @@ __all__ = [
     "AuthError",
     "Base64Image",
     "CancellationToken",
+    "CompactionContext",
     "CompactionReport",
     "ContentBlock",
     "ContentFiltered",

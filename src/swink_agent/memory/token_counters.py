@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Protocol
 
 import msgspec
@@ -66,10 +67,9 @@ def tiktoken_counter(model: str = "gpt-4o", *, encoding: Encoding | None = None)
 
 def _encoding_of(model: str) -> Encoding:
     try:
-        import tiktoken as installed
+        tiktoken: Any = import_module("tiktoken")
     except ImportError as error:
         raise RuntimeError("tiktoken is not installed: pip install 'swink-agent[tiktoken]'") from error
-    tiktoken: Any = installed
     try:
         return tiktoken.encoding_for_model(model)
     except KeyError as error:
