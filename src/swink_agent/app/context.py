@@ -1,13 +1,14 @@
 """How much of a conversation the standard agent sends: the model's window, and what of it is left for messages.
 
 Owns where the size of a window comes from (a setting, the model on this machine, the catalog, a careful guess) and how
-tokens are counted for it. What gives way when a conversation outgrows it is the core's `SlidingWindow`.
+tokens are counted for it. What gives way when a conversation outgrows it is the business of `SummarizingCompactor` or,
+where it is chosen, of `SlidingWindow`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,11 +18,16 @@ from swink_agent.core.types import AgentMessage, CustomMessage, Image, ModelSpec
 
 from .settings import Settings
 
+if TYPE_CHECKING:
+    from swink_agent.memory import SummarizingCompactor
+
 __all__ = ["compaction", "context_window", "count_tokens", "provider_options"]
 
 _MOST = 100_000
 """Tokens of conversation, where the window is larger: every turn sends them all again."""
 _LEAST = 1_000
+_MOST_RECENT = 20_000
+_RECENT_SHARE = 4  # of what may be sent, one part in so many stays word for word when the rest is summed up
 _UNKNOWN_WINDOW = 32_768
 _OLLAMA_WINDOW = 16_384
 _MOST_REPLY = 16_384
@@ -33,8 +39,11 @@ _MESSAGE_TOKENS = 6
 
 def compaction(
     model: ModelSpec, settings: Settings, *, system: str, tools: Sequence[AgentTool], reply: int | None
-) -> SlidingWindow:
-    """What keeps the conversation within the model's window, with room for the prompt, the tools and the reply."""
+) -> SlidingWindow | SummarizingCompactor:
+    """What keeps the conversation within the model's window, with room for the prompt, the tools and the reply.
+
+    The model on this machine has the window alone: it would take minutes to read what it is to sum up.
+    """
     window, is_known = context_window(model, settings)
     fixed = _tokens_of(system.encode("utf-8", "surrogatepass"))
     fixed += sum(_tokens_of(msgspec.json.encode((tool.description, tool.parameters_schema))) for tool in tools)
@@ -46,7 +55,12 @@ def compaction(
         return SlidingWindow(max(_MOST, window), overflow_tokens=overflow, count=count_tokens)
     if settings.value("context_window") is None:
         budget = min(budget, _MOST)
-    return SlidingWindow(budget, overflow_tokens=overflow, count=count_tokens)
+    if settings.value("compaction") == "window":
+        return SlidingWindow(budget, overflow_tokens=overflow, count=count_tokens)
+    from swink_agent.memory import SummarizingCompactor
+
+    recent = min(_MOST_RECENT, budget // _RECENT_SHARE)
+    return SummarizingCompactor(max_tokens=budget, keep_recent=recent, overflow_tokens=overflow, count=count_tokens)
 
 
 def context_window(model: ModelSpec, settings: Settings) -> tuple[int, bool]:

@@ -17,6 +17,7 @@ from swink_agent.core.errors import Aborted, AgentError, AuthError, ErrorKind, S
 from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
+    ContextCompacted,
     MessageEnd,
     MessageStart,
     ToolExecutionEnd,
@@ -263,6 +264,9 @@ class _Tally:
                 self.usage += message.usage
                 self.cost += message.cost
                 self._take(message)
+            case ContextCompacted(report=report):
+                self.usage += report.usage
+                self.cost += report.cost
             case ToolExecutionEnd():
                 self.tool_calls += 1
                 self._note_rejection(event)

@@ -77,6 +77,14 @@ DEFINITIONS = (
         "count",
         "tokens of the model's window; without it, what is known of the model, of which 100,000 are used at most",
     ),
+    _setting(
+        "compaction",
+        "choice",
+        "what becomes of a conversation that outgrows that: the model sums up its older part, or that is left out",
+        default="summary",
+        choices=("summary", "window"),
+        in_project="free",
+    ),
     _setting("system", "text", "instructions in place of the standard ones", in_project="free"),
     _setting("append_system", "text", "instructions besides the standard ones", in_project="free"),
     _setting(
