@@ -1,7 +1,8 @@
-"""Whatever a conversation looks like: what the window leaves of it can be sent, fits, and has in it what must stay."""
+"""Whatever a conversation looks like: what is left of it can be sent, fits, and has in it what must stay."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from swink_agent import (
     AgentMessage,
     AssistantMessage,
+    ModelSpec,
     SlidingWindow,
     Text,
     ToolCall,
@@ -18,8 +20,11 @@ from swink_agent import (
     UserMessage,
     estimate_tokens,
 )
-from swink_agent.testing import check_conversation
+from swink_agent.memory import SummarizingCompactor
+from swink_agent.memory.summary_text import is_summary
+from swink_agent.testing import check_conversation, scripted, truncated
 
+MODEL = ModelSpec("test", "model")
 OFTEN = settings(max_examples=100, deadline=None)
 
 sizes = st.integers(0, 40) | st.integers(0, 9_000) | st.just(60_000)
@@ -99,3 +104,29 @@ def test_what_was_cut_fits_and_is_not_cut_again(messages: list[AgentMessage], bu
     kept = window(plain, False)
     if kept is not None and estimate_tokens(kept) <= budget:
         assert window(kept, False) is None
+
+
+outcomes = st.sampled_from(["a summary", "word " * 3_000, "", "cut"])
+
+
+@OFTEN
+@given(conversations(), st.integers(500, 20_000), st.integers(0, 10_000), st.booleans(), outcomes)
+def test_what_is_summed_up_can_be_sent_and_has_in_it_what_must_stay(
+    messages: list[AgentMessage], budget: int, keep_recent: int, overflow: bool, outcome: str
+) -> None:
+    script = scripted(*[truncated(outcome * 9) if outcome == "cut" else outcome] * 2)
+    compactor = SummarizingCompactor(MODEL, budget, keep_recent, script)
+    kept = asyncio.run(compactor(messages, overflow))  # type: ignore[arg-type]
+    if kept is None:
+        return
+    assert len(script.requests) <= 1
+    if not script.requests or outcome in ("", "cut"):
+        assert not any(map(is_summary, kept))
+    elif outcome == "a summary":
+        assert is_summary(kept[0])
+    check_conversation(kept)  # type: ignore[arg-type]
+    rest = [as_before(message) for message in kept if not is_summary(message)]
+    remaining = iter([as_before(message) for message in messages])
+    assert all(message in remaining for message in rest), "in their order, and nothing else"
+    assert rest[-1] == as_before(messages[-1])
+    assert next(message for message in reversed(messages) if isinstance(message, UserMessage)) in kept
