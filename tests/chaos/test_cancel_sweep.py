@@ -23,6 +23,7 @@ from swink_agent import (
     PolicyContext,
     PreDispatchContext,
     StopReason,
+    SummarizingCompactor,
     ToolApprovalRequest,
     ToolContext,
     ToolResultMessage,
@@ -152,6 +153,32 @@ def transform_scenario(points: Points) -> Agent:
     )
 
 
+def summary_scenario(points: Points) -> Agent:
+    class Careful:
+        every_call = True
+
+        async def pre_turn(self, ctx: PolicyContext) -> None:
+            await points.point()
+
+        async def post_turn(self, ctx: PolicyContext) -> None:
+            await points.point()
+
+    async def key(provider: str) -> str:
+        await points.point()
+        return "k"
+
+    talk = [message for number in range(9) for message in (f"question {number}", AssistantMessage("yes " * 40))]
+    replies = [text("the summary", deltas=2), fail("context_overflow"), text("a shorter one"), text("fits")]
+    return Agent(
+        "a:b",
+        stream_fn=through(points, scripted(*replies)),
+        messages=talk,
+        transform_context=SummarizingCompactor(max_tokens=300, keep_recent=120),
+        policies=[Careful()],
+        get_api_key=key,
+    )
+
+
 class Watcher:
     """A policy that takes its time in every slot."""
 
@@ -200,6 +227,7 @@ SCENARIOS: dict[str, Scenario] = {
     "approval": approval_scenario,
     "back-off": back_off_scenario,
     "transforms": transform_scenario,
+    "summaries": summary_scenario,
     "policies": policies_scenario,
 }
 

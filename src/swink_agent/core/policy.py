@@ -150,8 +150,8 @@ class PreTurnPolicy(Protocol):
     """Runs before the model is asked.
 
     One that has `every_call = True` is asked again before each repetition of the turn's request: a retry, a fallback,
-    the second try after an overflow. `ctx.message` is then the attempt that failed; a stop ends the turn with that. What
-    a transform asks a model comes to it as a run of its own, with its `post_turn`; a stop refuses that request alone.
+    the second try after an overflow. `ctx.message` is then the attempt that failed; a stop ends the turn with that.
+    What a transform asks a model comes to it as a run of its own, `post_turn` included; a stop refuses that alone.
     One that sets something aside for a call may have `run_over(run_id)`, called when the run is over, however it ended.
     """
 
