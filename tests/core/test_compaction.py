@@ -23,8 +23,10 @@ from swink_agent import (
     ModelSpec,
     NetworkError,
     PolicyStopped,
+    Redactor,
     SlidingWindow,
     Stop,
+    SummarizingCompactor,
     Usage,
     UserMessage,
     agent_loop,
@@ -33,6 +35,7 @@ from swink_agent import (
 )
 from swink_agent.adapters import AnthropicStreamFn
 from swink_agent.core.config import AgentLoopConfig
+from swink_agent.core.journal import ContextReplaced, JournalEntry, MessageAdded
 from swink_agent.core.types import AgentContext
 from swink_agent.testing import collect, fail, names, scripted, stall
 
@@ -271,6 +274,79 @@ async def test_a_time_limit_around_a_side_request_ends_that_alone() -> None:
     asking = Asking(hurry)
     result = await Agent(MODEL, stream_fn=scripted(stall(), "fine"), transform_context=asking).prompt("and now?")
     assert (result.text, asking.answers) == ("fine", ["too slow"])
+
+
+# -- what is written down ----------------------------------------------------------------------------------------
+
+
+class Ledger:
+    """A journal in memory, whose disk may be full."""
+
+    def __init__(self) -> None:
+        self.entries: list[JournalEntry] = []
+        self.safe = 0
+        self.is_full = False
+
+    def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
+        self.entries.append(entry)
+        return len(self.entries)
+
+    async def durable(self) -> None:
+        if self.is_full:
+            raise OSError("the.log: no space left")
+        self.safe = len(self.entries)
+
+
+async def test_what_was_made_on_demand_is_safe_before_anyone_is_told() -> None:
+    agent, ledger = Agent(MODEL, stream_fn=scripted(), messages=TALK, transform_context=newest), Ledger()
+    agent.attach_journal(ledger)
+    report = await agent.compact()
+    assert ledger.entries[-1] == ContextReplaced(_numbers(ledger, TALK[-2:]), report)
+    assert ledger.safe == len(ledger.entries)
+    ledger.is_full = True
+    agent = Agent(MODEL, stream_fn=scripted(), messages=TALK, transform_context=newest)
+    agent.attach_journal(ledger)
+    with pytest.raises(AgentError, match=r"the\.log"):
+        await agent.compact()
+
+
+def _numbers(ledger: Ledger, messages: Sequence[AgentMessage]) -> tuple[int, ...]:
+    """The numbers of the entries that added these messages."""
+    added = {id(entry.message): at for at, entry in enumerate(ledger.entries, 1) if isinstance(entry, MessageAdded)}
+    return tuple([added[id(message)] for message in messages])
+
+
+async def test_a_side_request_is_made_when_all_that_was_said_is_safe_and_is_not_written_itself() -> None:
+    ledger = Ledger()
+    unsafe: list[int] = []
+
+    def answers(request: Any) -> str:
+        unsafe.append(len(ledger.entries) - ledger.safe)
+        return "fine"
+
+    asking = Asking(lambda context: context.ask("?"))
+    agent = Agent(MODEL, stream_fn=scripted(answers, answers), messages=TALK, transform_context=asking)
+    agent.attach_journal(ledger)
+    await agent.prompt("and now?")
+    assert (unsafe, asking.answers) == ([0, 0], ["fine"])
+    written = [entry.message for entry in ledger.entries if isinstance(entry, MessageAdded)]
+    assert written == list(agent.messages)
+
+
+async def test_a_journal_that_refuses_ends_the_run_before_a_summary_is_asked_for() -> None:
+    ledger, script = Ledger(), scripted("never")
+    agent = Agent(
+        MODEL, stream_fn=script, messages=TALK, transform_context=SummarizingCompactor(max_tokens=30, keep_recent=9)
+    )
+    agent.attach_journal(ledger)
+    ledger.is_full = True
+    result = await agent.prompt("and now?")
+    assert "the.log" in str(result.error)
+    assert script.requests == []
+    assert not any(isinstance(entry, ContextReplaced) for entry in ledger.entries), "and nothing is left out"
+
+
+# -- without an agent --------------------------------------------------------------------------------------------
 
 
 async def test_the_bare_loop_has_the_same() -> None:

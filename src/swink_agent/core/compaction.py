@@ -59,6 +59,11 @@ class CompactionContext:
         """The agent's own."""
         return self._run.config.model
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the run's journal takes no more: the run ends here, and nothing is to be changed any more."""
+        return self._run.refusal is not None
+
     def redact(self, text: str) -> str:
         """The text with the run's secrets masked."""
         return self._run.redactor.redact(text)
@@ -87,12 +92,13 @@ class CompactionContext:
         """One reply from a model, by default the agent's, asked once and without tools, on the run's account.
 
         The run's key hook, redactor and abort hold for it, its use counts into the run, and the policies that see
-        every call (`every_call`) are asked as for a run of its own. Raises an `AgentError`: that of the request, or
-        `PolicyStopped`.
+        every call (`every_call`) are asked as for a run of its own. Raises an `AgentError`: that of the request,
+        `PolicyStopped`, or what the run's journal refused with (`is_refused`).
         """
         # on use: the loop calls the transforms, and so this
         from .loop import run_loop
 
+        await self._make_durable()
         side = _side_run(self._config(model or self.model, stream_fn, max_tokens), system_prompt, self._run)
         try:
             result = await run_loop(side, (UserMessage(prompt),))
@@ -104,6 +110,19 @@ class CompactionContext:
         if result.exception is not None or result.stopped_by is None or result.stopped_by.policy != _OneReply.name:
             result.raise_for_error()
         return next(message for message in reversed(result.messages) if isinstance(message, AssistantMessage))
+
+    async def _make_durable(self) -> None:
+        """Waits for the run's journal: also here the model is asked only when everything said so far is safe."""
+        recorder = self._run.transcript.recorder
+        if recorder is None:
+            return
+        from .reply import as_agent_error
+
+        try:
+            await recorder.journal.durable()
+        except Exception as error:
+            self._run.refusal = as_agent_error(error, "the journal")
+            raise self._run.refusal from error
 
     def _config(self, model: ModelSpec, stream_fn: StreamFn | None, max_tokens: int | None) -> AgentLoopConfig:
         """What the side request is told. It is made anew: what else a run is told is none of its business."""

@@ -182,6 +182,8 @@ class SummarizingCompactor:
         except Aborted:
             raise
         except AgentError as error:
+            if context.is_refused:
+                raise
             log.warning("no summary: %s; older messages are left out instead", error)
             return None
         text = extract_text(reply.content).strip()
