@@ -204,19 +204,14 @@ class Asking:
         self.contexts: list[CompactionContext] = []
         self.answers: list[Any] = []
 
-    def __call__(self, messages: Sequence[AgentMessage], overflow: bool) -> None:
-        raise AssertionError("a run asks for_run first")
-
-    def for_run(self, context: CompactionContext) -> Any:
-        async def transform(messages: Sequence[AgentMessage], overflow: bool) -> None:
-            assert not overflow
-            self.contexts.append(context)
-            try:
-                self.answers.append(extract_text((await self.ask(context)).content))
-            except AgentError as error:
-                self.answers.append(error)
-
-        return transform
+    async def __call__(self, messages: Sequence[AgentMessage], overflow: bool) -> None:
+        context = CompactionContext.current()
+        assert context is not None
+        self.contexts.append(context)
+        try:
+            self.answers.append(extract_text((await self.ask(context)).content))
+        except AgentError as error:
+            self.answers.append(error)
 
 
 async def test_a_transform_learns_who_asked_for_it_and_what_for() -> None:
@@ -229,6 +224,41 @@ async def test_a_transform_learns_who_asked_for_it_and_what_for() -> None:
         (True, "the names", MODEL),
     ]
     assert asking.answers == ["one", "two"]
+
+
+async def test_there_is_a_context_only_while_a_transform_is_at_work() -> None:
+    seen: list[Any] = []
+
+    def look(messages: Sequence[AgentMessage], overflow: bool) -> None:
+        seen.append(CompactionContext.current())
+
+    def answers(request: Any) -> str:
+        seen.append(CompactionContext.current())
+        return "fine"
+
+    await Agent(MODEL, stream_fn=scripted(answers), transform_context=look).prompt("hello")
+    seen.append(CompactionContext.current())
+    assert [each is None for each in seen] == [False, True, True]
+
+
+async def test_transforms_can_be_put_together_and_an_agent_in_one_has_a_context_of_its_own() -> None:
+    inner: list[Any] = []
+
+    async def outer(messages: list[AgentMessage], overflow: bool) -> Any:
+        def look(messages: Sequence[AgentMessage], overflow: bool) -> None:
+            inner.append(CompactionContext.current())
+
+        before = CompactionContext.current()
+        await Agent("inner:one", stream_fn=scripted("so"), transform_context=look).prompt("?")
+        assert CompactionContext.current() is before
+        return await compactor(messages, overflow)
+
+    compactor = SummarizingCompactor(max_tokens=60, keep_recent=20)
+    script = scripted("the summary", "fine")
+    result = await Agent(MODEL, stream_fn=script, messages=TALK, transform_context=outer).prompt("and now?")
+    assert result.text == "fine"
+    assert "the summary" in extract_text(script.requests[1].messages[0].content)  # type: ignore[union-attr]
+    assert [str(each.model) for each in inner] == ["inner:one"]
 
 
 async def test_a_side_request_counts_into_the_run_and_its_failure_is_raised_where_it_was_made() -> None:

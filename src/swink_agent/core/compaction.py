@@ -1,19 +1,21 @@
 """What a transform may know of the run that it works for, and how it asks a model on that run's account.
 
-A transform is a function of messages. One that also has `for_run(context)` is asked for the function to call, and the
-`CompactionContext` tells it what a function of messages cannot know: whether somebody asked for the compaction, which
-model the agent uses, what it reported. Owns that and the side request. When transforms run is in `loop` and `reply`.
+A transform is a function of messages. `CompactionContext.current()` tells it what such a function cannot know: whether
+somebody asked for the compaction, which model the agent uses, what it reported. It is there for what the transform
+calls too, so that transforms can be put together. Owns that and the side request. When transforms run is in `loop` and
+`reply`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import msgspec
 
 from .cancel import CancellationToken
-from .config import AgentLoopConfig, TransformContextFn
+from .config import AgentLoopConfig
 from .errors import AgentError
 from .policy import PolicyContext, Stop
 from .providers import ProviderStreamFn
@@ -24,6 +26,8 @@ from .transcript import Transcript
 from .types import AgentMessage, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage, UserMessage
 
 __all__ = ["CompactionContext"]
+
+_CURRENT: ContextVar[CompactionContext | None] = ContextVar("swink_agent_compaction", default=None)
 
 
 class CompactionContext:
@@ -47,6 +51,20 @@ class CompactionContext:
 
     def __repr__(self) -> str:
         return f"<CompactionContext of {self.model}{', on demand' if self.is_on_demand else ''}>"
+
+    @classmethod
+    def current(cls) -> CompactionContext | None:
+        """The one behind the transform that is at work; `None` for one that is called by hand."""
+        return _CURRENT.get()
+
+    @contextmanager
+    def at_work(self) -> Generator[None]:
+        """Makes this the current one."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
 
     @classmethod
     def alone(cls, model: ModelSpec, stream_fn: StreamFn | None = None) -> CompactionContext:
@@ -74,11 +92,6 @@ class CompactionContext:
             tools = [(tool.name, tool.description, tool.parameters_schema) for tool in self._run.toolbox.tools]
             self._fixed = UserMessage(self._run.instructions + (msgspec.json.encode(tools).decode() if tools else ""))
         return count(self._fixed)
-
-    def bound(self, transform: TransformContextFn) -> TransformContextFn:
-        """The function to call: the transform itself, or the one that it has for this run."""
-        for_run: Any = getattr(transform, "for_run", None)
-        return transform if for_run is None else for_run(self)
 
     async def ask(
         self,

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeVar, cast, overload
 
 import msgspec
 
-from . import hints
 from .types import (
     AgentMessage,
     AssistantMessage,
@@ -297,24 +296,14 @@ class SlidingWindow:
 
     def __call__(self, messages: Sequence[AgentMessage], overflow: bool) -> list[AgentMessage] | None:
         """The messages to keep, or `None` if all fit."""
-        return self._compact(messages, overflow, None)
-
-    def for_run(
-        self, context: hints.CompactionContext
-    ) -> Callable[[Sequence[AgentMessage], bool], list[AgentMessage] | None]:
-        """The same, with what the run knows."""
-        return lambda messages, overflow: self._compact(messages, overflow, context)
-
-    def _compact(
-        self, messages: Sequence[AgentMessage], overflow: bool, context: hints.CompactionContext | None
-    ) -> list[AgentMessage] | None:
-        plan = self.plan(messages, overflow, context)
+        plan = self.plan(messages, overflow)
         return None if plan is None else self.fit(messages, plan.budget, plan.goal)
 
-    def plan(
-        self, messages: Sequence[AgentMessage], overflow: bool, context: hints.CompactionContext | None = None
-    ) -> CompactionPlan | None:
+    def plan(self, messages: Sequence[AgentMessage], overflow: bool) -> CompactionPlan | None:
         """How far down it should go, or `None` if all fit."""
+        from .compaction import CompactionContext  # on use: it knows runs, and these know this module
+
+        context = CompactionContext.current()
         is_on_demand = context is not None and context.is_on_demand
         is_forced = overflow or is_on_demand
         sizes = list(map(self.count, messages))

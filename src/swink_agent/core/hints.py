@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path as Path
 
-    from .compaction import CompactionContext as CompactionContext
     from .journal import Journal as Journal
     from .journal import Past as Past
     from .redaction import Redactor as Redactor
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "Path": "pathlib",
-    "CompactionContext": "swink_agent.core.compaction",
     "Journal": "swink_agent.core.journal",
     "Past": "swink_agent.core.journal",
     "Redactor": "swink_agent.core.redaction",

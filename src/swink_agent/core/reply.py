@@ -255,15 +255,15 @@ async def transform_context(
     compaction = compaction or CompactionContext(run)
     given = run.transcript.context
     messages: Sequence[AgentMessage] = given
-    for transform in (config.async_transform_context, config.transform_context):
-        if transform is not None:
-            bound = compaction.bound(transform)
-            # One that only knows (messages, overflow) is told on demand what else it would take for a reason.
-            is_told = overflow or (compaction.is_on_demand and bound is transform)
-            returned = await run.supervisor.ask(bound, list(messages), is_told)
-            if returned is not None and not _are_same(returned, messages):
-                messages = returned
-                compaction.fresh_from = len(messages)
+    # On demand they are told to take something out: to one that only knows (messages, overflow) that is the way.
+    must_shrink = overflow or compaction.is_on_demand
+    with compaction.at_work():
+        for transform in (config.async_transform_context, config.transform_context):
+            if transform is not None:
+                returned = await run.supervisor.ask(transform, list(messages), must_shrink)
+                if returned is not None and not _are_same(returned, messages):
+                    messages = returned
+                    compaction.fresh_from = len(messages)
     if messages is given or not run.transcript.adopt(messages):
         return None
     report = CompactionReport(

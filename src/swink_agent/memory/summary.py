@@ -7,7 +7,7 @@ goes through the run's own `CompactionContext`, and the budgets are those of the
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from swink_agent.core.compaction import CompactionContext
 from swink_agent.core.context import (
@@ -102,21 +102,10 @@ class SummarizingCompactor:
         plan = self._window.plan(messages, overflow)
         if plan is None:
             return None
-        context = None if self.model is None else CompactionContext.alone(self.model, self.stream_fn)
+        context = CompactionContext.current()
+        if context is None and self.model is not None:
+            context = CompactionContext.alone(self.model, self.stream_fn)
         return await self._compact(messages, plan, context)
-
-    def for_run(
-        self, context: CompactionContext
-    ) -> Callable[[Sequence[AgentMessage], bool], list[AgentMessage] | None | Awaitable[list[AgentMessage] | None]]:
-        """The same for a run, whose model it can ask."""
-
-        def transform(
-            messages: Sequence[AgentMessage], overflow: bool
-        ) -> list[AgentMessage] | None | Awaitable[list[AgentMessage] | None]:
-            plan = self._window.plan(messages, overflow, context)
-            return None if plan is None else self._compact(messages, plan, context)
-
-        return transform
 
     # -- what stays, and what is summed up -----------------------------------------------------------------------
 
