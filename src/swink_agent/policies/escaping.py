@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from swink_agent.core.invisible import is_deceptive, ordinary_places
 from swink_agent.core.unicode_forms import compatibility_form
 
 from .cells import expand_tabs
-from .ordinary import is_deceptive, ordinary_places
 
 __all__ = ["display_warnings", "is_deceptive", "safe_display", "safe_line", "safe_text"]
 

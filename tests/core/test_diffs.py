@@ -8,7 +8,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swink_agent.policies.diffs import diff_lines
+from swink_agent.core.diffs import diff_lines
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "", "long line"]), max_size=30).map("\n".join)
 

@@ -1,7 +1,8 @@
 """Which invisible characters are part of ordinary writing, and which hide something.
 
 Owns the places where a joiner, a selector, an accent or a wide space is what every writer of that script or emoji
-types: beside their like. Anywhere else the same character is there to deceive. What is done about it is in `display`.
+types: beside their like. Anywhere else the same character is there to deceive. What is done about
+it is for whoever shows the text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The difference between two texts as lines that were added, removed, or stand around those.
 
 Owns the comparison, bounded in time however the texts were made, and how much stands around a change. Pure text,
-nothing in it made safe: that is in `display`.
+nothing in it made safe: whoever shows it does that.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _compared(before: list[str], after: list[str], start: int) -> list[_Part]:
         return [(False, start, start + len(before), start, start + len(after))]
     from difflib import SequenceMatcher
 
-    from swink_agent.core.likeness import matching_blocks
+    from .likeness import matching_blocks
 
     parts: list[_Part] = []
     at, to = start, start

@@ -1,0 +1,234 @@
+"""The messages of a session as HTML: prompts, replies, folded tool calls, and what applications added.
+
+Owns the elements that say who spoke. Nothing that a session holds can make one: all of it is escaped, in paragraphs,
+lists or blocks of code, inside the element of the one who said it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Any, cast
+
+from swink_agent.core.types import (
+    Base64Image,
+    ContentBlock,
+    Extension,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UrlImage,
+)
+
+from .characters import one_line, visible
+from .highlight import code_html, diff_html, highlighted, language_of_path, looks_like_diff
+from .images import data_url, size_of
+from .inline import safe_address
+from .prose import prose_html
+from .turns import (
+    Entry,
+    Label,
+    Note,
+    Other,
+    Prompt,
+    Reply,
+    ToolUse,
+    change_of,
+    cost_words,
+    gist,
+    moment,
+    status,
+    usage_words,
+)
+from .values import pretty_json
+
+__all__ = ["entry_html"]
+
+_SHORT = 100
+_COMMANDS = frozenset({"command", "cmd", "script"})
+_ENDINGS = {"length": "cut off at the length limit", "aborted": "stopped", "error": "failed"}
+
+
+def entry_html(entry: Entry, out: list[str], *, goes_on: bool, model: str) -> None:
+    """Adds one entry; `goes_on`: it is a reply right after another; `model`: the session's, not to be named again."""
+    if isinstance(entry, Prompt):
+        _begin("user", "User", entry.position, entry.message.timestamp, out)
+        _content(entry.message.content, out)
+        out.append("</article>\n")
+    elif isinstance(entry, Reply):
+        _reply(entry, goes_on, model, out)
+    elif isinstance(entry, Label):
+        out.append(f'<p class="label"><span>Label</span> <bdi>{escape(one_line(entry.text))}</bdi></p>\n')
+    elif isinstance(entry, Note):
+        out.append('<section class="note">\n')
+        _folded(f'Note <code class="tag">{escape(one_line(entry.kind, 60))}</code>', _json(entry.data), "data", out)
+        out.append("</section>\n")
+    elif isinstance(entry, Other):
+        _begin("custom", "Application", entry.position, None, out)
+        out.append(f"{_json(entry.message)}</article>\n")
+    else:
+        _begin("custom", "Result without a call", entry.position, entry.message.timestamp, out)
+        _tool(ToolUse(ToolCall(entry.message.tool_call_id, entry.message.tool_name), entry.message), out)
+        out.append("</article>\n")
+
+
+def _begin(kind: str, name: str, position: int, timestamp: int | None, out: list[str]) -> None:
+    header = f"<header><h2>{name}</h2>{_time(timestamp)}{_here(position)}</header>"
+    out.append(f'<article class="{kind}" id="m{position}">{header}\n')
+
+
+def _here(position: int) -> str:
+    return f'<a class="here" href="#m{position}" aria-label="Link to message {position}">#{position}</a>'
+
+
+def _time(timestamp: int | None) -> str:
+    if timestamp is None:
+        return ""
+    try:
+        exact = datetime.fromtimestamp(timestamp / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return f'<time datetime="{exact}">{moment(timestamp)}</time>'
+
+
+def _reply(entry: Reply, goes_on: bool, usual_model: str, out: list[str]) -> None:
+    message = entry.message
+    if goes_on:  # its time and number go to its foot, and its heading is for those who listen
+        out.append(f'<article class="assistant again" id="m{entry.position}"><header><h2>Assistant</h2></header>\n')
+    else:
+        _begin("assistant", "Assistant", entry.position, message.timestamp, out)
+    uses = iter(entry.uses)
+    for block in message.content:
+        if type(block) is ToolCall:
+            _tool(next(uses), out)
+        else:
+            _content((block,), out)
+    if message.error_message is not None or message.is_failed:
+        words = visible(message.error_message or f"The reply was {_ENDINGS[message.stop_reason]}.")
+        kind = f"{message.error_kind.value.replace('_', ' ')}: " if message.error_kind is not None else ""
+        out.append(f'<p class="failure" dir="auto"><strong>{escape(kind)}</strong>{escape(words)}</p>\n')
+    _footer(entry, goes_on, usual_model, out)
+    out.append("</article>\n")
+
+
+def _footer(entry: Reply, goes_on: bool, usual_model: str, out: list[str]) -> None:
+    message = entry.message
+    model = ":".join([part for part in (message.provider, message.model_id) if part])
+    facts = [one_line(model, 80) if model != usual_model else "", usage_words(message.usage), cost_words(message.cost)]
+    facts.append(_ENDINGS.get(message.stop_reason, ""))
+    shown = "".join([f"<li><bdi>{escape(fact)}</bdi></li>" for fact in facts if fact])
+    aside = _time(message.timestamp) + _here(entry.position) if goes_on else ""
+    if shown or aside:
+        out.append(f'<footer><ul class="facts">{shown}</ul>{aside}</footer>\n')
+
+
+def _content(blocks: Sequence[ContentBlock], out: list[str]) -> None:
+    for block in blocks:
+        if type(block) is Text:
+            if block.text.strip():
+                out.append(f'<div class="prose">\n{prose_html(block.text)}</div>\n')
+        elif type(block) is Thinking:
+            if block.thinking.strip():
+                first = escape(one_line(block.thinking, 120))
+                body = f'<div class="prose">\n{prose_html(block.thinking)}</div>\n'
+                _folded(f'<span class="name">Thinking</span> <bdi class="gist">{first}</bdi>', body, "thinking", out)
+        elif type(block) is Image:
+            out.append(_image(block))
+        elif type(block) is Extension:
+            name = f'Extension <code class="tag">{escape(one_line(block.type_name, 60))}</code>'
+            _folded(name, _json(block.data), "data", out)
+
+
+def _folded(summary: str, body: str, kind: str, out: list[str]) -> None:
+    out.append(f'<details class="{kind}"><summary>{summary}</summary>\n<div class="inside">{body}</div></details>\n')
+
+
+def _image(block: Image) -> str:
+    """A picture that is in the message is shown; one that lies elsewhere is named, and nothing is loaded for it."""
+    source = block.source
+    if isinstance(source, Base64Image):
+        url = data_url(source)
+        if url is not None:
+            return (
+                f'<figure><img src="{url}" alt="an image in the session ({size_of(source)})" loading="lazy"></figure>\n'
+            )
+        said = f"{one_line(source.media_type, 60)}, {size_of(source)}"
+        return f'<p class="elsewhere">Image, not shown: <code>{escape(said)}</code></p>\n'
+    where = source.url if isinstance(source, UrlImage) else source.path
+    shown = escape(one_line(where, 300))
+    address = safe_address(where) if isinstance(source, UrlImage) and len(where) < 2000 else None
+    if address is not None and visible(address) == address:
+        shown = f'<a href="{escape(address)}" rel="noopener noreferrer nofollow">{shown}</a>'
+    place = "at" if isinstance(source, UrlImage) else "in the file"
+    return f'<p class="elsewhere">Image {place} <code>{shown}</code></p>\n'
+
+
+def _json(value: Any) -> str:
+    return code_html(visible(pretty_json(value)), "json")
+
+
+# -- tools ---------------------------------------------------------------------------------------------------
+
+
+def _tool(use: ToolUse, out: list[str]) -> None:
+    call, result = use
+    word, kind = status(result)
+    name = escape(one_line(call.name, 60)) or "tool"
+    out.append(
+        f'<details class="tool {kind}"><summary><span class="name"><bdi>{name}</bdi></span> '
+        f'<bdi class="gist">{escape(gist(call))}</bdi> <span class="badge">{word}</span></summary>\n'
+        '<div class="inside">\n'
+    )
+    change = change_of(result)
+    arguments = _arguments(call)
+    if change is None:
+        out.append(f'<section><h3 class="part">Arguments</h3>\n{arguments}</section>\n' if arguments else "")
+    else:  # they say the same at greater length, as far as the tool is to be believed
+        _folded("Arguments", arguments, "data", out)
+        out.append(f'<section><h3 class="part">Change</h3>\n{diff_html(*change)}</section>\n')
+    if result is not None:
+        out.append('<section><h3 class="part">Result</h3>\n')
+        _result(result, out)
+        if result.details is not None and change is None:
+            _folded("Details", _json(result.details), "data", out)
+        out.append("</section>\n")
+    out.append("</div></details>\n")
+
+
+def _arguments(call: ToolCall) -> str:
+    if call.partial_json is not None:
+        return f'<p class="quiet">incomplete, or no JSON object</p>\n{code_html(visible(call.partial_json))}'
+    if not call.arguments:
+        return ""
+    path = next((call.arguments[key] for key in ("path", "file_path", "file") if key in call.arguments), "")
+    kind = language_of_path(path) if isinstance(path, str) else ""
+    rows = [
+        f"<dt><bdi>{escape(one_line(str(key), 80))}</bdi></dt><dd>{_argument(str(key), value, kind)}</dd>\n"
+        for key, value in cast("Mapping[Any, Any]", call.arguments).items()
+    ]
+    return f'<dl class="arguments">\n{"".join(rows)}</dl>\n'
+
+
+def _argument(key: str, value: Any, kind: str) -> str:
+    if not isinstance(value, str):
+        text = visible(pretty_json(value))
+        return f"<code>{highlighted(text, 'json')}</code>" if len(text) <= _SHORT and "\n" not in text else _json(value)
+    text = visible(value)
+    if key in _COMMANDS:
+        return code_html(text, "bash")
+    if len(text) <= _SHORT and "\n" not in text:
+        return f"<code>{escape(text)}</code>"
+    return code_html(text, kind)
+
+
+def _result(result: ToolResultMessage, out: list[str]) -> None:
+    for block in result.content:
+        if type(block) is Text:
+            shown = visible(block.text)
+            kind = "diff" if looks_like_diff(shown) else "json" if shown.startswith(('{"', "[{", "{\n")) else ""
+            out.append(code_html(shown, kind) if shown.strip() else '<p class="quiet">empty</p>\n')
+        else:
+            _content((block,), out)

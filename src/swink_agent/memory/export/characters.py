@@ -1,0 +1,84 @@
+"""Text of a session with nothing hidden in it: what does not show, or moves what does, is written out.
+
+Owns the decision for documents: line ends, tabs and spaces stay, as do emoji and every script as people write it. The
+rest of what is invisible becomes `\\u{202e}`, as on the command line. Escaping for HTML or Markdown comes after this.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from unicodedata import category
+
+from swink_agent.core.invisible import is_deceptive, ordinary_places
+
+__all__ = ["one_line", "visible"]
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_MOST_MARKS, _MOST_MARKS_OF_A_SCRIPT = 2, 4
+_LAST_WITH_MARKS = 0x1F000
+_SELECTORS = range(0xE0100, 0xE01F0)
+
+
+def visible(text: str) -> str:
+    """The text with its lines and tabs; every other character in it can be seen, and none reaches far over others."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    if text.isascii():
+        return _CONTROLS.sub(lambda match: _written(match[0]), text)
+    if _is_plain(text):
+        return text
+    return "\n".join([line if _is_plain(line) else _written_out(line) for line in text.split("\n")])
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """As much of the text as a heading has room for, in one line."""
+    start = " ".join(text[: 4 * limit].split())
+    shown = visible(start)
+    return shown if len(shown) <= limit and len(text) <= 4 * limit else shown[: limit - 1].rstrip() + "…"
+
+
+def _is_plain(text: str) -> bool:
+    """Whether all of it shows as it stands, which is quickly seen of nearly every text."""
+    if not text.replace("\n", " ").replace("\t", " ").isprintable():
+        return False
+    unusual, odd = _to_look_at()
+    return unusual.isdisjoint(set(text)) or odd.search(text) is None
+
+
+@lru_cache(maxsize=1)
+def _to_look_at() -> tuple[frozenset[str], re.Pattern[str]]:
+    """What is printable and yet has to be looked at: characters that draw nothing, and piles of accents."""
+    codes = [chr(code) for code in (*range(0x80, _LAST_WITH_MARKS), *_SELECTORS)]
+    marks = "".join([character for character in codes if category(character) in ("Mn", "Me", "Mc")])
+    blanks = "".join([character for character in codes if character.isprintable() and is_deceptive(character)])
+    odd = re.compile(f"^[{marks}]|[{blanks}]|[{marks}]{{3}}", re.MULTILINE)
+    return frozenset(marks + blanks), odd
+
+
+def _written_out(line: str) -> str:
+    ordinary = ordinary_places(line)
+    shown: list[str] = []
+    marks = _MOST_MARKS_OF_A_SCRIPT  # an accent with nothing beneath it would fall on what stands before
+    for place, character in enumerate(line):
+        if place in ordinary or character == "\t":
+            shown.append(character)
+            continue
+        is_mark = category(character) in ("Mn", "Me", "Mc")
+        marks = marks + 1 if is_mark else 0
+        is_piled = is_mark and marks > (_MOST_MARKS if _is_for_all(character) else _MOST_MARKS_OF_A_SCRIPT)
+        shown.append(_written(character) if is_piled or _hides(character) else character)
+    return "".join(shown)
+
+
+def _is_for_all(mark: str) -> bool:
+    """Accents of all letters pile up to two; a letter of Hebrew or Burmese may have four signs of its own."""
+    return "\u0300" <= mark <= "\u036f" or "\u1ab0" <= mark <= "\u20ff"
+
+
+def _hides(character: str) -> bool:
+    return is_deceptive(character) and category(character) != "Zs"
+
+
+def _written(character: str) -> str:
+    return f"\\u{{{ord(character):x}}}"

@@ -1,0 +1,64 @@
+"""The JSON export: one document with everything that the other exports show, for programs.
+
+Owns its layout, which `docs/export.md` describes. Messages are what `encode_message` makes of them, so
+`decode_message` reads them back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from swink_agent.core.types import AgentMessage, encode_message
+from swink_agent.memory.info import SessionInfo
+
+from .turns import LabelAt, NoteAt
+from .values import pretty_json
+
+__all__ = ["FORMAT", "VERSION", "export_json"]
+
+FORMAT, VERSION = "swink-agent-session-export", 1
+
+
+def export_json(
+    info: SessionInfo, messages: Sequence[AgentMessage], *, labels: Sequence[LabelAt] = (), notes: Sequence[NoteAt] = ()
+) -> str:
+    """The session as one JSON document."""
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "info": msgspec.to_builtins(info),
+        "messages": [_message(message) for message in messages],
+        "labels": [{"text": text, "at": at} for text, at in labels],
+        "notes": [{"kind": kind, "data": _data(data), "at": at} for kind, data, at in notes],
+    }
+    try:
+        return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    except UnicodeEncodeError:  # half a character, somewhere in the info: JSON can say that in ASCII
+        return json.dumps(_thawed(document), indent=2) + "\n"
+
+
+def _message(message: AgentMessage) -> msgspec.Raw:
+    try:
+        return msgspec.Raw(encode_message(message))
+    except UnicodeEncodeError:
+        return msgspec.Raw(json.dumps(msgspec.to_builtins(message, str_keys=True)).encode())
+    except RecursionError:
+        plain = {"role": "unreadable", "description": pretty_json(message)}
+        return msgspec.Raw(msgspec.json.encode(plain))
+
+
+def _data(data: object) -> msgspec.Raw:
+    try:
+        return msgspec.Raw(msgspec.json.encode(data))
+    except (RecursionError, TypeError, ValueError):
+        return msgspec.Raw(json.dumps(pretty_json(data)).encode())
+
+
+def _thawed(document: Mapping[str, object]) -> object:
+    def plain(value: object) -> object:
+        return json.loads(bytes(value)) if isinstance(value, msgspec.Raw) else str(value)
+
+    return json.loads(json.dumps(document, default=plain))

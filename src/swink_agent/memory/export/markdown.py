@@ -1,0 +1,176 @@
+"""The Markdown export: a session to read, quote and put under version control.
+
+Owns the layout: a title, who spoke as second-level headings, tool calls as third-level ones. What was said stays
+Markdown, in a form that cannot pass for our headings (`tame`); arguments and results are in fences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from swink_agent.core.types import (
+    AgentMessage,
+    Base64Image,
+    ContentBlock,
+    Extension,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    UrlImage,
+)
+from swink_agent.memory.info import SessionInfo
+
+from .characters import one_line, visible
+from .highlight import looks_like_diff
+from .images import size_of
+from .tame import code_span, fenced, tamed
+from .turns import (
+    Entry,
+    Label,
+    LabelAt,
+    Note,
+    NoteAt,
+    Other,
+    Prompt,
+    Reply,
+    ToolUse,
+    change_of,
+    cost_words,
+    entries,
+    moment,
+    status,
+    title_of,
+    usage_words,
+)
+from .values import pretty_json
+
+__all__ = ["export_markdown"]
+
+_SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~&!$"})
+
+
+def export_markdown(
+    info: SessionInfo, messages: Sequence[AgentMessage], *, labels: Sequence[LabelAt] = (), notes: Sequence[NoteAt] = ()
+) -> str:
+    """The session as one Markdown document."""
+    parts = [f"# {_words(title_of(info))}", _facts(info)]
+    if info.problems:
+        problems = "\n".join([f"> - {_words(one_line(problem, 400))}" for problem in info.problems])
+        parts.append(f"> **Problems with this session's file:**\n>\n{problems}")
+    for entry in entries(messages, labels, notes):
+        parts += _entry(entry)
+    return "\n\n".join([part for part in parts if part]) + "\n"
+
+
+def _words(line: str) -> str:
+    """One line of somebody's text among ours."""
+    return line.translate(_SPECIAL)
+
+
+def _facts(info: SessionInfo) -> str:
+    facts = [
+        ("Session", code_span(one_line(info.id))),
+        ("Model", "" if info.model is None else code_span(one_line(str(info.model)))),
+        ("Folder", code_span(one_line(info.cwd, 400)) if info.cwd else ""),
+        ("Started", moment(info.created) if info.created else ""),
+        ("Last change", moment(info.updated) if info.updated else ""),
+        ("Messages", f"{info.messages:,}"),
+        ("Tokens", usage_words(info.usage).removesuffix(" tokens")),
+        ("Cost", cost_words(info.cost)),
+        ("Forked from", code_span(one_line(info.parent)) if info.parent else ""),
+    ]
+    return "\n".join([f"- {name}: {value}" for name, value in facts if value])
+
+
+def _entry(entry: Entry) -> list[str]:
+    if isinstance(entry, Prompt):
+        return [_heading("User", entry.message.timestamp), *_content(entry.message.content)]
+    if isinstance(entry, Reply):
+        return _reply(entry)
+    if isinstance(entry, Label):
+        return [f"---\n\n**Label:** {_words(one_line(entry.text))}"]
+    if isinstance(entry, Note):
+        return [f"## Note {code_span(one_line(entry.kind, 60))}", _json(entry.data)]
+    if isinstance(entry, Other):
+        return ["## Application", _json(entry.message)]
+    message = entry.message
+    use = ToolUse(ToolCall(message.tool_call_id, message.tool_name), message)
+    return [_heading("Result without a call", message.timestamp), *_tool(use)]
+
+
+def _heading(name: str, timestamp: int) -> str:
+    return f"## {name}\n\n*{moment(timestamp)}*"
+
+
+def _reply(entry: Reply) -> list[str]:
+    message = entry.message
+    parts = [_heading("Assistant", message.timestamp)]
+    uses = iter(entry.uses)
+    for block in message.content:
+        parts += _tool(next(uses)) if type(block) is ToolCall else _content((block,))
+    if message.error_message is not None or message.is_failed:
+        words = visible(message.error_message or f"the reply ended as {message.stop_reason.value}")
+        parts.append(f"**Failed:**\n\n{fenced(words)}")
+    model = ":".join([part for part in (message.provider, message.model_id) if part])
+    facts = [code_span(one_line(model, 80)) if model else "", usage_words(message.usage), cost_words(message.cost)]
+    shown = " · ".join([fact for fact in facts if fact])
+    return [*parts, f"*{shown}*"] if shown else parts
+
+
+def _content(blocks: Sequence[ContentBlock]) -> list[str]:
+    parts: list[str] = []
+    for block in blocks:
+        if type(block) is Text:
+            parts.append(tamed(visible(block.text)) if block.text.strip() else "")
+        elif type(block) is Thinking:
+            quoted = visible(block.thinking).strip("\n").replace("\n", "\n    ")
+            parts.append(f"Thinking:\n\n    {quoted}" if quoted.strip() else "")
+        elif type(block) is Image:
+            parts.append(_image(block))
+        elif type(block) is Extension:
+            parts.append(f"Extension {code_span(one_line(block.type_name, 60))}:\n\n{_json(block.data)}")
+    return parts
+
+
+def _image(block: Image) -> str:
+    """A picture is named and not shown: a document of text has no place for its data."""
+    source = block.source
+    if isinstance(source, Base64Image):
+        return f"[image, {_words(one_line(source.media_type, 60))}, {size_of(source)}]"
+    if isinstance(source, UrlImage):
+        return f"[image at {code_span(one_line(source.url, 300))}]"
+    return f"[image in the file {code_span(one_line(source.path, 300))}]"
+
+
+def _tool(use: ToolUse) -> list[str]:
+    call, result = use
+    word, _ = status(result)
+    parts = [f"### Tool {code_span(one_line(call.name, 60))} ({word})"]
+    if call.partial_json is not None:
+        parts.append(fenced(visible(call.partial_json)))
+    elif call.arguments:
+        parts.append(_json(call.arguments))
+    if result is not None:
+        for block in result.content:
+            if type(block) is Text:
+                shown = visible(block.text)
+                parts += ["Result:", fenced(shown, "diff" if looks_like_diff(shown) else "")]
+            else:
+                parts += _content((block,))
+        change = change_of(result)
+        parts += [_diff(*change)] if change is not None else []
+    return parts
+
+
+def _diff(old: str, new: str) -> str:
+    from swink_agent.core.diffs import diff_lines
+
+    signs = {"added": "+", "removed": "-", "context": " ", "hunk": ""}
+    lines = diff_lines(visible(old), visible(new))
+    return fenced("\n".join([signs[kind] + line for kind, line in lines]), "diff") if lines else ""
+
+
+def _json(value: Any) -> str:
+    return fenced(visible(pretty_json(value)), "json")

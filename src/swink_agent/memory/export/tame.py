@@ -1,0 +1,119 @@
+"""What somebody wrote, as part of a Markdown document that is not theirs.
+
+Owns that a message stays inside its place: its headings go below ours, its HTML is text, its fences are closed. What
+cannot be read with certainty (a fence that never ends, backticks without a partner) stands in a fence of our own, word
+for word. The text has been through `visible`.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["code_span", "fenced", "tamed"]
+
+_BELOW = 3
+_FENCE = re.compile(r"( *)(`{3,}|~{3,})([^`]*)")
+_NESTED_FENCE = re.compile(r"[ \t]*(?:>|[-*+][ \t]|\d{1,9}[.)][ \t])[ \t>*+-]*(?:`{3}|~{3})")
+_HEADING = re.compile(r"((?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))){0,8}[ \t]*)(#{1,6})(?=[ \t]|$)")
+_UNDERLINE = re.compile(r"[ \t>]*(?:=+|-+)[ \t]*")
+_DEFINITION = re.compile(r"([ \t>]*)\[(?=[^\]]{1,999}\]:)")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_TICKS = re.compile(r"`+")
+
+
+def tamed(shown: str) -> str:
+    """The text as Markdown that cannot pass for what stands around it."""
+    made = _tamed(shown.strip("\n").split("\n"))
+    return fenced(shown, "markdown") if made is None else "\n".join(made)
+
+
+def fenced(shown: str, name: str = "") -> str:
+    """The text in a fence that nothing in it can close."""
+    longest = max([len(run) for run in _TICKS.findall(shown)], default=0)
+    mark = "`" * max(3, longest + 1)
+    return f"{mark}{name}\n{shown.removesuffix(chr(10))}\n{mark}"
+
+
+def code_span(shown: str) -> str:
+    """One line of text as code that nothing in it can end."""
+    line = " ".join(shown.split())
+    longest = max([len(run) for run in _TICKS.findall(line)], default=0)
+    mark = "`" * (longest + 1)
+    space = " " if longest or not line else ""
+    return f"{mark}{space}{line or 'nothing'}{space}{mark}"
+
+
+def _tamed(lines: list[str]) -> list[str] | None:
+    """The lines, or `None` where another reader of Markdown might see other fences than this one."""
+    made: list[str] = []
+    closing: re.Pattern[str] | None = None
+    indent = 0
+    for line in lines:
+        lead = len(line) - len(line.lstrip(" "))
+        if closing is not None:
+            if lead < indent and lead < len(line):
+                return None  # a list that the fence stood in has ended, and the fence with it, or neither has
+            if closing.fullmatch(line):
+                if lead != indent or line[lead] == "\t":
+                    return None  # whether this ends the fence depends on what the fence stands in
+                closing = None
+            made.append(line)
+        elif (fence := _FENCE.fullmatch(line)) is not None:
+            indent = len(fence[1])
+            closing = re.compile(rf"[ \t]*{re.escape(fence[2][0])}{{{len(fence[2])},}}[ \t]*")
+            made.append(line)
+        elif _NESTED_FENCE.match(line) or line.lstrip().startswith("~~~") or not _ticks_are_paired(line):
+            return None
+        else:
+            if made and made[-1].strip() and _UNDERLINE.fullmatch(line):
+                made.append("")  # a line beneath words would make a heading of them
+            made.append(_tame_line(line))
+    return made if closing is None else None
+
+
+def _tame_line(line: str) -> str:
+    if (heading := _HEADING.match(line)) is not None:
+        line = f"{heading[1]}{'#' * min(len(heading[2]) + _BELOW, 6)}{line[heading.end() :]}"
+    elif (definition := _DEFINITION.match(line)) is not None:  # it would hold for the whole document
+        line = f"{definition[1]}\\{line[definition.end() - 1 :]}"
+    if "<" not in line:
+        return line
+    parts: list[str] = []
+    at = 0
+    for start, end in _code_spans(line):
+        parts += [_TAG.sub("&lt;", line[at:start]), line[start:end]]
+        at = end
+    return "".join([*parts, _TAG.sub("&lt;", line[at:])])
+
+
+def _ticks_are_paired(line: str) -> bool:
+    """Whether every run of backticks in the line begins or ends a code span of this line, or stands in one."""
+    if "`" not in line:
+        return True
+    if "\\`" in line:
+        return False
+    at = 0
+    for start, end in _code_spans(line):
+        if "`" in line[at:start]:
+            return False
+        at = end
+    return "`" not in line[at:]
+
+
+def _code_spans(line: str) -> list[tuple[int, int]]:
+    """Where code stands in the line."""
+    runs = [(run.start(), run.end()) for run in _TICKS.finditer(line)]
+    last: dict[int, int] = {end - start: number for number, (start, end) in enumerate(runs)}
+    spans: list[tuple[int, int]] = []
+    number = 0
+    while number < len(runs):
+        start, end = runs[number]
+        if last[end - start] == number:
+            number += 1
+            continue
+        partner = number + 1
+        while runs[partner][1] - runs[partner][0] != end - start:
+            partner += 1
+        spans.append((start, runs[partner][1]))
+        number = partner + 1
+    return spans

@@ -1,0 +1,230 @@
+"""A session as a reader meets it: prompts, replies with their tool calls and what came of them, and what is beside.
+
+Owns which result belongs to which call, and the words and figures that every export shows. How they look is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantMessage,
+    Cost,
+    ToolCall,
+    ToolOutcome,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from swink_agent.memory.info import SessionInfo
+
+from .characters import one_line
+
+__all__ = [
+    "Entry",
+    "Label",
+    "LabelAt",
+    "Note",
+    "NoteAt",
+    "Other",
+    "Prompt",
+    "Reply",
+    "Result",
+    "ToolUse",
+    "change_of",
+    "cost_words",
+    "entries",
+    "gist",
+    "moment",
+    "status",
+    "title_of",
+    "usage_words",
+]
+
+LabelAt: TypeAlias = tuple[str, int]
+"""A label's text, and how many messages stand before it."""
+NoteAt: TypeAlias = tuple[str, Any, int]
+"""An application's own entry: its kind, its data, and how many messages stand before it."""
+
+
+class Prompt(NamedTuple):
+    """What a person said."""
+
+    position: int
+    message: UserMessage
+
+
+class ToolUse(NamedTuple):
+    """A call, and what came of it if anything did."""
+
+    call: ToolCall
+    result: ToolResultMessage | None
+
+
+class Reply(NamedTuple):
+    """What the model said; `uses` are its calls in order."""
+
+    position: int
+    message: AssistantMessage
+    uses: tuple[ToolUse, ...]
+
+
+class Result(NamedTuple):
+    """A result whose call is not in the session."""
+
+    position: int
+    message: ToolResultMessage
+
+
+class Other(NamedTuple):
+    """An application's own message."""
+
+    position: int
+    message: AgentMessage
+
+
+class Label(NamedTuple):
+    text: str
+
+
+class Note(NamedTuple):
+    kind: str
+    data: Any
+
+
+Entry: TypeAlias = Prompt | Reply | Result | Other | Label | Note
+
+
+def entries(messages: Sequence[AgentMessage], labels: Sequence[LabelAt], notes: Sequence[NoteAt]) -> Iterator[Entry]:
+    """The session in order. Ids of calls may recur: a result belongs to the reply that it follows."""
+    beside: dict[int, list[Entry]] = {}
+    for text, at in labels:
+        beside.setdefault(_within(at, messages), []).append(Label(text))
+    for kind, data, at in notes:
+        beside.setdefault(_within(at, messages), []).append(Note(kind, data))
+    taken: set[int] = set()
+    for position, message in enumerate(messages):
+        yield from beside.get(position, ())
+        if type(message) is UserMessage:
+            yield Prompt(position, message)
+        elif type(message) is AssistantMessage:
+            yield Reply(position, message, _uses(messages, position, message, taken))
+        elif type(message) is ToolResultMessage:
+            if position not in taken:
+                yield Result(position, message)
+        else:
+            yield Other(position, message)
+    yield from beside.get(len(messages), ())
+
+
+def _within(at: int, messages: Sequence[AgentMessage]) -> int:
+    return min(max(at, 0), len(messages))
+
+
+def _uses(
+    messages: Sequence[AgentMessage], position: int, reply: AssistantMessage, taken: set[int]
+) -> tuple[ToolUse, ...]:
+    calls = reply.tool_calls
+    if not calls:
+        return ()
+    results: dict[str, list[int]] = {}
+    for later in range(position + 1, len(messages)):
+        message = messages[later]
+        if type(message) is AssistantMessage:
+            break
+        if type(message) is ToolResultMessage:
+            results.setdefault(message.tool_call_id, []).append(later)
+    uses: list[ToolUse] = []
+    for places in results.values():
+        places.reverse()
+    for call in calls:
+        places = results.get(call.id)
+        result = None
+        if places:
+            place = places.pop()
+            taken.add(place)
+            result = messages[place]
+        uses.append(ToolUse(call, result if type(result) is ToolResultMessage else None))
+    return tuple(uses)
+
+
+# -- words and figures ---------------------------------------------------------------------------------------
+
+_WORDS = {
+    ToolOutcome.RAN: "done",
+    ToolOutcome.FAILED: "failed",
+    ToolOutcome.INVALID: "invalid",
+    ToolOutcome.UNKNOWN_TOOL: "unknown tool",
+    ToolOutcome.REJECTED: "rejected",
+    ToolOutcome.SKIPPED: "skipped",
+    ToolOutcome.CANCELLED: "cancelled",
+    ToolOutcome.INCOMPLETE: "incomplete",
+    ToolOutcome.LOST: "outcome unknown",
+    ToolOutcome.NEVER_RAN: "never ran",
+}
+_GENTLE = frozenset({ToolOutcome.REJECTED, ToolOutcome.SKIPPED, ToolOutcome.CANCELLED, ToolOutcome.NEVER_RAN})
+
+
+def status(result: ToolResultMessage | None) -> tuple[str, str]:
+    """How a call went, as a word and as one of `ok`, `bad`, `held` (somebody stopped it)."""
+    if result is None:
+        return "no result", "held"
+    if result.outcome in _GENTLE:
+        return _WORDS[result.outcome], "held"
+    if result.outcome == ToolOutcome.RAN:
+        return ("failed", "bad") if result.is_error else ("done", "ok")
+    return _WORDS[result.outcome], "bad"
+
+
+def change_of(result: ToolResultMessage | None) -> tuple[str, str] | None:
+    """What a tool that writes files says that it changed: the texts before and after."""
+    details: object = None if result is None else result.details
+    if not isinstance(details, dict):
+        return None
+    known = cast("dict[Any, Any]", details)
+    old, new = known.get("old"), known.get("new")
+    return (old, new) if isinstance(old, str) and isinstance(new, str) and old != new else None
+
+
+def gist(call: ToolCall) -> str:
+    """The start of what a call is about: its first argument that is a text, in one line."""
+    if call.is_incomplete:
+        return one_line(call.partial_json or "")
+    for value in call.arguments.values():
+        if isinstance(value, str) and value.strip():
+            return one_line(value)
+    return ""
+
+
+def title_of(info: SessionInfo) -> str:
+    return one_line(info.title, 160) or f"Session {one_line(info.id)}"
+
+
+def moment(milliseconds: int) -> str:
+    """A time in UTC, to the minute; a number that is none, as it is."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (ValueError, OverflowError, OSError):
+        return str(milliseconds)
+
+
+def usage_words(usage: Usage) -> str:
+    """Tokens as people read them; nothing when nothing was counted."""
+    parts = [(usage.input, "in"), (usage.output, "out"), (usage.cache_read, "cached"), (usage.cache_write, "written")]
+    words = [f"{count:,} {word}" for count, word in parts if count]
+    if not words:
+        return f"{usage.total:,} tokens" if usage.total else ""
+    return f"{' · '.join(words)} tokens"
+
+
+def cost_words(cost: Cost) -> str:
+    """Money with as many digits as tell something."""
+    total = cost.total
+    if not total:
+        return ""
+    if total != total or total in (float("inf"), float("-inf")):
+        return "cost unknown"
+    return f"${total:,.2f}" if abs(total) >= 1 else f"${total:.4f}"

@@ -1,0 +1,168 @@
+"""What people and models write, as HTML: the subset of Markdown, highlighting, and the time they take."""
+
+from __future__ import annotations
+
+import re
+import time
+from html import escape
+
+import pytest
+
+from swink_agent.memory.export.highlight import LONGEST, code_html, diff_html, highlighted
+from swink_agent.memory.export.languages import FAMILIES, family, language
+from swink_agent.memory.export.prose import prose_html
+
+
+def shape(text: str) -> str:
+    """The HTML without what every element has."""
+    html = re.sub(r' (?:dir="auto"|tabindex="0"|rel="[^"]*"|title="[^"]*")', "", prose_html(text))
+    return html.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("one\ntwo\n\nthree", "<p>one<br>two</p><p>three</p>"),
+        ("# A `b`\n## C ##", "<h3>A <code>b</code></h3><h4>C</h4>"),
+        (
+            "*a* __d__ ~~e~~ ***f***",
+            "<p><em>a</em> <strong>d</strong> <del>e</del> <em><strong>f</strong></em></p>",
+        ),
+        ("snake_case_name 2 * 3 * 4 **open", "<p>snake_case_name 2 * 3 * 4 **open</p>"),
+        ("**a *b* c**", "<p><strong>a <em>b</em> c</strong></p>"),
+        ("*a **b* c**", "<p><em>a **b</em> c**</p>"),
+        ("``a ` b``", "<p><code>a ` b</code></p>"),
+        ("`*a*` \\*b\\*", "<p><code>*a*</code> *b*</p>"),
+        ("[a *b*](https://x.y/z)", '<p><a href="https://x.y/z">a <em>b</em></a></p>'),
+        ('[a](https://x.y/(z) "t")', '<p><a href="https://x.y/(z)">a</a></p>'),
+        (
+            "[https://good.com/a](https://evil.com/good.com)",
+            '<p><a href="https://evil.com/good.com">https://good.com/a</a> <span class="quiet">(evil.com)</span></p>',
+        ),
+        (
+            "[good.com](https://good.com@evil.com/)",
+            '<p><a href="https://good.com@evil.com/">good.com</a> <span class="quiet">(evil.com)</span></p>',
+        ),
+        ("[www.x.yz](https://x.yz:80/a)", '<p><a href="https://x.yz:80/a">www.x.yz</a></p>'),
+        ("see https://x.y/z.", '<p>see <a href="https://x.y/z">https://x.y/z</a>.</p>'),
+        ("(https://x.y/a_(b))", '<p>(<a href="https://x.y/a_(b)">https://x.y/a_(b)</a>)</p>'),
+        ("<mailto:a@b.c>", '<p><a href="mailto:a@b.c">mailto:a@b.c</a></p>'),
+        ("[a](javascript:x) [b](file:///etc) [c](//d.e)", "<p>[a](javascript:x) [b](file:///etc) [c](//d.e)</p>"),
+        ("![alt](https://x.y/i.png)", '<p><a href="https://x.y/i.png">image: alt</a></p>'),
+        ("- a\n- b\n  - c\n\nd", "<ul><li><p>a</p></li><li><p>b</p><ul><li><p>c</p></li></ul></li></ul><p>d</p>"),
+        ("3. a\n4. b", '<ol start="3"><li><p>a</p></li><li><p>b</p></li></ol>'),
+        ("- [x] a\n- [ ] b", "<ul><li><p>☑ a</p></li><li><p>☐ b</p></li></ul>"),
+        (
+            "1. a\n   ```sh\n   ls\n   ```\n2. b",
+            '<ol><li><p>a</p><pre data-language="sh"><code>ls</code></pre></li><li><p>b</p></li></ol>',
+        ),
+        ("> a\n> > b", "<blockquote><p>a</p><blockquote><p>b</p></blockquote></blockquote>"),
+        ("a\n\n---\n\nb", "<p>a</p><hr><p>b</p>"),
+        ("```\n<b>\n", "<pre><code>&lt;b&gt;</code></pre>"),
+        ("<b>bold</b> &amp;", "<p>&lt;b&gt;bold&lt;/b&gt; &amp;amp;</p>"),
+    ],
+)
+def test_markdown(text: str, html: str) -> None:
+    assert shape(text) == html
+
+
+def test_tables() -> None:
+    html = shape("| a | b |\n|---|--:|\n| `x|y` | 1 |\n| \\| | 2 |")
+    assert '<th>a</th><th class="right">b</th>' in html
+    assert html.count("<tr>") == 3
+    assert "<td>|</td>" in html
+
+
+def test_code_is_highlighted() -> None:
+    html = highlighted("def f(x):  # why\n    return 'a' + 1.5", "python")
+    assert html == (
+        '<span class="k">def</span> <span class="f">f</span>(x):  <span class="c"># why</span>\n'
+        '    <span class="k">return</span> <span class="s">&#x27;a&#x27;</span> + <span class="n">1.5</span>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "marked"),
+    [
+        ("rs", 'fn main() { let s = "x"; } // c', ["fn", "main", "let", "&quot;x&quot;", "// c"]),
+        ("tsx", "const a = `b\n${c}` /* d */", ["const", "`b\n${c}`", "/* d */"]),
+        ("bash", 'echo "$HOME" $USER # c', ["echo", "&quot;$HOME&quot;", "$USER", "# c"]),
+        ("json", '{"a": [1, true, "b"]}', ["&quot;a&quot;", "1", "true", "&quot;b&quot;"]),
+        ("yaml", "a: 1\nb:\n  - c: 'd' # e", ["a", "1", "b", "  - c", "&#x27;d&#x27;", "# e"]),
+        ("toml", '[x]\na = "b"', ["[x]", "a ", "&quot;b&quot;"]),
+        ("SQL", "SELECT 'a' FROM t -- c", ["SELECT", "&#x27;a&#x27;", "FROM", "-- c"]),
+        (
+            "html",
+            '<a href="x">t</a> <!-- c -->',
+            ["&lt;a", "href", "&quot;x&quot;", "&gt;", "&lt;/a", "&gt;", "&lt;!-- c --&gt;"],
+        ),
+        ("css", "a { color: #fff; } /* c */", ["color", "#fff", "/* c */"]),
+        ("rb", "def a; @b = :c end # d", ["def", "@b", ":c", "end", "# d"]),
+    ],
+)
+def test_a_dozen_families_of_languages_are_told_apart(name: str, code: str, marked: list[str]) -> None:
+    html = highlighted(code, family(name))
+    found = re.findall(r'<span class="\w">(.*?)</span>', html, re.DOTALL)
+    assert [part.strip() for part in found] == [part.strip() for part in marked]
+    assert re.sub(r"</?span[^>]*>", "", html) == escape(code)
+
+
+def test_an_unknown_language_and_a_very_long_text_stay_plain() -> None:
+    assert "<span" not in code_html("def f(): 1", "klingon")
+    assert "<span" not in highlighted("def " * LONGEST, "python")
+
+
+def test_diffs_are_coloured_wherever_they_come_from() -> None:
+    assert 'class="line ins">+b' in code_html("--- a\n+++ b\n@@ -1 +1 @@\n-a\n+b")
+    assert 'class="line ins">+b' in prose_html("```diff\n+b\n```")
+    assert 'class="line del">-a' in diff_html("a\n", "b\n")
+
+
+PIECES = [
+    *("*", "**a ", "***a", "_a_", "[", "](", "](a)", "[a](", "[](](a)", "![", "`", "``` ", "```\n", "> ", "- ", "- - "),
+    *(
+        "|",
+        "|-|\n",
+        "#",
+        "<https://a",
+        "https://)",
+        "\\",
+        "~~",
+        "1. ",
+        "- a\n ",
+        "\t",
+        "&",
+        "((",
+        "<!--",
+        "a\n",
+        "[a]: ",
+    ),
+    *("- a\n\n", " ", "\n", "* * ", "a|b\n-|-\n", "\u0301", "é*"),
+]
+CODE = [
+    *("'", '"', '"""', "/*", "<!--", "#", "\\", "0x", "1.", "1e", "a", "a:", "a=", "a-", "-a", "- ", "${", "@", "--"),
+    *("//", "`", "= ", "[", "\n", "\n-", "\na ", " ", "\n ", "'\\", "<a", ":", "/* *", '" ', "[\n", "\n\t#", '"a" '),
+]
+
+
+def takes_less_than(limit: float, made: object, *arguments: str) -> bool:
+    """Whether it does at one of three tries: a machine may be busy, what goes over a text again and again always is."""
+    assert callable(made)
+    for _ in range(3):
+        start = time.perf_counter()
+        made(*arguments)
+        if time.perf_counter() - start < limit:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_no_markdown_takes_longer_than_its_length(piece: str) -> None:
+    assert takes_less_than(3, prose_html, (piece * 60_000)[:60_000])
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_no_code_takes_longer_than_its_length(name: str) -> None:
+    assert language(name) is not None
+    for piece in CODE:
+        assert takes_less_than(1, highlighted, (piece * 12_000)[:12_000], name), piece
