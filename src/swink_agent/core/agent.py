@@ -562,6 +562,12 @@ class Agent:
             self._transcript.recorder = recorder
             recorder.model_is(self.model)
 
+    @property
+    def journal(self) -> hints.Journal | None:
+        """What records the agent, if something does."""
+        recorder = self._transcript.recorder
+        return None if recorder is None else recorder.journal
+
     def detach_journal(self) -> hints.Journal | None:
         """Records nothing from now on; returns the journal that was there. Raises `AlreadyRunning` during a run."""
         with self._changing_history():

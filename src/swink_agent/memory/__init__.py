@@ -1,8 +1,9 @@
-"""Memory: what an agent keeps of a conversation, and what of it is still sent when it outgrows the model.
+"""Memory: sessions that survive a crash, and what of a conversation is still sent when it outgrows the model.
 
+`JsonlSessionStore` keeps one file for each session; a `Session` is attached to an agent and records what it does, a
+`LoadedSession` is one to look at; `export_markdown`, `export_html` and `export_json` make a document of it.
 `SlidingWindow` (the core's own) leaves the oldest messages out, `SummarizingCompactor` has a model sum them up;
-`tiktoken_counter` counts tokens as OpenAI's models do. `export_markdown`, `export_html` and `export_json` make a
-document of a session. Importing this module loads none of them.
+`tiktoken_counter` counts tokens as OpenAI's models do. Importing this module loads none of them.
 """
 
 from __future__ import annotations
@@ -12,15 +13,45 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from swink_agent.core.context import SlidingWindow
 
+    from .errors import SessionAmbiguous, SessionDamaged, SessionError, SessionInUse, SessionNotFound
     from .export import export_html, export_json, export_markdown
     from .info import SessionInfo
+    from .records import (
+        LabelAdded,
+        NoteAdded,
+        SessionRecord,
+        SessionStarted,
+        Summary,
+        TitleChanged,
+        UnknownMessage,
+        UnknownRecord,
+    )
+    from .session import LoadedSession, Session
+    from .store import AsyncSessionStore, JsonlSessionStore
     from .summary import SummarizingCompactor
     from .token_counters import tiktoken_counter
 
 _HOMES = {
+    "AsyncSessionStore": ".store",
+    "JsonlSessionStore": ".store",
+    "LabelAdded": ".records",
+    "LoadedSession": ".session",
+    "NoteAdded": ".records",
+    "Session": ".session",
+    "SessionAmbiguous": ".errors",
+    "SessionDamaged": ".errors",
+    "SessionError": ".errors",
+    "SessionInUse": ".errors",
     "SessionInfo": ".info",
+    "SessionNotFound": ".errors",
+    "SessionRecord": ".records",
+    "SessionStarted": ".records",
     "SlidingWindow": "swink_agent.core.context",
     "SummarizingCompactor": ".summary",
+    "Summary": ".records",
+    "TitleChanged": ".records",
+    "UnknownMessage": ".records",
+    "UnknownRecord": ".records",
     "export_html": ".export",
     "export_json": ".export",
     "export_markdown": ".export",
@@ -28,9 +59,26 @@ _HOMES = {
 }
 
 __all__ = [
+    "AsyncSessionStore",
+    "JsonlSessionStore",
+    "LabelAdded",
+    "LoadedSession",
+    "NoteAdded",
+    "Session",
+    "SessionAmbiguous",
+    "SessionDamaged",
+    "SessionError",
+    "SessionInUse",
     "SessionInfo",
+    "SessionNotFound",
+    "SessionRecord",
+    "SessionStarted",
     "SlidingWindow",
     "SummarizingCompactor",
+    "Summary",
+    "TitleChanged",
+    "UnknownMessage",
+    "UnknownRecord",
     "export_html",
     "export_json",
     "export_markdown",

@@ -1,31 +1,43 @@
-"""What is known of a session without its messages.
+"""What is known of a session without reading it whole.
 
-Owns one value. Where it is read from is the store's.
+Owns `SessionInfo`, and how a title is made of the first thing that was said.
 """
 
 from __future__ import annotations
 
-from msgspec import field
-
 from swink_agent.core.types import Cost, ModelSpec, Usage
 from swink_agent.core.value import Value
 
-__all__ = ["SessionInfo"]
+__all__ = ["SessionInfo", "title_from"]
+
+_LONGEST_TITLE = 80
 
 
 class SessionInfo(Value, frozen=True, kw_only=True):
-    """A session at a glance: what it is about, whose model it talks to, how long it is and what it cost."""
+    """One session, as a list shows it. Times are milliseconds since the epoch."""
 
     id: str
     title: str = ""
+    """As it was given, else the start of the first user message."""
     created: int = 0
     updated: int = 0
     cwd: str = ""
     model: ModelSpec | None = None
+    """The one that was asked last, or is to be asked next."""
     messages: int = 0
-    usage: Usage = field(default_factory=Usage)
-    cost: Cost = field(default_factory=Cost)
+    usage: Usage = Usage()
+    cost: Cost = Cost()
     parent: str | None = None
+    """The id of the session that this one was forked from."""
     version: int = 1
+    """Of the file's format."""
+    metadata: dict[str, object] = {}
+    """What the application gave when it created the session."""
     problems: tuple[str, ...] = ()
-    """What was wrong with the file, in words; empty when nothing was."""
+    """What was wrong with the file, in words."""
+
+
+def title_from(text: str) -> str:
+    """The start of a text, on one line."""
+    line = " ".join(text[: 8 * _LONGEST_TITLE].split())
+    return line if len(line) <= _LONGEST_TITLE else line[: _LONGEST_TITLE - 1].rstrip() + "…"

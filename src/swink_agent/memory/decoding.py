@@ -1,0 +1,186 @@
+"""From a line of a session's file to what it says, also if another version wrote it.
+
+Owns the fast way, one typed decoder for all lines as this version writes them, and the slow way for all others: what is
+not understood is left out and said, never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Union, cast
+
+import msgspec
+from msgspec import structs
+
+from swink_agent.core.journal import (
+    ContextReplaced,
+    HistoryCut,
+    MessageAdded,
+    MessageReplaced,
+    ModelChanged,
+    RunEnded,
+    RunStarted,
+    StateChanged,
+    ToolStarted,
+)
+from swink_agent.core.types import AgentMessage, CustomMessage, decode_message
+
+from .records import (
+    LabelAdded,
+    NoteAdded,
+    RecordEntry,
+    SessionStarted,
+    Summary,
+    TitleChanged,
+    UnknownMessage,
+    UnknownRecord,
+)
+
+__all__ = ["EntryDecoder"]
+
+_KINDS: dict[str, type] = {
+    "context": ContextReplaced,
+    "history": HistoryCut,
+    "label": LabelAdded,
+    "message": MessageAdded,
+    "model": ModelChanged,
+    "note": NoteAdded,
+    "replaced": MessageReplaced,
+    "run_ended": RunEnded,
+    "run_started": RunStarted,
+    "session": SessionStarted,
+    "state": StateChanged,
+    "summary": Summary,
+    "title": TitleChanged,
+    "tool_started": ToolStarted,
+}
+_ANY: Any = Union[tuple(_KINDS.values())]  # noqa: UP007 - made of a list
+_ENVELOPE = ("seq", "at", "crc", "type")
+_STAND_IN: dict[str, Any] = {"role": "user", "content": []}
+_WHERE = re.compile(r"at `\$((?:\.\w+|\[\d+\])+)`")
+_MOST_REPAIRS = 16
+
+
+class EntryDecoder:
+    """Decodes lines; `types` are the application's own messages that may be in them."""
+
+    __slots__ = ("_decode", "_types", "unknown")
+
+    def __init__(self, types: Sequence[type[CustomMessage]] = ()) -> None:
+        self._types = tuple(types)
+        self._decode = msgspec.json.Decoder(_ANY).decode
+        self.unknown: list[str] = []
+        """What was not understood so far, in words."""
+
+    def decode(self, line: bytes, number: int) -> RecordEntry:
+        """What the line says; an `UnknownRecord` for what this version does not know."""
+        try:
+            return self._decode(line)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return self._decode_slowly(line, number)
+
+    def _decode_slowly(self, line: bytes, number: int) -> RecordEntry:
+        try:
+            document = msgspec.json.decode(line)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            self.unknown.append(f"record {number} is no JSON object, and is passed over")
+            return UnknownRecord("")
+        fields = cast("dict[str, Any]", document)
+        type_name = fields.get("type")
+        kind = _KINDS.get(type_name) if isinstance(type_name, str) else None
+        if kind is None:
+            self.unknown.append(f"record {number} is of a kind that this version does not know, {type_name!r}")
+            return _unknown(fields)
+        messages = self._take_messages(fields, number)
+        if fields.get("source") not in _SOURCES and kind is MessageAdded:
+            fields["source"] = "given"
+        try:
+            entry = self._lenient(fields, kind, number)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):
+            self.unknown.append(f"record {number}, a {type_name}, is not understood by this version")
+            return _unknown(fields)
+        if isinstance(entry, (MessageAdded, MessageReplaced)) and messages:
+            return structs.replace(entry, message=messages[0])
+        if isinstance(entry, ContextReplaced):
+            made = iter(messages)
+            parts = [part if isinstance(part, int) else next(made) for part in entry.parts]
+            return structs.replace(entry, parts=tuple(parts))
+        return entry
+
+    def _take_messages(self, fields: dict[str, Any], number: int) -> list[AgentMessage]:
+        """The messages in a record, in whose places stand-ins are left."""
+        taken: list[AgentMessage] = []
+        if isinstance(fields.get("message"), dict):
+            taken.append(self._message(fields["message"], number))
+            fields["message"] = _STAND_IN
+        parts = fields.get("parts")
+        if isinstance(parts, list):
+            items = cast("list[Any]", parts)
+            for position, part in enumerate(items):
+                if isinstance(part, dict):
+                    taken.append(self._message(cast("dict[str, Any]", part), number))
+                    items[position] = _STAND_IN
+        return taken
+
+    def _message(self, fields: dict[str, Any], number: int) -> AgentMessage:
+        original = fields
+        if fields.get("role") == "unknown" and isinstance(fields.get("data"), dict):
+            fields = original = fields["data"]  # kept by a program that did not know its type
+        said: list[str] = []
+        for _ in range(_MOST_REPAIRS):
+            try:
+                message = decode_message(msgspec.json.encode(fields), self._types)
+            except ValueError as error:
+                left_out = _without(fields, str(error))
+                if left_out is None:
+                    break
+                fields, where = left_out
+                said.append(f"record {number}: `{where}` of its message is not understood by this version")
+            else:
+                self.unknown += said
+                return message
+        self.unknown.append(f"record {number} holds a message of a type that was not given, {original.get('role')!r}")
+        return UnknownMessage(original)
+
+    def _lenient(self, fields: dict[str, Any], kind: type, number: int) -> RecordEntry:
+        for _ in range(_MOST_REPAIRS):
+            try:
+                return cast("RecordEntry", msgspec.convert(fields, kind))
+            except msgspec.ValidationError as error:
+                left_out = _without(fields, str(error))
+                if left_out is None:
+                    raise
+                fields, where = left_out
+                self.unknown.append(f"record {number}: `{where}` is not understood by this version")
+        raise msgspec.ValidationError("too much of it is not understood")
+
+
+_SOURCES = frozenset({"given", "prompt", "steering", "follow_up", "policy", "reply", "result"})
+
+
+def _unknown(fields: dict[str, Any]) -> UnknownRecord:
+    data = {name: value for name, value in fields.items() if name not in _ENVELOPE}
+    return UnknownRecord(str(fields.get("type") or ""), data)
+
+
+def _without(fields: dict[str, Any], error: str) -> tuple[dict[str, Any], str] | None:
+    """A copy without the field that the error is about, and where that is; `None` if it says no such place."""
+    found = _WHERE.search(error)
+    if found is None:
+        return None
+    where = found[1]
+    copy = msgspec.json.decode(msgspec.json.encode(fields))
+    steps = [int(step[1:-1]) if step[0] == "[" else step[1:] for step in re.findall(r"\.\w+|\[\d+\]", where)]
+    place: Any = copy
+    try:
+        for step in steps[:-1]:
+            place = place[step]
+        if not isinstance(steps[-1], str):
+            return None  # an item of a list is something that was said, and not a remark about it
+        del place[steps[-1]]
+    except (KeyError, IndexError, TypeError):
+        return None
+    return copy, where.lstrip(".")

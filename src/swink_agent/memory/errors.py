@@ -1,0 +1,49 @@
+"""What can be wrong with a session, as errors that a caller can act on.
+
+    SessionError(message, path)     of the library's `AgentError`s
+    ├── SessionNotFound             no session of that id
+    ├── SessionAmbiguous            several ids begin like that
+    ├── SessionInUse                somebody else writes to it
+    └── SessionDamaged              nothing at all can be read of it
+
+Owns the tree. Each message is one line that names the session or its file, and says what to do.
+"""
+
+from __future__ import annotations
+
+import os
+
+from swink_agent.core.errors import AgentError
+
+__all__ = ["SessionAmbiguous", "SessionDamaged", "SessionError", "SessionInUse", "SessionNotFound", "reason_of"]
+
+
+class SessionError(AgentError):
+    """A session cannot be read or written; `path` is its file, where there is one."""
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class SessionNotFound(SessionError):
+    """No session has this id, or one that begins like this."""
+
+
+class SessionAmbiguous(SessionError):
+    """Several sessions have ids that begin like this."""
+
+
+class SessionInUse(SessionError):
+    """A session has one writer at a time, and somebody else is it."""
+
+
+class SessionDamaged(SessionError):
+    """Nothing at all can be read of the file."""
+
+
+def reason_of(error: BaseException) -> str:
+    """What an error says, without the file's name, which is said by who raises it again."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__

@@ -1,0 +1,71 @@
+"""What a session does to the disk, each step in one place, so that a test can make any of them fail.
+
+Owns opening, locking, writing, syncing and replacing files. What is written and when is for `log` and `repair`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+__all__ = ["FileOperations", "close_quietly"]
+
+
+class FileOperations:
+    """The operating system's own. A test gives a subclass that fails where it should."""
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        return os.open(path, flags | os.O_CLOEXEC, mode)
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        """Writes once; returns how many bytes were taken."""
+        return os.write(descriptor, data)
+
+    def sync(self, descriptor: int) -> None:
+        """Returns when what was written would survive a loss of power."""
+        full = getattr(fcntl, "F_FULLFSYNC", None)  # where fsync alone does not reach the disk
+        if full is None:
+            os.fsync(descriptor)
+        else:
+            fcntl.fcntl(descriptor, full)
+
+    def lock(self, descriptor: int) -> bool:
+        """Takes the lock of an open file, for this opening of it alone; `False` if somebody else has it."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def replace(self, source: Path, target: Path) -> None:
+        os.replace(source, target)
+
+    def unlink(self, path: Path) -> None:
+        os.unlink(path)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    # -- made of these -----------------------------------------------------------------------------------------
+
+    def sync_folder(self, folder: Path) -> None:
+        """Makes the names in a folder survive a loss of power."""
+        descriptor = self.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self.sync(descriptor)
+        finally:
+            close_quietly(self, descriptor)
+
+    def write_all(self, descriptor: int, data: bytes) -> None:
+        """Writes all of it, in as many steps as it takes. Raises `OSError`."""
+        view = memoryview(data)
+        while view:
+            view = view[self.write(descriptor, bytes(view[: 1 << 24])) :]
+
+
+def close_quietly(files: FileOperations, descriptor: int) -> None:
+    try:
+        files.close(descriptor)
+    except OSError:
+        pass  # nothing is lost: what counts was synced before

@@ -1,0 +1,465 @@
+"""From entries to what they come to: history, context, model, state, labels, notes and totals.
+
+Pure: it knows no file. Entries are added one by one, with their numbers, in order; what they come to so far can be
+asked for at any time. It is always a valid history: a call whose result is missing has one that says so.
+
+    outcome unknown     the call had started: nobody knows what it did
+    never ran           it had not
+
+Owns the rules of the fold and of recovery. What a recovered result becomes when the session goes on is in `session`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from swink_agent.core.journal import (
+    ContextReplaced,
+    HistoryCut,
+    MessageAdded,
+    MessageReplaced,
+    ModelChanged,
+    Past,
+    RunEnded,
+    RunStarted,
+    StateChanged,
+    ToolStarted,
+)
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantMessage,
+    Cost,
+    ModelSpec,
+    ToolCall,
+    ToolOutcome,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    extract_text,
+)
+from swink_agent.core.value import copy_json
+
+from .info import title_from
+from .records import LabelAdded, NoteAdded, RecordEntry, SessionStarted, Summary, TitleChanged
+
+__all__ = ["Fold", "Recovered", "fold_entries"]
+
+LOST = (
+    "outcome unknown: this tool call had started, and its result was never recorded. It may have done all of its work, "
+    "some of it, or none: look before you repeat it."
+)
+NEVER_RAN = "never ran: this tool call had not started when the program ended."
+
+
+class Recovered(NamedTuple):
+    """A result that is not on record: it was made because its call had none."""
+
+    reply: int
+    """The number of the entry that added the reply."""
+    call: int
+    message: ToolResultMessage
+
+
+class _Batch:
+    """The calls of the last reply, and their results as they come."""
+
+    __slots__ = ("calls", "reply", "results")
+
+    def __init__(self, reply: int, calls: tuple[ToolCall, ...]) -> None:
+        self.reply = reply
+        self.calls = calls
+        self.results: list[tuple[int, ToolResultMessage] | None] = [None] * len(calls)
+
+    def place(self, message: ToolResultMessage, call: int | None) -> int | None:
+        """The index of the call that this is the result of; `None` if it is that of none."""
+        if call is not None:
+            fits = 0 <= call < len(self.calls) and self.calls[call].id == message.tool_call_id
+            return call if fits and self.results[call] is None else None
+        for index, asked in enumerate(self.calls):
+            if asked.id == message.tool_call_id and self.results[index] is None:
+                return index
+        return None
+
+
+class _Lane:
+    """A list of messages in which every call is answered, in order, as messages are added at its end."""
+
+    __slots__ = ("_fold", "batch", "messages", "numbers")
+
+    def __init__(self, fold: Fold) -> None:
+        self._fold = fold
+        self.messages: list[AgentMessage] = []
+        self.numbers: list[int | None] = []
+        self.batch: _Batch | None = None
+
+    def __len__(self) -> int:
+        return len(self.messages) + (0 if self.batch is None else len(self.batch.calls))
+
+    def add(self, number: int, message: AgentMessage, call: int | None = None) -> bool:
+        """Adds a message; says whether it had a place."""
+        batch = self.batch
+        if type(message) is ToolResultMessage:
+            index = None if batch is None else batch.place(message, call)
+            if batch is None or index is None:
+                return False
+            batch.results[index] = (number, message)
+            return True
+        if batch is not None:
+            self.settle()
+        self.messages.append(message)
+        self.numbers.append(number)
+        if type(message) is AssistantMessage:
+            for block in message.content:
+                if type(block) is ToolCall:
+                    self.batch = _Batch(number, message.tool_calls)
+                    break
+        return True
+
+    def settle(self) -> None:
+        """Puts the results behind the reply, in the order of its calls; those that are missing are recovered."""
+        batch = self.batch
+        if batch is None:
+            return
+        self.batch = None
+        for number, message in self._results(batch):
+            self.messages.append(message)
+            self.numbers.append(number)
+
+    def _results(self, batch: _Batch) -> Iterable[tuple[int | None, ToolResultMessage]]:
+        for index, result in enumerate(batch.results):
+            yield (None, self._fold.recover(batch, index)) if result is None else result
+
+    def all(self) -> tuple[list[AgentMessage], list[int | None]]:
+        """The messages and their numbers as they are now, with what is recovered."""
+        messages, numbers = list(self.messages), list(self.numbers)
+        if self.batch is not None:
+            for number, message in self._results(self.batch):
+                messages.append(message)
+                numbers.append(number)
+        return messages, numbers
+
+    def on_record(self) -> list[tuple[int | None, AgentMessage]]:
+        """The messages with their numbers, without what is recovered of the last reply's calls."""
+        found: list[tuple[int | None, AgentMessage]] = list(zip(self.numbers, self.messages, strict=True))
+        if self.batch is not None:
+            found += [result for result in self.batch.results if result is not None]
+        return found
+
+    def replace(self, number: int, message: AgentMessage) -> bool:
+        batch = self.batch
+        if batch is not None and type(message) is ToolResultMessage:
+            for index, result in enumerate(batch.results):
+                if result is not None and result[0] == number:
+                    batch.results[index] = (number, message)
+                    return True
+        for position in range(len(self.numbers) - 1, -1, -1):
+            if self.numbers[position] == number:
+                self.messages[position] = message
+                if batch is not None and batch.reply == number and type(message) is AssistantMessage:
+                    calls = message.tool_calls
+                    if len(calls) == len(batch.calls):
+                        batch.calls = calls
+                return True
+        return False
+
+
+class Fold:
+    """What the entries so far come to.
+
+    One that begins with a `Summary` knows only what a list shows; `needs_all` says when not even that.
+    """
+
+    def __init__(self, summary: Summary | None = None) -> None:
+        self._history = _Lane(self)
+        self._context: _Lane | None = None
+        self._known: dict[int, AgentMessage] = {}
+        self._started: dict[int, set[int]] = {}
+        """Of each reply, by its number, the calls that had started."""
+        self._recovered: dict[tuple[int, int], ToolResultMessage] = {}
+        self._orphans: set[int] = set()
+        self._before = 0
+        self._made = 0
+        self._usage, self._cost = Usage(), Cost()
+        self._run_usage, self._run_cost = Usage(), Cost()
+        self._first = ""
+        self.start: SessionStarted | None = None
+        self.has_messages = False
+        """Whether there ever was one."""
+        self.title = ""
+        self.updated = 0
+        self.model: ModelSpec | None = None
+        self.state: dict[str, Any] = {}
+        self.labels: list[LabelAdded] = []
+        self.notes: list[NoteAdded] = []
+        self.needs_all = False
+        self.lost: list[str] = []
+        if summary is not None:
+            self._before = summary.messages
+            self._usage, self._cost, self.model = summary.usage, summary.cost, summary.model
+            self._run_usage, self._run_cost = summary.run_usage, summary.run_cost
+            self.title, self._first, self.updated = summary.title, summary.first, summary.updated
+        self._is_partial = summary is not None
+
+    # -- adding ------------------------------------------------------------------------------------------------
+
+    def add(self, number: int, entry: RecordEntry, at: int = 0) -> None:
+        """Takes the next entry."""
+        if at > self.updated and type(entry) is not Summary:
+            self.updated = at
+        if type(entry) is MessageAdded:
+            self._add_message(number, entry)
+            return
+        match entry:
+            case ToolStarted():
+                batch = self._history.batch
+                if batch is not None and 0 <= entry.call < len(batch.calls):
+                    self._started.setdefault(batch.reply, set()).add(entry.call)
+            case MessageReplaced():
+                self._replace(entry)
+            case ContextReplaced():
+                self._replace_context(number, entry)
+            case HistoryCut():
+                self._cut(number, entry)
+            case ModelChanged():
+                self.model = entry.model
+            case StateChanged():
+                self.state = entry.state
+            case RunStarted():
+                self._settle_run()
+            case RunEnded():
+                self._usage, self._cost = self._usage + entry.usage, self._cost + entry.cost
+                self._run_usage, self._run_cost = Usage(), Cost()
+            case SessionStarted():
+                self.start = entry
+                self.title = self.title or entry.title
+            case TitleChanged():
+                self.title = entry.title
+            case LabelAdded():
+                self.labels.append(entry)
+            case NoteAdded():
+                self.notes.append(entry)
+            case _:
+                pass  # a summary says nothing new, and what is unknown is passed over
+
+    def _add_message(self, number: int, entry: MessageAdded) -> None:
+        message = entry.message
+        self._known[number] = message
+        self.has_messages = True
+        if not self._history.add(number, message, entry.call):
+            self._orphans.add(number)
+            self.needs_all = self._is_partial
+            return
+        if self._context is not None:
+            self._context.add(number, message, entry.call)
+        if type(message) is AssistantMessage:
+            if entry.source == "reply":
+                self._run_usage += message.usage
+                self._run_cost += message.cost
+        elif not self._first and type(message) is UserMessage:
+            self._first = _start_of(message)
+
+    def _replace(self, entry: MessageReplaced) -> None:
+        if entry.number not in self._known:
+            self.needs_all = self._is_partial
+            self.lost.append(f"a message was replaced that is lost (record {entry.number})")
+            return
+        self._known[entry.number] = entry.message
+        self._history.replace(entry.number, entry.message)
+        if self._context is not None:
+            self._context.replace(entry.number, entry.message)
+        if type(entry.message) is UserMessage:
+            self._find_first()
+
+    def _replace_context(self, number: int, entry: ContextReplaced) -> None:
+        lane = _Lane(self)
+        lost = 0
+        for part in entry.parts:
+            if not isinstance(part, int):
+                self._made -= 1
+                if not lane.add(self._made, part):
+                    lane.messages.append(part)  # what the transforms made, however odd, is sent as it is
+                    lane.numbers.append(None)
+                continue
+            message = self._known.get(part)
+            if message is None or not lane.add(part, message):
+                lost += 1
+        if lost and not self._is_partial:
+            self.lost.append(f"{lost} of the messages that a compaction kept are lost (record {number})")
+        # Nothing of it left: the whole history is sent, and compacted again if it has to be.
+        self._context = lane if len(lane) else None
+
+    def _cut(self, number: int, entry: HistoryCut) -> None:
+        self.needs_all = self._is_partial
+        self._history, self._context = _Lane(self), None
+        lost = 0
+        known: dict[int, AgentMessage] = {}
+        for kept in entry.numbers:
+            message = self._known.get(kept)
+            if message is None:
+                lost += 1
+                continue
+            known[kept] = message
+            if self._history.add(kept, message):
+                self._orphans.discard(kept)
+            else:
+                self._orphans.add(kept)
+        if lost:
+            self.lost.append(f"{lost} of the messages that a change of the history kept are lost (record {number})")
+        # What is in no history any more is forgotten, unless its time is still to come.
+        for orphan in self._orphans:
+            known.setdefault(orphan, self._known[orphan])
+        self._known = known
+        self._find_first()
+
+    def _find_first(self) -> None:
+        if self._is_partial:
+            self.needs_all = True
+            return
+        self._first = ""
+        for message in self._history.messages:
+            if type(message) is UserMessage:
+                self._first = _start_of(message)
+                if self._first:
+                    return
+
+    def _settle_run(self) -> None:
+        """A run without an end was cut off by a crash: it used what its replies say."""
+        self._usage, self._cost = self._usage + self._run_usage, self._cost + self._run_cost
+        self._run_usage, self._run_cost = Usage(), Cost()
+
+    def recover(self, batch: _Batch, index: int) -> ToolResultMessage:
+        """The result that stands where none is on record; the same one each time."""
+        key = (batch.reply, index)
+        made = self._recovered.get(key)
+        if made is None:
+            has_started = index in self._started.get(batch.reply, ())
+            reply = self._known.get(batch.reply)
+            made = self._recovered[key] = ToolResultMessage(
+                batch.calls[index].id,
+                LOST if has_started else NEVER_RAN,
+                is_error=True,
+                tool_name=batch.calls[index].name,
+                timestamp=reply.timestamp if isinstance(reply, AssistantMessage) else self.updated,
+                outcome=ToolOutcome.LOST if has_started else ToolOutcome.NEVER_RAN,
+            )
+        return made
+
+    # -- asking ------------------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """How many messages the history has, with those that are recovered."""
+        return self._before + len(self._history)
+
+    @property
+    def usage(self) -> Usage:
+        return self._usage + self._run_usage
+
+    @property
+    def cost(self) -> Cost:
+        return self._cost + self._run_cost
+
+    @property
+    def first(self) -> str:
+        """The start of the first user message."""
+        return self._first
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a call waits for its result."""
+        batch = self._history.batch
+        return batch is not None and None in batch.results
+
+    def started(self, reply: int | None) -> frozenset[int]:
+        """The calls of a reply, by the number of its entry, that had started."""
+        return frozenset() if reply is None else frozenset(self._started.get(reply, ()))
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        return tuple(self._history.all()[0])
+
+    @property
+    def problems(self) -> list[str]:
+        """What was lost, as far as the entries show it."""
+        orphans = [f"record {number} is a result whose call is lost" for number in sorted(self._orphans)]
+        return [*self.lost, *orphans]
+
+    @property
+    def context(self) -> tuple[AgentMessage, ...] | None:
+        """What the model is sent of the history; `None` for all."""
+        return None if self._context is None else tuple(self._context.all()[0])
+
+    def summary(self) -> Summary:
+        return Summary(
+            messages=self.count,
+            usage=self._usage,
+            cost=self._cost,
+            run_usage=self._run_usage,
+            run_cost=self._run_cost,
+            model=self.model,
+            title=self.title,
+            first=self._first,
+            updated=self.updated,
+        )
+
+    def past(self) -> Past:
+        """What an agent goes on from. Every message must be on record: see `to_record`."""
+        messages, numbers = self._history.all()
+        assert None not in numbers, "recovered results are recorded before an agent goes on"
+        return Past(
+            messages=tuple(messages),
+            numbers=tuple([number for number in numbers if number is not None]),
+            context=self.context,
+            model=self.model,
+            state=copy_json(self.state),
+        )
+
+    def recovered(self) -> tuple[list[Recovered], list[Recovered]]:
+        """What was recovered and is not on record: inside the history, and at its end."""
+        batch = self._history.batch
+        at_end = [] if batch is None else self._missing(batch)
+        inside: list[Recovered] = []
+        if None in self._history.numbers:
+            keys = {id(message): key for key, message in self._recovered.items()}
+            for message, number in zip(self._history.messages, self._history.numbers, strict=True):
+                if number is None and type(message) is ToolResultMessage:
+                    inside.append(Recovered(*keys[id(message)], message))
+        return inside, at_end
+
+    def _missing(self, batch: _Batch) -> list[Recovered]:
+        return [
+            Recovered(batch.reply, index, self.recover(batch, index))
+            for index, result in enumerate(batch.results)
+            if result is None
+        ]
+
+    @property
+    def numbers(self) -> list[int | None]:
+        """Of each message of the history, the number of its entry; `None` for what was recovered."""
+        return self._history.all()[1]
+
+    def history_numbers(self, recorded: Mapping[int, int]) -> list[int]:
+        """The numbers of what is on record of the history; those of `recorded` messages by the messages' ids."""
+        return [recorded[id(message)] if number is None else number for number, message in self._history.on_record()]
+
+    def context_parts(self, recorded: Mapping[int, int]) -> list[int | AgentMessage] | None:
+        """The context as a `ContextReplaced` has it; `recorded` as for `history_numbers`."""
+        if self._context is None:
+            return None
+        return [
+            recorded.get(id(message), message) if number is None or number < 0 else number
+            for number, message in self._context.on_record()
+        ]
+
+
+def fold_entries(entries: Iterable[tuple[int, RecordEntry]]) -> Fold:
+    """What numbered entries come to."""
+    fold = Fold()
+    for number, entry in entries:
+        fold.add(number, entry)
+    return fold
+
+
+def _start_of(message: UserMessage) -> str:
+    return title_from(extract_text(message.content))

@@ -1,0 +1,65 @@
+"""The beginning of one session as the beginning of another.
+
+Owns what a fork takes along: the messages, made valid; the model, state and compacted context of that moment; and the
+labels up to it. What the runs of the old session used and cost is not counted again.
+"""
+
+from __future__ import annotations
+
+from swink_agent.core.journal import ContextReplaced, MessageAdded, ModelChanged, StateChanged, ToolStarted
+from swink_agent.core.types import AgentMessage
+
+from .fold import Fold
+from .session import LoadedSession, Session
+
+__all__ = ["copy_into"]
+
+
+def copy_into(session: Session, loaded: LoadedSession, at: int) -> None:
+    """Writes the first `at` messages of one session into another, a new one."""
+    log = session.log
+    numbers = loaded.fold.numbers[:at]
+    then = _fold_up_to(loaded, numbers) if at < len(loaded.messages) else loaded.fold
+    if then.model is not None:
+        log.record(ModelChanged(then.model))
+    copied: dict[int | None, int] = {}
+    for number, message in zip(numbers, loaded.messages, strict=False):
+        copied[number] = log.record(MessageAdded(message, "given"))
+    # What is left open here says so on record, as in a session that goes on after a crash: what had started there has
+    # started in this history too.
+    back = {new: old for old, new in copied.items()}
+    for one in log.fold.recovered()[1]:
+        if one.call in loaded.fold.started(back.get(one.reply)):
+            log.record(ToolStarted(one.call, one.message.tool_call_id, one.message.tool_name))
+    answers = [log.record(MessageAdded(one.message, "result", one.call)) for one in log.fold.recovered()[1]]
+    parts = _context(then, copied)
+    if parts:
+        log.record(ContextReplaced((*parts, *answers)))
+    if then.state:
+        log.record(StateChanged(then.state))
+    for label in loaded.labels:
+        if label.position <= at:
+            log.add(label)
+    log.flush(30)
+
+
+def _fold_up_to(loaded: LoadedSession, numbers: list[int | None]) -> Fold:
+    """What the session had come to when it had these messages."""
+    last = max((number for number in numbers if number is not None), default=0)
+    fold = Fold()
+    for record in loaded.records():
+        if record.number > last:
+            break
+        fold.add(record.number, record.entry, record.at)
+    return fold
+
+
+def _context(then: Fold, copied: dict[int | None, int]) -> list[int | AgentMessage]:
+    """The compacted context of that moment, of messages that were copied and those that a compaction made."""
+    parts: list[int | AgentMessage] = []
+    for part in then.context_parts({}) or ():
+        if not isinstance(part, int):
+            parts.append(part)
+        elif part in copied:
+            parts.append(copied[part])
+    return parts

@@ -1,0 +1,339 @@
+"""The journal that is a file: entries are numbered when they are recorded, and written by a thread of their own.
+
+    record      numbers the entry and hands it over; nobody waits for the disk
+    the thread  masks it, encodes it, and writes it at once, with one write; syncs when somebody waits for it
+    durable     waits until all that was recorded so far is written and synced; one sync serves all who wait
+
+After a write or a sync that failed, the log takes nothing more: what is on disk is no longer known, and everyone who
+waits is told. Opening the session again finds out.
+
+Owns the writing. What the file looks like is in `records`; opening, locking and mending it in `opening`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import NamedTuple
+
+from swink_agent.core.cancel import call_in
+from swink_agent.core.journal import JournalEntry, MessageAdded, RunEnded
+from swink_agent.core.redaction import Redactor
+
+from .errors import SessionError, reason_of
+from .files import FileOperations, close_quietly
+from .fold import Fold
+from .records import RecordEntry, encode_line, masked
+
+__all__ = ["SessionLog"]
+
+_IDLE = 1.0
+"""Seconds after which a thread with nothing to write ends."""
+_MOST_UNSUMMARIZED = 64 * 1024
+"""Bytes after which the next quiet moment gets a summary, so that a list reads little."""
+
+
+class _Queued(NamedTuple):
+    number: int
+    at: int
+    entry: RecordEntry
+    redactor: Redactor | None
+
+
+class _Waiter(NamedTuple):
+    number: int
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[None]
+
+
+class SessionLog:
+    """One session's file, open for its one writer. A `Journal`; safe from any thread."""
+
+    def __init__(
+        self,
+        path: Path,
+        descriptor: int,
+        fold: Fold,
+        number: int,
+        *,
+        files: FileOperations,
+        sync: bool = True,
+        is_new: bool = False,
+        prefix: bytes = b"",
+    ) -> None:
+        self.path = path
+        self.fold = fold
+        """What was recorded so far comes to."""
+        self._files = files
+        self._descriptor = descriptor
+        self._sync = sync
+        self._is_new = is_new
+        """Whether the file's name is still to be made to survive a crash."""
+        self._prefix = prefix
+        """What is missing at the end of the file: the newline of its last record."""
+        self._wake = threading.Condition()
+        self._number = number
+        """Of the last entry that was recorded."""
+        self._written = number
+        self._synced = number if not is_new else -1
+        self._queue: deque[_Queued] = deque()
+        self._waiters: list[_Waiter] = []
+        self._thread: threading.Thread | None = None
+        self._failure: str | None = None
+        self._is_closed = False
+        self._unsummarized = 0
+        self._needs_summary = is_new
+        self._redactor: Redactor | None = None
+        """The last that masked an entry: it masks what the log says of its own."""
+        self._is_abandoned = False
+
+    def __repr__(self) -> str:
+        return f"<SessionLog {self.path.name}, {self._number} recorded, {self._written} written>"
+
+    def __del__(self) -> None:
+        if not self._is_closed:
+            close_quietly(self._files, self._descriptor)
+
+    # -- recording ---------------------------------------------------------------------------------------------
+
+    def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
+        """Takes an entry, and returns its number. What goes wrong is for `durable`."""
+        with self._wake:
+            self._redactor = redactor or self._redactor
+            if (
+                self._unsummarized > _MOST_UNSUMMARIZED
+                and type(entry) is MessageAdded
+                and entry.source != "result"
+                and not self.fold.is_open
+            ):
+                self._add_summary()
+            number = self._add(entry, redactor)
+            if type(entry) is RunEnded and not self.fold.is_open:
+                self._add_summary()
+            return number
+
+    def add(self, entry: RecordEntry) -> int:
+        """Takes an entry that is not the agent's, and returns its number."""
+        with self._wake:
+            return self._add(entry, self._redactor)
+
+    def _add_summary(self) -> None:
+        self._add(self.fold.summary(), self._redactor)
+        self._unsummarized, self._needs_summary = 0, False
+
+    def _add(self, entry: RecordEntry, redactor: Redactor | None) -> int:
+        self._number += 1
+        number, at = self._number, time.time_ns() // 1_000_000
+        if self._failure is not None or self._is_closed:
+            return number
+        self.fold.add(number, entry, at)
+        self._needs_summary = True
+        if not self._sync:
+            self._write_inline(_Queued(number, at, entry, redactor))
+            return number
+        self._queue.append(_Queued(number, at, entry, redactor))
+        self._start()
+        return number
+
+    def _write_inline(self, queued: _Queued) -> None:
+        try:
+            self._write(queued)
+        except Exception as error:
+            self._fail(error, "written")
+        else:
+            self._written = queued.number
+
+    # -- waiting -----------------------------------------------------------------------------------------------
+
+    async def durable(self) -> None:
+        """Returns when everything recorded so far would be there after a crash. Raises `SessionError`.
+
+        Without sync it is there after a crash of the program, but perhaps not of the machine.
+        """
+        with self._wake:
+            self._check()
+            if not self._sync or self._synced >= self._number:
+                return
+            loop = asyncio.get_running_loop()
+            future: asyncio.Future[None] = loop.create_future()
+            self._waiters.append(_Waiter(self._number, loop, future))
+            self._start()
+        await future
+
+    def flush(self, seconds: float) -> None:
+        """Waits, in this thread, until everything recorded so far is written. Raises `SessionError`."""
+        deadline = time.monotonic() + seconds
+        with self._wake:
+            target = self._number
+            while self._failure is None and self._written < target:
+                rest = deadline - time.monotonic()
+                if rest <= 0:
+                    raise SessionError(
+                        f"{self.path} takes longer than {seconds:g} s to write: the disk may be slow or gone",
+                        path=str(self.path),
+                    )
+                self._wake.wait(rest)
+            self._check()
+
+    def check(self) -> None:
+        """Raises the `SessionError` that keeps the log from taking anything more, if there is one."""
+        with self._wake:
+            self._check()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise SessionError(self._failure, path=str(self.path))
+        if self._is_closed:
+            raise SessionError(
+                f"the session in {self.path} was closed: open it again to go on with it", path=str(self.path)
+            )
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    @property
+    def number(self) -> int:
+        """Of the last entry that was recorded."""
+        return self._number
+
+    def close(self, seconds: float) -> None:
+        """Writes and syncs what is left, and lets go of the file. Raises `SessionError` for what could not be kept."""
+        with self._wake:
+            if self._is_closed:
+                return
+            if self._failure is None and self._needs_summary and not self.fold.is_open and self.fold.has_messages:
+                self._add_summary()
+        problem: SessionError | None = None
+        try:
+            self.flush(seconds)
+        except SessionError as error:
+            problem = error
+        with self._wake:
+            if self._is_closed:
+                return
+            if problem is None and self._sync and self._synced < self._number:
+                try:
+                    self._sync_now()
+                except Exception as error:
+                    self._fail(error, "synced")
+            if self._failure is not None:
+                problem = SessionError(self._failure, path=str(self.path))
+            self._is_closed = True
+            for waiter in self._waiters:
+                call_in(waiter.loop, _refuse, waiter.future, self._closed_error())
+            self._waiters.clear()
+            self._queue.clear()
+            self._wake.notify_all()
+            thread = self._thread
+        if thread is not None and problem is None:
+            thread.join(seconds)
+        with self._wake:
+            # A thread that the disk still holds lets go of the file itself, when it can.
+            self._is_abandoned = self._thread is not None
+        if not self._is_abandoned:
+            close_quietly(self._files, self._descriptor)
+        if problem is not None:
+            raise problem
+
+    def _closed_error(self) -> SessionError:
+        return SessionError(
+            f"the session in {self.path} was closed while it was in use: open it again to go on with it",
+            path=str(self.path),
+        )
+
+    # -- the thread --------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"session {self.path.stem}", daemon=True)
+            self._thread.start()
+        else:
+            self._wake.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                if not self._queue and not self._waiters and not self._is_closed:
+                    self._wake.wait(_IDLE)
+                if self._is_closed or self._failure is not None or not (self._queue or self._waiters):
+                    self._thread = None
+                    if self._is_abandoned:
+                        close_quietly(self._files, self._descriptor)
+                    return
+                queued = list(self._queue)
+                self._queue.clear()
+            step = "written"
+            try:
+                for one in queued:
+                    if not self._is_closed:
+                        self._write(one)
+                with self._wake:
+                    if queued:
+                        self._written = queued[-1].number
+                        self._wake.notify_all()
+                    is_due = bool(self._waiters) and not self._queue
+                    written = self._written
+                if is_due:
+                    step = "synced"
+                    self._sync_file()
+                    self._release(written)
+            except Exception as error:
+                with self._wake:
+                    self._fail(error, step)
+
+    def _write(self, queued: _Queued) -> None:
+        entry = queued.entry if queued.redactor is None else masked(queued.entry, queued.redactor)
+        line = self._prefix + encode_line(queued.number, queued.at, entry)
+        taken = self._files.write(self._descriptor, line)
+        if taken != len(line):
+            raise OSError(f"only {taken} of {len(line)} bytes were taken")
+        self._prefix = b""
+        self._unsummarized += len(line)
+
+    def _sync_file(self) -> None:
+        self._files.sync(self._descriptor)
+        if self._is_new:
+            self._files.sync_folder(self.path.parent)
+            self._is_new = False
+
+    def _sync_now(self) -> None:
+        self._sync_file()
+        self._synced = self._written
+
+    def _release(self, written: int) -> None:
+        """Lets those go on who waited for what is synced now."""
+        with self._wake:
+            self._synced = max(self._synced, written)
+            waiting, self._waiters = self._waiters, []
+            for waiter in waiting:
+                if waiter.number <= written:
+                    call_in(waiter.loop, _resolve, waiter.future)
+                else:
+                    self._waiters.append(waiter)
+
+    def _fail(self, error: Exception, what: str) -> None:
+        """The log takes nothing more, and says why to everyone who waits."""
+        if self._failure is None:
+            self._failure = (
+                f"{self.path} could not be {what}: {reason_of(error)}. What was said after that is not on record: "
+                "make room or mend the disk, then open the session again to go on from what is"
+            )
+        self._queue.clear()
+        waiting, self._waiters = self._waiters, []
+        for waiter in waiting:
+            call_in(waiter.loop, _refuse, waiter.future, SessionError(self._failure, path=str(self.path)))
+        self._wake.notify_all()
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _refuse(future: asyncio.Future[None], error: SessionError) -> None:
+    if not future.done():
+        future.set_exception(error)

@@ -1,0 +1,255 @@
+"""Making a session's file, and opening one to go on with it.
+
+A file has one writer, who holds its lock as long as it is open. One that is damaged is replaced by a copy without the
+damage before anything is added; the damaged bytes are kept in a file beside it. The copy is locked before it takes the
+old one's name, so that nobody comes in between.
+
+Owns creating, locking and mending. Reading alone is in `reading`, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from swink_agent.core.types import CustomMessage
+
+from .errors import SessionDamaged, SessionError, SessionInUse, SessionNotFound, reason_of
+from .files import FileOperations, close_quietly
+from .fold import Fold
+from .log import SessionLog
+from .reading import Reading, read_records
+from .records import VERSION, SessionStarted, encode_line
+
+__all__ = ["SUFFIX", "Contents", "create_log", "created_from", "lock_file", "new_id", "open_log", "read_contents"]
+
+SUFFIX = ".jsonl"
+_ID_TIME = re.compile(r"(\d{8}-\d{6})-(\d{3})-")
+
+
+class Contents(NamedTuple):
+    """A session as it is on disk."""
+
+    reading: Reading
+    fold: Fold
+    start: SessionStarted
+    """The metadata, made up from the file's name if they are lost."""
+
+
+def new_id(created: int) -> str:
+    """A name that sorts by time and is no other session's."""
+    moment = datetime.fromtimestamp(created / 1000, UTC)
+    return f"{moment:%Y%m%d-%H%M%S}-{created % 1000:03d}-{secrets.token_hex(3)}"
+
+
+def created_from(session_id: str) -> int | None:
+    """When a session was created, as far as its id says it."""
+    match = _ID_TIME.match(session_id)
+    if match is None:
+        return None
+    try:
+        moment = datetime.strptime(match[1], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return int(moment.timestamp()) * 1000 + int(match[2])
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def read_contents(path: Path, types: Sequence[type[CustomMessage]]) -> Contents:
+    """All of a session. Raises `SessionNotFound`, `SessionDamaged`, or `SessionError` if it cannot be read."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise SessionNotFound(f"there is no session {path.stem!r} in {path.parent}", path=str(path)) from None
+    except OSError as error:
+        raise SessionError(f"{path} cannot be read: {reason_of(error)}", path=str(path)) from error
+    return contents_of(path, data, types)
+
+
+def contents_of(path: Path, data: bytes, types: Sequence[type[CustomMessage]]) -> Contents:
+    reading = read_records(data, types)
+    if not reading.records:
+        what = "it is empty" if not data else f"nothing in its {len(data)} bytes is a record"
+        raise SessionDamaged(
+            f"{path} is no session that can be read: {what}. It was left as it is",
+            path=str(path),
+        )
+    fold = Fold()
+    add = fold.add
+    for record in reading.records:
+        add(record.number, record.entry, record.at)
+    start = reading.start or SessionStarted(
+        id=path.stem, created=created_from(path.stem) or min(record.at for record in reading.records)
+    )
+    return Contents(reading, fold, start)
+
+
+# -- creating ------------------------------------------------------------------------------------------------
+
+
+def create_log(
+    folder: Path,
+    *,
+    files: FileOperations,
+    sync: bool,
+    cwd: str,
+    title: str,
+    metadata: dict[str, object],
+    parent: str | None,
+) -> tuple[SessionLog, SessionStarted]:
+    """A new file with its first line, locked. Raises `SessionError`."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise SessionError(f"the folder {folder} cannot be made: {reason_of(error)}", path=str(folder)) from error
+    created = time.time_ns() // 1_000_000
+    session_id = new_id(created)
+    path = folder / (session_id + SUFFIX)
+    start = SessionStarted(id=session_id, created=created, cwd=cwd, title=title, metadata=metadata, parent=parent)
+    line = encode_line(0, created, start)
+    descriptor = -1
+    try:
+        descriptor = files.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+        if not files.lock(descriptor):
+            raise OSError("somebody else has locked it")
+        taken = files.write(descriptor, line)
+        if taken != len(line):
+            raise OSError(f"only {taken} of {len(line)} bytes were taken")
+    except OSError as error:
+        if descriptor >= 0:
+            close_quietly(files, descriptor)
+            path.unlink(missing_ok=True)
+        raise SessionError(f"{path} cannot be made: {reason_of(error)}", path=str(path)) from error
+    fold = Fold()
+    fold.add(0, start, created)
+    return SessionLog(path, descriptor, fold, 0, files=files, sync=sync, is_new=True), start
+
+
+# -- opening -------------------------------------------------------------------------------------------------
+
+
+def lock_file(path: Path, files: FileOperations) -> int:
+    """Opens a session's file as its one writer. Raises `SessionInUse`, `SessionNotFound` or `SessionError`."""
+    while True:
+        try:
+            descriptor = files.open(path, os.O_RDWR | os.O_APPEND)
+        except FileNotFoundError:
+            raise SessionNotFound(f"there is no session {path.stem!r} in {path.parent}", path=str(path)) from None
+        except OSError as error:
+            raise SessionError(f"{path} cannot be opened: {reason_of(error)}", path=str(path)) from error
+        try:
+            if not files.lock(descriptor):
+                raise SessionInUse(
+                    f"session {path.stem} is in use, here or by another process: close it there first, or fork it",
+                    path=str(path),
+                )
+            if _is_still(path, descriptor):
+                return descriptor
+        except OSError as error:
+            close_quietly(files, descriptor)
+            raise SessionError(f"{path} cannot be locked: {reason_of(error)}", path=str(path)) from error
+        except SessionInUse:
+            close_quietly(files, descriptor)
+            raise
+        close_quietly(files, descriptor)  # it was replaced or deleted meanwhile: look again
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    """Whether the open file is the one that has the name."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def open_log(
+    path: Path, types: Sequence[type[CustomMessage]], *, files: FileOperations, sync: bool
+) -> tuple[SessionLog, Contents]:
+    """A session to go on with, mended if it was damaged. Raises `SessionError`s."""
+    descriptor = lock_file(path, files)
+    try:
+        data = _read(descriptor)
+        contents = contents_of(path, data, types)
+        _refuse_newer(path, contents.start)
+        prefix = b"" if contents.reading.ends_with_newline else b"\n"
+        if contents.reading.damaged or contents.reading.start is None:
+            descriptor = _mended(path, descriptor, data, contents, files)
+            prefix = b""
+    except OSError as error:
+        close_quietly(files, descriptor)
+        raise SessionError(f"{path} cannot be opened: {reason_of(error)}", path=str(path)) from error
+    except BaseException:
+        close_quietly(files, descriptor)
+        raise
+    number = contents.reading.records[-1].number
+    return SessionLog(path, descriptor, contents.fold, number, files=files, sync=sync, prefix=prefix), contents
+
+
+def _read(descriptor: int) -> bytes:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(0)
+        return file.read()
+
+
+def _refuse_newer(path: Path, start: SessionStarted) -> None:
+    if start.version > VERSION:
+        raise SessionError(
+            f"{path} was written by a newer version (format {start.version}; this one knows {VERSION}): "
+            "it can be read, not continued. Install that version, or fork the session",
+            path=str(path),
+        )
+
+
+# -- mending -------------------------------------------------------------------------------------------------
+
+
+def _mended(path: Path, descriptor: int, data: bytes, contents: Contents, files: FileOperations) -> int:
+    """Replaces the file by a copy of what is whole in it, and keeps what is not; returns the copy, locked."""
+    reading = contents.reading
+    if reading.damaged:
+        bad = b"".join([data[span.start : span.end] + b"\n" for span in reading.damaged])
+        _keep(path, bad, files)
+    lines = [data[span.start : span.end] for span in reading.spans]
+    if reading.start is None:
+        first = encode_line(0, contents.start.created, contents.start)
+        lines.insert(0, first[:-1])
+    copy = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    new = files.open(copy, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        if not files.lock(new):
+            raise OSError("somebody else has locked the mended copy")
+        files.write_all(new, b"\n".join(lines) + b"\n")
+        files.sync(new)
+        files.replace(copy, path)
+    except BaseException:
+        close_quietly(files, new)
+        copy.unlink(missing_ok=True)
+        raise
+    files.sync_folder(path.parent)
+    close_quietly(files, descriptor)
+    return new
+
+
+def _keep(path: Path, damaged: bytes, files: FileOperations) -> None:
+    """Puts damaged bytes into a file of their own, which is no session."""
+    for attempt in range(1, 10_000):
+        beside = path.with_name(f"{path.stem}.damaged-{attempt}")
+        try:
+            descriptor = files.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            continue
+        try:
+            files.write_all(descriptor, damaged)
+            files.sync(descriptor)
+        finally:
+            close_quietly(files, descriptor)
+        return
+    raise OSError("there are too many files with damaged parts beside it: move them away")

@@ -1,0 +1,207 @@
+"""The lines of a session's file: one record each, with its number, its time and a checksum.
+
+    {"seq":12,"at":1794764730123,"type":"message", ... ,"crc":"0a1b2c3d"}
+
+`crc` is the CRC-32 of all bytes of the line before `,"crc":`. What a record says is an entry of `core.journal`, or one
+of the few kinds that only a file needs, which are here.
+
+Owns the kinds and the encoding of lines. How lines are found in a file, damaged or not, is in `reading`; decoding what
+another version wrote is in `decoding`; what a history is made of is in `fold`.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from typing import Any, TypeAlias, cast
+
+import msgspec
+from msgspec import structs
+
+from swink_agent.core.journal import JournalEntry, MessageAdded, MessageReplaced
+from swink_agent.core.redaction import Redactor
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantMessage,
+    Cost,
+    CustomMessage,
+    Image,
+    ModelSpec,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+)
+from swink_agent.core.value import Value
+
+__all__ = [
+    "VERSION",
+    "LabelAdded",
+    "NoteAdded",
+    "RecordEntry",
+    "SessionRecord",
+    "SessionStarted",
+    "Summary",
+    "TitleChanged",
+    "UnknownMessage",
+    "UnknownRecord",
+    "crc_suffix",
+    "encode_line",
+    "masked",
+]
+
+VERSION = 1
+"""Of the format. It grows when an older reader would misread what is new, not when it would pass over it."""
+
+
+class SessionStarted(Value, frozen=True, kw_only=True, tag="session"):
+    """The first line: what the session is."""
+
+    id: str
+    version: int = VERSION
+    created: int = 0
+    cwd: str = ""
+    title: str = ""
+    metadata: dict[str, Any] = {}
+    parent: str | None = None
+
+
+class TitleChanged(Value, frozen=True, tag="title"):
+    """The session was renamed."""
+
+    title: str
+
+
+class LabelAdded(Value, frozen=True, tag="label"):
+    """A name for a place in the history: behind the first `position` messages."""
+
+    text: str
+    position: int
+
+
+class NoteAdded(Value, frozen=True, tag="note"):
+    """An entry of the application's own."""
+
+    kind: str
+    data: Any = None
+
+
+class Summary(Value, frozen=True, kw_only=True, tag="summary"):
+    """What the records so far come to, so that a list need not read them."""
+
+    messages: int
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    run_usage: Usage = Usage()
+    """Of the replies of a run that has not ended: its end says what all of it used."""
+    run_cost: Cost = Cost()
+    model: ModelSpec | None = None
+    title: str = ""
+    """As it was given."""
+    first: str = ""
+    """The start of the first user message."""
+    updated: int = 0
+
+
+class UnknownRecord(Value, frozen=True):
+    """A record of a kind that this version does not know."""
+
+    type_name: str
+    data: dict[str, Any] = {}
+
+
+class UnknownMessage(CustomMessage, tag="unknown"):
+    """A message of a type that was not given to the store. It keeps its place and all its fields; no model sees it."""
+
+    data: dict[str, Any] = {}
+
+
+RecordEntry: TypeAlias = JournalEntry | SessionStarted | TitleChanged | LabelAdded | NoteAdded | Summary | UnknownRecord
+
+
+class SessionRecord(Value, frozen=True):
+    """One line of a session: its number, when it was recorded (milliseconds), and what it says."""
+
+    number: int
+    at: int
+    entry: RecordEntry
+
+
+# -- encoding ------------------------------------------------------------------------------------------------
+
+
+def crc_suffix(body: bytes | memoryview) -> bytes:
+    """How a line ends that begins with `body`."""
+    return b',"crc":"%08x"}' % zlib.crc32(body)
+
+
+def encode_line(number: int, at: int, entry: RecordEntry) -> bytes:
+    """The record as a line, with the newline at its end. What is no JSON is written as text that shows it."""
+    try:
+        encoded = _ENCODER.encode(entry)
+    except (TypeError, ValueError, OverflowError, UnicodeError):
+        encoded = _ENCODER.encode(_plain(entry))
+    body = b'{"seq":%d,"at":%d,' % (number, at) + encoded[1:-1]
+    return body + crc_suffix(body) + b"\n"
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
+
+
+def _plain(value: Any) -> Any:
+    """A copy in which everything is JSON: odd keys and values become text, broken characters question marks."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_key(key): _plain(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in cast("list[Any]", value)]
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**64 else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, msgspec.Struct):
+        config = value.__struct_config__
+        tag = {} if config.tag is None else {cast("str", config.tag_field): config.tag}
+        return tag | {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+    return _plain(str(value))
+
+
+def _key(key: object) -> str:
+    return _plain(key) if isinstance(key, str) else str(key)
+
+
+# -- masking -------------------------------------------------------------------------------------------------
+
+
+def masked(entry: RecordEntry, redactor: Redactor) -> RecordEntry:
+    """The entry without the secrets that the redactor knows. What other records or a provider refer to stays."""
+    new = redactor.redact_value(entry)
+    if new is entry or not isinstance(entry, (MessageAdded, MessageReplaced)):
+        return new
+    return structs.replace(new, message=_with_references(entry.message, cast("MessageAdded", new).message))
+
+
+def _with_references(old: AgentMessage, new: AgentMessage) -> AgentMessage:
+    """A masked message with the ids, names and pictures of the one that it was."""
+    if isinstance(old, ToolResultMessage) and isinstance(new, ToolResultMessage):
+        new = structs.replace(new, tool_call_id=old.tool_call_id, tool_name=old.tool_name)
+    if isinstance(old, AssistantMessage) and isinstance(new, AssistantMessage):
+        new = structs.replace(new, provider=old.provider, model_id=old.model_id)
+    if isinstance(old, CustomMessage) or isinstance(new, CustomMessage):
+        return new
+    blocks = [_block(*pair) for pair in zip(old.content, new.content, strict=True)]
+    return structs.replace(new, content=tuple(blocks))
+
+
+def _block(old: Any, new: Any) -> Any:
+    if isinstance(old, ToolCall):
+        return structs.replace(new, id=old.id, name=old.name)
+    if isinstance(old, Image):
+        return old
+    if isinstance(old, Thinking):
+        # A provider refuses a signature under another text than it signed.
+        return structs.replace(new, signature=old.signature if new.thinking == old.thinking else None)
+    return new

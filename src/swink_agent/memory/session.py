@@ -1,0 +1,290 @@
+"""One session: what an agent said and did, to go on with (`Session`) or to look at (`LoadedSession`).
+
+Owns attaching to an agent, and what an application adds of its own. The file is behind `log` and `opening`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from swink_agent.core.errors import AlreadyRunning
+from swink_agent.core.journal import ContextReplaced, HistoryCut, MessageAdded, Past
+from swink_agent.core.types import AgentMessage, CustomMessage
+from swink_agent.core.value import copy_json
+
+from .errors import SessionError
+from .fold import Fold
+from .info import SessionInfo
+from .log import SessionLog
+from .opening import Contents, read_contents
+from .reading import Reading
+from .records import LabelAdded, NoteAdded, SessionRecord, SessionStarted, TitleChanged
+
+if TYPE_CHECKING:
+    from swink_agent.core.agent import Agent
+
+__all__ = ["LoadedSession", "Session"]
+
+_CLOSING = 30.0
+"""Seconds that `close` waits for the disk at most."""
+_LONGEST_NAME = 10_000
+
+
+class LoadedSession:
+    """A session as it was when it was read. It holds no file open, and nothing of it can be changed."""
+
+    def __init__(self, path: Path, contents: Contents) -> None:
+        self.path = path
+        self.fold = contents.fold
+        """What the records come to; for the rest of this package."""
+        self._contents = contents
+        self._messages = contents.fold.messages
+
+    def __repr__(self) -> str:
+        return f"<LoadedSession {self.id}, {len(self._messages)} messages>"
+
+    @property
+    def id(self) -> str:
+        return self.path.stem
+
+    @property
+    def info(self) -> SessionInfo:
+        return info_of(self.path, self._contents.start, self.fold, self._contents.reading.problems)
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """The history, in which every call has a result."""
+        return self._messages
+
+    @property
+    def context(self) -> tuple[AgentMessage, ...] | None:
+        """What the model is sent of the history since a compaction; `None` for all of it."""
+        return self.fold.context
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return copy_json(self.fold.state)
+
+    @property
+    def labels(self) -> tuple[LabelAdded, ...]:
+        return tuple(self.fold.labels)
+
+    @property
+    def notes(self) -> tuple[NoteAdded, ...]:
+        return tuple(self.fold.notes)
+
+    def records(self) -> tuple[SessionRecord, ...]:
+        """All that is on record, in order."""
+        return records_of(self._contents.reading)
+
+
+class Session:
+    """A session that goes on. It is its file's one writer until it is closed."""
+
+    def __init__(
+        self,
+        log: SessionLog,
+        start: SessionStarted,
+        *,
+        types: Sequence[type[CustomMessage]] = (),
+        problems: Sequence[str] = (),
+    ) -> None:
+        self.log = log
+        """Where it is written; for the rest of this package."""
+        self._start = start
+        self._types = types
+        self._problems = tuple(problems)
+        self._agent: Agent | None = None
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id}, {'closed' if self.log.is_closed else 'open'}>"
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except SessionError:
+            if error is None:  # else what went wrong first is what the caller should see
+                raise
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        return self.path.stem
+
+    @property
+    def path(self) -> Path:
+        return self.log.path
+
+    @property
+    def _fold(self) -> Fold:
+        return self.log.fold
+
+    @property
+    def info(self) -> SessionInfo:
+        return info_of(self.path, self._start, self._fold, self._problems)
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """The history, in which every call has a result."""
+        return self._fold.messages
+
+    @property
+    def context(self) -> tuple[AgentMessage, ...] | None:
+        """What the model is sent of the history since a compaction; `None` for all of it."""
+        return self._fold.context
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return copy_json(self._fold.state)
+
+    @property
+    def labels(self) -> tuple[LabelAdded, ...]:
+        return tuple(self._fold.labels)
+
+    @property
+    def notes(self) -> tuple[NoteAdded, ...]:
+        return tuple(self._fold.notes)
+
+    def records(self) -> tuple[SessionRecord, ...]:
+        """All that is on record, in order, as it is on disk."""
+        if not self.log.is_closed:
+            self.log.flush(_CLOSING)
+        return records_of(read_contents(self.path, self._types).reading)
+
+    # -- an agent ----------------------------------------------------------------------------------------------
+
+    def attach(self, agent: Agent) -> None:
+        """Records what the agent does from now on.
+
+        A new session takes the agent's history; one with a past gives the agent its history, model, thinking level,
+        state and compacted context.
+
+        Raises `AlreadyRunning` during a run, and `SessionError` if the session or the agent is attached already, or the
+        session cannot be written any more.
+        """
+        self.log.check()
+        if self._agent is not None:
+            whose = "this" if self._agent is agent else "another"
+            raise SessionError(
+                f"session {self.id} is attached to {whose} agent already: detach() it first", path=str(self.path)
+            )
+        if agent.is_running:
+            raise AlreadyRunning()
+        other = agent.journal
+        if other is not None and not (isinstance(other, SessionLog) and other.is_closed):
+            what = f"session {other.path.stem}" if isinstance(other, SessionLog) else "a journal of its own"
+            raise SessionError(
+                f"the agent is attached to {what} already: detach that before it goes to session {self.id}",
+                path=str(self.path),
+            )
+        agent.attach_journal(self.log, self._past() if self._has_a_past else None)
+        self._agent = agent
+
+    @property
+    def _has_a_past(self) -> bool:
+        return self._fold.has_messages or bool(self._fold.state)
+
+    def _past(self) -> Past:
+        """What the agent goes on from, with every message of it on record."""
+        fold, log = self._fold, self.log
+        inside, _ = fold.recovered()
+        if inside:
+            recorded = {id(one.message): log.record(MessageAdded(one.message, "given")) for one in inside}
+            history, context = fold.history_numbers(recorded), fold.context_parts(recorded)
+            log.record(HistoryCut(tuple(history)))
+            if context is not None:
+                log.record(ContextReplaced(tuple(context)))
+        for one in fold.recovered()[1]:
+            log.record(MessageAdded(one.message, "result", one.call))
+        return fold.past()
+
+    def detach(self) -> None:
+        """Records nothing more of the agent. Raises `AlreadyRunning` during a run."""
+        agent = self._agent
+        if agent is not None:
+            if agent.journal is self.log:
+                agent.detach_journal()
+            self._agent = None
+
+    # -- what an application adds --------------------------------------------------------------------------------
+
+    def rename(self, title: str) -> None:
+        """Gives the session another title. It is on disk with the next wait, at the latest when it is closed."""
+        self.log.check()
+        self.log.add(TitleChanged(checked_text(title, "a title")))
+
+    def label(self, text: str, at: int | None = None) -> None:
+        """Names a place in the history: behind the first `at` messages, or where it ends now."""
+        self.log.check()
+        count = self._fold.count
+        position = count if at is None else at
+        if type(position) is not int or not 0 <= position <= count:
+            raise ValueError(f"session {self.id} has {count} messages: a label cannot be at {position}")
+        self.log.add(LabelAdded(checked_text(text, "a label"), position))
+
+    def note(self, kind: str, data: Any = None) -> None:
+        """Adds an entry of the application's own; `data` is JSON. Raises `TypeError` for what is not."""
+        self.log.check()
+        kind = checked_text(kind, "the kind of a note")
+        try:
+            copy = msgspec.json.decode(msgspec.json.encode(data))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise TypeError(f"the data of a note must be JSON: {error}") from error
+        self.log.add(NoteAdded(kind, copy))
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Waits for the disk and lets go of the file, and of the agent.
+
+        A run that still goes on ends with an error, since nothing of it would be on record. Raises `SessionError` if
+        something could not be written, which is known to the last run too.
+        """
+        try:
+            self.detach()
+        except AlreadyRunning:
+            pass  # it finds the session closed at its next step
+        self.log.close(_CLOSING)
+
+
+def checked_text(text: object, what: str) -> str:
+    """A short text. Raises `TypeError` or `ValueError` for anything else."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is a string, not {type(text).__name__}")
+    if len(text) > _LONGEST_NAME:
+        raise ValueError(f"{what} has at most {_LONGEST_NAME} characters, not {len(text)}")
+    return text
+
+
+def records_of(reading: Reading) -> tuple[SessionRecord, ...]:
+    return tuple([SessionRecord(*record) for record in reading.records])
+
+
+def info_of(path: Path, start: SessionStarted, fold: Fold, problems: Sequence[str]) -> SessionInfo:
+    """What a list shows of the session."""
+    return SessionInfo(
+        id=path.stem,
+        title=fold.title or fold.first,
+        created=start.created,
+        updated=max(fold.updated, start.created),
+        cwd=start.cwd,
+        model=fold.model,
+        messages=fold.count,
+        usage=fold.usage,
+        cost=fold.cost,
+        parent=start.parent,
+        version=start.version,
+        metadata=copy_json(start.metadata),
+        problems=(*problems, *fold.problems),
+    )

@@ -1,0 +1,286 @@
+"""Where sessions are: a folder of files, one each.
+
+Owns finding sessions by id, listing, copying and deleting them, and the same as coroutines. What is in a file is behind
+`opening`, `listing` and `session`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from swink_agent.core.types import CustomMessage
+from swink_agent.core.value import copy_json
+
+from .errors import SessionAmbiguous, SessionDamaged, SessionError, SessionNotFound, reason_of
+from .files import FileOperations, close_quietly
+from .forking import copy_into
+from .info import SessionInfo
+from .listing import info_from_file
+from .opening import SUFFIX, create_log, lock_file, open_log, read_contents
+from .session import LoadedSession, Session, checked_text
+
+__all__ = ["AsyncSessionStore", "ExportFormat", "JsonlSessionStore"]
+
+ExportFormat = Literal["markdown", "html", "json"]
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+_DATA_VARIABLE = "SWINK_DATA_DIR"
+
+
+class JsonlSessionStore:
+    """Sessions as JSONL files in a folder.
+
+    `folder=None` is `sessions/` in the user's data folder (`SWINK_DATA_DIR`, else the platform's usual place). `types`
+    are the application's own messages. With `sync=False` nothing is synced and no thread is used: what was recorded
+    survives the end of the program, but perhaps not that of the machine.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        types: Sequence[type[CustomMessage]] = (),
+        *,
+        sync: bool = True,
+        files: FileOperations | None = None,
+    ) -> None:
+        self.folder = _default_folder() if folder is None else Path(folder).expanduser().absolute()
+        self._types = tuple(types)
+        self._sync = sync
+        self._files = FileOperations() if files is None else files
+
+    def __repr__(self) -> str:
+        return f"JsonlSessionStore({str(self.folder)!r})"
+
+    # -- one session -------------------------------------------------------------------------------------------
+
+    def create(
+        self,
+        cwd: str | os.PathLike[str] | None = None,
+        title: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """A new session; `cwd` is the folder that it is about, by default the current one. Raises `SessionError`."""
+        return self._create(_folder_text(cwd, default=True), checked_text(title, "a title"), _checked(metadata), None)
+
+    def _create(self, cwd: str, title: str, metadata: dict[str, Any], parent: str | None) -> Session:
+        log, start = create_log(
+            self.folder,
+            files=self._files,
+            sync=self._sync,
+            cwd=cwd,
+            title=title,
+            metadata=metadata,
+            parent=parent,
+        )
+        return Session(log, start, types=self._types)
+
+    def open(self, session_id: str) -> Session:
+        """The session of this id, or of the only one that begins so, to go on with.
+
+        Raises `SessionNotFound`, `SessionAmbiguous`, `SessionInUse`, `SessionDamaged` or another `SessionError`.
+        """
+        log, contents = open_log(self._find(session_id), self._types, files=self._files, sync=self._sync)
+        return Session(log, contents.start, types=self._types, problems=contents.reading.problems)
+
+    def load(self, session_id: str) -> LoadedSession:
+        """The session of this id, or of the only one that begins so, to look at, whoever uses it."""
+        path = self._find(session_id)
+        return LoadedSession(path, read_contents(path, self._types))
+
+    def rename(self, session_id: str, title: str) -> None:
+        """Gives a session another title. Raises `SessionInUse` if somebody writes to it."""
+        with self.open(session_id) as session:
+            session.rename(title)
+
+    def delete(self, session_id: str) -> None:
+        """Deletes a session, and what was kept of damage to it. Raises `SessionInUse` if somebody writes to it."""
+        path = self._find(session_id)
+        descriptor = lock_file(path, self._files)
+        try:
+            for beside in self.folder.glob(f"{path.stem}.damaged-*"):
+                self._files.unlink(beside)
+            self._files.unlink(path)
+            if self._sync:
+                self._files.sync_folder(self.folder)
+        except OSError as error:
+            raise SessionError(f"{path} cannot be deleted: {reason_of(error)}", path=str(path)) from error
+        finally:
+            close_quietly(self._files, descriptor)
+
+    def fork(self, session_id: str, at: int | None = None) -> Session:
+        """A new session that begins with the first `at` messages of another, or with all.
+
+        Where they end within the results of a reply, the calls that are left say that they never ran. Raises
+        `ValueError` if there are not so many, and what `load` and `create` raise.
+        """
+        loaded = self.load(session_id)
+        count = len(loaded.messages)
+        if at is not None and (type(at) is not int or not 0 <= at <= count):
+            raise ValueError(f"session {loaded.id} has {count} messages: it cannot be forked at {at}")
+        info = loaded.info
+        session = self._create(info.cwd, loaded.fold.title, copy_json(dict(info.metadata)), loaded.id)
+        try:
+            copy_into(session, loaded, count if at is None else at)
+        except BaseException:
+            session.close()
+            self.delete(session.id)
+            raise
+        return session
+
+    # -- all of them -------------------------------------------------------------------------------------------
+
+    def list(self, cwd: str | os.PathLike[str] | None = None, limit: int | None = None) -> list[SessionInfo]:
+        """The sessions, those first that were used last; with `cwd`, those of that folder.
+
+        Files of which nothing can be read are left out. Raises `SessionError` if the folder cannot be read.
+        """
+        wanted = None if cwd is None else _folder_text(cwd, default=False)
+        found: list[SessionInfo] = []
+        for path in self._paths():
+            try:
+                info = info_from_file(path, self._types)
+            except (SessionDamaged, SessionNotFound, FileNotFoundError):
+                continue  # no session, or one that was deleted meanwhile
+            except (OSError, SessionError) as error:
+                info = SessionInfo(id=path.stem, problems=(f"it cannot be read: {reason_of(error)}",))
+            if wanted is None or info.cwd == wanted:
+                found.append(info)
+        found.sort(key=lambda info: (info.updated, info.id), reverse=True)
+        return found if limit is None else found[: max(limit, 0)]
+
+    def latest(self, cwd: str | os.PathLike[str] | None = None) -> SessionInfo | None:
+        """The session that was used last, of this folder or of any."""
+        found = self.list(cwd, 1)
+        return found[0] if found else None
+
+    def search(self, query: str, limit: int = 20) -> list[Any]:
+        """Where the words of the query were said, the best first."""
+        index = import_module(".search", __package__)  # on use, as is the database behind it
+        return index.SessionIndex(self.folder).search(query, limit)
+
+    def export(self, session_id: str, format: ExportFormat) -> str:  # noqa: A002 - the specification's name
+        """The session as a document to read or to process."""
+        export = import_module(".export", __package__)  # on use: most programs export nothing
+        writers: dict[str, Any] = {
+            "markdown": export.export_markdown,
+            "html": export.export_html,
+            "json": export.export_json,
+        }
+        writer = writers.get(format)
+        if writer is None:
+            raise ValueError(f"a session cannot be exported as {format!r}: choose one of {', '.join(writers)}")
+        loaded = self.load(session_id)
+        return writer(loaded.info, loaded.messages, labels=loaded.labels, notes=loaded.notes)
+
+    # -- finding -----------------------------------------------------------------------------------------------
+
+    def _paths(self) -> list[Path]:
+        """The files that may be sessions, in the order of their names."""
+        try:
+            names = os.listdir(self.folder)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise SessionError(f"{self.folder} cannot be read: {reason_of(error)}", path=str(self.folder)) from error
+        stems = [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
+        return [self.folder / (stem + SUFFIX) for stem in sorted(stems) if _ID.fullmatch(stem)]
+
+    def _find(self, session_id: str) -> Path:
+        """The file of a session. An id is never taken for a path."""
+        if not isinstance(session_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"the id of a session is a string, not {type(session_id).__name__}")
+        if not _ID.fullmatch(session_id):
+            raise SessionNotFound(f"there is no session {session_id[:100]!r} in {self.folder}", path=str(self.folder))
+        found = [path for path in self._paths() if path.stem.startswith(session_id)]
+        for path in found:
+            if path.stem == session_id:
+                return path
+        if not found:
+            raise SessionNotFound(f"there is no session {session_id!r} in {self.folder}", path=str(self.folder))
+        if len(found) > 1:
+            some = ", ".join(path.stem for path in found[:5]) + (", …" if len(found) > 5 else "")
+            raise SessionAmbiguous(
+                f"{session_id!r} is the beginning of {len(found)} sessions in {self.folder}: {some}",
+                path=str(self.folder),
+            )
+        return found[0]
+
+
+class AsyncSessionStore:
+    """The same as coroutines, which wait for the disk in a thread."""
+
+    def __init__(self, store: JsonlSessionStore) -> None:
+        self.store = store
+
+    def __repr__(self) -> str:
+        return f"AsyncSessionStore({self.store!r})"
+
+    async def create(
+        self,
+        cwd: str | os.PathLike[str] | None = None,
+        title: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Session:
+        return await asyncio.to_thread(self.store.create, cwd, title, metadata)
+
+    async def open(self, session_id: str) -> Session:
+        return await asyncio.to_thread(self.store.open, session_id)
+
+    async def load(self, session_id: str) -> LoadedSession:
+        return await asyncio.to_thread(self.store.load, session_id)
+
+    async def rename(self, session_id: str, title: str) -> None:
+        await asyncio.to_thread(self.store.rename, session_id, title)
+
+    async def delete(self, session_id: str) -> None:
+        await asyncio.to_thread(self.store.delete, session_id)
+
+    async def fork(self, session_id: str, at: int | None = None) -> Session:
+        return await asyncio.to_thread(self.store.fork, session_id, at)
+
+    async def list(self, cwd: str | os.PathLike[str] | None = None, limit: int | None = None) -> list[SessionInfo]:
+        return await asyncio.to_thread(self.store.list, cwd, limit)
+
+    async def latest(self, cwd: str | os.PathLike[str] | None = None) -> SessionInfo | None:
+        return await asyncio.to_thread(self.store.latest, cwd)
+
+    async def search(self, query: str, limit: int = 20) -> list[Any]:
+        return await asyncio.to_thread(self.store.search, query, limit)
+
+    async def export(self, session_id: str, format: ExportFormat) -> str:  # noqa: A002 - the specification's name
+        return await asyncio.to_thread(self.store.export, session_id, format)
+
+
+def _default_folder() -> Path:
+    """The same place that the application has for its data."""
+    given = os.environ.get(_DATA_VARIABLE)
+    if given:
+        return Path(given).expanduser().absolute() / "sessions"
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("swink-agent", appauthor=False)) / "sessions"
+
+
+def _folder_text(cwd: str | os.PathLike[str] | None, *, default: bool) -> str:
+    if cwd is None and default:
+        try:
+            return os.getcwd()
+        except OSError:
+            return ""  # the folder is gone, and nothing depends on its name
+    return "" if cwd is None else os.path.abspath(os.path.expanduser(os.fspath(cwd)))
+
+
+def _checked(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy of what the application says of a session. Raises `TypeError` for what is no JSON."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(dict(metadata or {})), type=dict[str, Any])
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise TypeError(f"the metadata of a session must be JSON: {error}") from error
