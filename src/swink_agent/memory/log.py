@@ -229,8 +229,9 @@ class SessionLog:
             self._queue.clear()
             self._wake.notify_all()
             thread = self._thread
-        if thread is not None and problem is None:
-            thread.join(seconds)
+        if thread is not None:
+            # One that has nothing to write, or no use in it, ends at once; one that the disk holds was waited for.
+            thread.join(seconds if problem is None or self._failure is not None else 0.0)
         with self._wake:
             # A thread that the disk still holds lets go of the file itself, when it can.
             self._is_abandoned = self._thread is not None

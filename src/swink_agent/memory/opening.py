@@ -229,11 +229,11 @@ def _mended(path: Path, descriptor: int, data: bytes, contents: Contents, files:
         files.write_all(new, b"\n".join(lines) + b"\n")
         files.sync(new)
         files.replace(copy, path)
+        files.sync_folder(path.parent)
     except BaseException:
         close_quietly(files, new)
         copy.unlink(missing_ok=True)
         raise
-    files.sync_folder(path.parent)
     close_quietly(files, descriptor)
     return new
 

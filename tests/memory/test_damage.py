@@ -1,0 +1,371 @@
+"""Whatever happens to a file: what is whole opens, the rest is reported, and nothing is changed by looking."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from swink_agent import AgentMessage, AssistantMessage, ToolResultMessage, UserMessage, extract_text
+from swink_agent.core.context import repair_pairs
+from swink_agent.core.types import LLM_MESSAGES
+from swink_agent.memory import (
+    JsonlSessionStore,
+    LoadedSession,
+    SessionDamaged,
+    SessionError,
+    UnknownMessage,
+    UnknownRecord,
+)
+from swink_agent.memory.records import SessionStarted, encode_line
+from swink_agent.testing import check_conversation
+
+RecordedFn = Callable[..., Path]
+
+
+def check_history(messages: tuple[AgentMessage, ...]) -> None:
+    """Every call has its one result right behind it, in order, and there is no other result."""
+    waiting: list[str] = []
+    for message in messages:
+        if isinstance(message, ToolResultMessage):
+            assert waiting, message
+            assert waiting.pop(0) == message.tool_call_id
+        else:
+            assert not waiting, (waiting, message)
+            if isinstance(message, AssistantMessage):
+                waiting = [call.id for call in message.tool_calls]
+    assert not waiting
+
+
+def check_context(loaded: LoadedSession) -> None:
+    """What would be sent is a conversation that a provider takes."""
+    context = loaded.messages if loaded.context is None else loaded.context
+    check_conversation(repair_pairs([m for m in context if type(m) in LLM_MESSAGES]))  # type: ignore[misc]
+
+
+def without_recovered(messages: tuple[AgentMessage, ...]) -> list[AgentMessage]:
+    return [m for m in messages if not (isinstance(m, ToolResultMessage) and is_recovered(m))]
+
+
+def is_recovered(message: ToolResultMessage) -> bool:
+    return extract_text(message.content).startswith(("never ran", "outcome unknown"))
+
+
+def is_subsequence(part: list[Any], whole: list[Any]) -> bool:
+    rest = iter(whole)
+    return all(any(item == other for other in rest) for item in part)
+
+
+def messages_in(lines: list[bytes]) -> int:
+    return sum(b'"type":"message"' in line for line in lines)
+
+
+class Damaged:
+    """A session's file, to be damaged in many ways."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.store = JsonlSessionStore(path.parent, sync=False)
+        self.data = path.read_bytes()
+        self.lines = self.data.splitlines(keepends=True)
+        self.whole = self.store.load(path.stem)
+
+    def with_bytes(self, data: bytes) -> LoadedSession | None:
+        """The session as it is read from other bytes; `None` if nothing can be. The file stays as it is."""
+        self.path.write_bytes(data)
+        try:
+            loaded = self.store.load(self.path.stem)
+        except SessionDamaged:
+            loaded = None
+        assert self.path.read_bytes() == data
+        return loaded
+
+
+@pytest.fixture
+def damaged(recorded: RecordedFn) -> Damaged:
+    return Damaged(recorded())
+
+
+def starts_of(lines: list[bytes]) -> Iterator[int]:
+    at = 0
+    for line in lines:
+        yield at
+        at += len(line)
+
+
+def check_cut(damaged: Damaged, cut: int) -> None:
+    kept = [
+        line
+        for start, line in zip(starts_of(damaged.lines), damaged.lines, strict=True)
+        if start + len(line) - 1 <= cut
+    ]
+    loaded = damaged.with_bytes(damaged.data[:cut])
+    if not kept:
+        assert loaded is None
+        return
+    assert loaded is not None
+    check_history(loaded.messages)
+    check_context(loaded)
+    assert len(loaded.records()) == len(kept)
+    found = without_recovered(loaded.messages)
+    assert len(found) == messages_in(kept), "a damaged tail costs the record being written, and no other"
+    assert is_subsequence(found, list(damaged.whole.messages))
+    is_clean = cut == sum(map(len, kept)) or cut == sum(map(len, kept)) - 1
+    assert (loaded.info.problems == ()) == is_clean
+
+
+def test_a_log_that_was_cut_anywhere_opens_with_all_but_the_record_that_was_cut(damaged: Damaged) -> None:
+    for cut in range(0, len(damaged.data), 7):
+        check_cut(damaged, cut)
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(600)
+def test_a_log_that_was_cut_at_every_byte(damaged: Damaged) -> None:
+    for cut in range(len(damaged.data) + 1):
+        check_cut(damaged, cut)
+
+
+def check_flip(damaged: Damaged, position: int, bits: int) -> None:
+    data = bytearray(damaged.data)
+    data[position] ^= bits
+    loaded = damaged.with_bytes(bytes(data))
+    assert loaded is not None
+    check_history(loaded.messages)
+    check_context(loaded)
+    assert loaded.info.problems, "damage is reported"
+    assert len(loaded.records()) >= len(damaged.lines) - 1, "it costs one record at most"
+    hit = sum(start <= position for start in starts_of(damaged.lines)) - 1
+    if hit == 0:
+        assert loaded.messages == damaged.whole.messages, "a damaged first line costs no message"
+        assert loaded.id == damaged.whole.id
+        assert loaded.info.created == damaged.whole.info.created
+
+
+def test_a_flipped_bit_costs_at_most_one_record(damaged: Damaged) -> None:
+    for position in range(0, len(damaged.data), 11):
+        check_flip(damaged, position, 1 << position % 8)
+    for start, line in zip(starts_of(damaged.lines), damaged.lines, strict=True):
+        check_flip(damaged, start, 1)
+        check_flip(damaged, start + len(line) - 1, 2)  # the newline
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(1800)
+def test_every_byte_flipped_in_several_ways(damaged: Damaged) -> None:
+    for position in range(len(damaged.data)):
+        value = damaged.data[position]
+        for bits in {1, 0x80, 0xFF, value ^ 0x0A, value ^ 0x22, value} - {0}:
+            check_flip(damaged, position, bits)
+
+
+def test_a_byte_that_became_a_newline_costs_one_record(damaged: Damaged) -> None:
+    for start, line in list(zip(starts_of(damaged.lines), damaged.lines, strict=True))[1:]:
+        middle = start + len(line) // 2
+        data = damaged.data[:middle] + b"\n" + damaged.data[middle + 1 :]
+        loaded = damaged.with_bytes(data)
+        assert loaded is not None
+        assert len(loaded.records()) == len(damaged.lines) - 1
+
+
+def test_a_lost_newline_costs_nothing(damaged: Damaged) -> None:
+    at = len(damaged.lines[0]) + len(damaged.lines[1]) - 1
+    for data in (damaged.data[:at] + b"\x8a" + damaged.data[at + 1 :], damaged.data[:at] + damaged.data[at + 1 :]):
+        loaded = damaged.with_bytes(data)
+        assert loaded is not None
+        assert loaded.messages == damaged.whole.messages
+        assert len(loaded.records()) == len(damaged.lines)
+
+
+def test_zeros_at_the_end_as_a_power_loss_leaves_them(damaged: Damaged) -> None:
+    loaded = damaged.with_bytes(damaged.data + bytes(5000))
+    assert loaded is not None
+    assert loaded.messages == damaged.whole.messages
+    assert loaded.info.problems == (
+        f"5000 bytes at {len(damaged.data)} are zero, as a machine leaves them that lost its power",
+    )
+
+
+def test_a_whole_last_record_without_its_newline_is_used_and_gone_on_from(damaged: Damaged) -> None:
+    loaded = damaged.with_bytes(damaged.data[:-1])
+    assert loaded is not None
+    assert loaded.info.problems == ()
+    with damaged.store.open(loaded.id) as session:
+        session.note("more")
+    again = damaged.store.load(loaded.id)
+    assert again.info.problems == ()
+    assert [note.kind for note in again.notes] == ["mood", "more"]
+
+
+# -- numbers -------------------------------------------------------------------------------------------------
+
+
+def test_a_repeated_record_is_applied_once_and_reported(damaged: Damaged) -> None:
+    lines = damaged.lines
+    loaded = damaged.with_bytes(b"".join([*lines[:4], lines[3], *lines[4:], lines[5]]))
+    assert loaded is not None
+    assert loaded.messages == damaged.whole.messages
+    assert loaded.info.problems == (
+        "record 3 is there twice, and is used once",
+        "record 5 is there twice, and is used once",
+    )
+
+
+def test_records_out_of_order_are_read_in_order_and_reported(damaged: Damaged) -> None:
+    lines = damaged.lines
+    loaded = damaged.with_bytes(b"".join([*lines[:3], lines[4], lines[3], *lines[5:]]))
+    assert loaded is not None
+    assert loaded.messages == damaged.whole.messages
+    assert loaded.info.problems == ("record 3 stands behind record 4: it is read in its place",)
+
+
+def test_missing_records_are_reported(damaged: Damaged) -> None:
+    lines = damaged.lines
+    loaded = damaged.with_bytes(b"".join([*lines[:3], *lines[4:8], *lines[10:]]))
+    assert loaded is not None
+    check_history(loaded.messages)
+    assert "record 3 is missing" in loaded.info.problems
+    assert "records 8 to 9 are missing" in loaded.info.problems
+
+
+def test_every_single_record_may_be_missing(damaged: Damaged) -> None:
+    for missing in range(len(damaged.lines)):
+        loaded = damaged.with_bytes(b"".join(line for n, line in enumerate(damaged.lines) if n != missing))
+        assert loaded is not None
+        check_history(loaded.messages)
+        check_context(loaded)
+        is_last = missing == len(damaged.lines) - 1
+        assert (loaded.info.problems == ()) == is_last
+
+
+# -- opening for writing -------------------------------------------------------------------------------------
+
+
+def test_going_on_after_damage_keeps_the_damaged_bytes_beside_the_log(damaged: Damaged) -> None:
+    at = damaged.data.index(b"First: what")
+    bad = damaged.data[:at] + b"\xff" + damaged.data[at + 1 :] + b'{"seq":99,"at":1,"ty'
+    assert damaged.with_bytes(bad) is not None
+    before = damaged.store.load(damaged.whole.id)
+    with damaged.store.open(damaged.whole.id) as session:
+        assert session.messages == before.messages
+        assert session.info.problems == before.info.problems
+        session.note("more")
+    after = damaged.store.load(damaged.whole.id)
+    assert after.messages == before.messages
+    assert [note.kind for note in after.notes] == ["mood", "more"]
+    assert [problem for problem in after.info.problems if "bytes" in problem] == [], "the log itself is whole again"
+    kept = damaged.path.with_name(f"{damaged.whole.id}.damaged-1")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert b"\xffirst: what" in kept.read_bytes()
+    assert b'{"seq":99,"at":1,"ty' in kept.read_bytes()
+    assert [info.id for info in damaged.store.list()] == [damaged.whole.id]
+    assert damaged.path.stat().st_mode & 0o777 == 0o600
+    damaged.store.delete(damaged.whole.id)
+    assert list(damaged.path.parent.iterdir()) == []
+
+
+def test_going_on_after_the_first_line_was_lost_writes_another(damaged: Damaged) -> None:
+    assert damaged.with_bytes(b"#" + damaged.data[1:]) is not None
+    with damaged.store.open(damaged.whole.id) as session:
+        session.rename("mended")
+    info = damaged.store.load(damaged.whole.id).info
+    assert (info.title, info.problems, info.created) == ("mended", (), damaged.whole.info.created)
+
+
+def test_each_damage_has_a_file_of_its_own(damaged: Damaged) -> None:
+    for expected in range(1, 4):
+        with damaged.path.open("ab") as file:
+            file.write(b"torn %d" % expected)
+        damaged.store.open(damaged.whole.id).close()
+        assert damaged.path.with_name(f"{damaged.whole.id}.damaged-{expected}").read_bytes() == b"torn %d\n" % expected
+    assert damaged.store.load(damaged.whole.id).info.problems == ()
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"hello\n", bytes(1000), b'{"seq":0}\n', b"\xff" * 100])
+def test_a_file_that_is_no_session_is_left_as_it_is(damaged: Damaged, data: bytes) -> None:
+    damaged.path.write_bytes(data)
+    for use in (damaged.store.load, damaged.store.open, damaged.store.fork):
+        with pytest.raises(SessionDamaged, match=re.escape(str(damaged.path))):
+            use(damaged.whole.id)
+    assert damaged.store.list() == []
+    assert damaged.path.read_bytes() == data
+    assert [path.name for path in damaged.path.parent.iterdir()] == [damaged.path.name]
+
+
+def test_a_hostile_line_takes_no_time(damaged: Damaged) -> None:
+    line = b'{"seq":1,"at":1,' * 100_000 + b',"crc":"00000000"}' * 20_000
+    loaded = damaged.with_bytes(damaged.data + line + b"\n")
+    assert loaded is not None
+    assert loaded.messages == damaged.whole.messages
+
+
+# -- versions ------------------------------------------------------------------------------------------------
+
+
+def line_of(document: dict[str, Any]) -> bytes:
+    """A line as some version might write it."""
+    body = msgspec.json.encode(document)[:-1]
+    return body + b',"crc":"%08x"}\n' % zlib.crc32(body)
+
+
+USER = {"role": "user", "content": [], "timestamp": 1}
+
+
+def test_a_newer_version_opens_as_far_as_it_is_understood_and_says_so(damaged: Damaged) -> None:
+    start = encode_line(0, 1, SessionStarted(id=damaged.whole.id, version=9, created=5, cwd="/x"))
+    reply = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "hi"}, {"type": "hologram", "depth": 3}],
+        "stop_reason": "bored",
+        "mood": "good",
+        "timestamp": 1,
+    }
+    more = [
+        {"seq": 1, "at": 2, "type": "telepathy", "of": {"a": [1]}},
+        {"seq": 2, "at": 3, "type": "message", "message": USER, "source": "dream", "x": 1},
+        {"seq": 3, "at": 4, "type": "message", "message": reply, "source": "reply"},
+        {"seq": 4, "at": 5, "type": "message", "message": {"role": "oracle", "says": "42"}, "source": "reply"},
+        {"seq": 5, "at": 6, "type": "model", "model": "a string now"},
+    ]
+    data = start + b"".join(map(line_of, more))
+    loaded = damaged.with_bytes(data)
+    assert loaded is not None
+    user, said, oracle = loaded.messages
+    assert isinstance(user, UserMessage)
+    assert isinstance(said, AssistantMessage)
+    assert said.text == "hi"
+    assert [type(block).__name__ for block in said.content] == ["Text", "Extension"]
+    assert oracle == UnknownMessage({"role": "oracle", "says": "42"})
+    assert loaded.records()[1].entry == UnknownRecord("telepathy", {"of": {"a": [1]}})
+    assert loaded.info.version == 9
+    problems = loaded.info.problems
+    assert problems[0].startswith("it was written by a newer version (format 9; this one knows 1)")
+    assert any("'telepathy'" in problem for problem in problems)
+    assert any("stop_reason" in problem for problem in problems)
+    assert any("'oracle'" in problem for problem in problems)
+    assert damaged.store.list()[0].problems == problems
+    with pytest.raises(SessionError, match="newer version"):
+        damaged.store.open(loaded.id)
+    assert damaged.path.read_bytes() == data
+    with damaged.store.fork(loaded.id) as fork:
+        assert fork.messages == loaded.messages, "nothing that was not understood is lost on the way"
+    assert damaged.store.load(fork.id).messages == loaded.messages
+
+
+def test_a_file_of_the_first_version_opens(tmp_path: Path) -> None:
+    """It was written when the format was new, and stays here as it is."""
+    name = "20261115-174328-123-bc72a1.jsonl"
+    data = (Path(__file__).with_name("files") / name).read_bytes()
+    (tmp_path / name).write_bytes(data)
+    loaded = JsonlSessionStore(tmp_path).load("20261115-174328-123")
+    assert loaded.info.problems == ()
+    assert loaded.info.title == "A talk"
+    assert [type(message).__name__[0] for message in loaded.messages] == list("UATTAUATAUAUA")
+    assert loaded.state == {"looked": "c"}
+    assert [label.text for label in loaded.labels] == ["the end"]
+    assert loaded.context is not None

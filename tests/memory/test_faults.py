@@ -1,0 +1,310 @@
+"""A disk that fails: nobody relies on what is not safe, and what was acknowledged is there."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent import Agent, StopReason, ToolContext, UserMessage, extract_text, tool
+from swink_agent.core.journal import MessageAdded, ToolStarted
+from swink_agent.memory import JsonlSessionStore, LoadedSession, Session, SessionError
+from swink_agent.memory.files import FileOperations
+from swink_agent.testing import call, scripted, text
+
+
+class Disk(FileOperations):
+    """The real files, in which the n-th write or the n-th sync of a file fails."""
+
+    def __init__(self) -> None:
+        self.writes = self.syncs = 0
+        self.fail_write: int | None = None
+        self.fail_sync: int | None = None
+        self.error = errno.ENOSPC
+        self.is_short = False
+        self.safe: dict[int, int] = {}
+        """Of each open file, how much of it was synced."""
+        self.gate: threading.Event | None = None
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        self.writes += 1
+        if self.writes == self.fail_write:
+            if self.is_short:
+                return super().write(descriptor, data[: len(data) // 2])
+            raise OSError(self.error, os.strerror(self.error))
+        return super().write(descriptor, data)
+
+    def sync(self, descriptor: int) -> None:
+        if self.gate is not None:
+            self.gate.wait()
+        self.syncs += 1
+        if self.syncs == self.fail_sync:
+            raise OSError(self.error, os.strerror(self.error))
+        size = os.fstat(descriptor).st_size
+        super().sync(descriptor)
+        self.safe[descriptor] = size
+
+
+class World:
+    """An agent with a session on a disk that fails, which notes what anyone relied on too early."""
+
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        self.folder, self.disk = folder, disk
+        self.store = JsonlSessionStore(folder, files=disk)
+        self.asked: list[list[str]] = []
+        self.ran: list[str] = []
+        self.session: Session | None = None
+
+        @tool
+        async def act(ctx: ToolContext, what: str) -> str:
+            """Acts."""
+            self.ran.append(what)
+            started = [entry.entry for entry in self.safely().records() if isinstance(entry.entry, ToolStarted)]
+            assert ctx.call_id in [entry.call_id for entry in started], "a tool ran whose start is not safe"
+            ctx.state["last"] = what
+            return f"did {what}"
+
+        script = scripted([call("act", what="a"), call("act", what="b")], call("act", what="c"), text("done"))
+
+        def ask(model: Any, context: Any, options: Any, cancel: Any) -> Any:
+            self.asked.append([type(message).__name__ for message in context.messages])
+            assert self.safely().messages[: len(context.messages)] == tuple(context.messages), "not all of it is safe"
+            return script(model, context, options, cancel)
+
+        self.agent = Agent("test:model", stream_fn=ask, tools=[act])
+
+    def safely(self) -> LoadedSession:
+        """The session as it would be after a loss of power now."""
+        assert self.session is not None
+        folder = self.folder / "after"
+        folder.mkdir(exist_ok=True)
+        descriptor = self.session.log._descriptor  # type: ignore[attr-defined]
+        data = self.session.path.read_bytes()[: self.disk.safe.get(descriptor, 0)]
+        (folder / self.session.path.name).write_bytes(data)
+        return JsonlSessionStore(folder).load(self.session.id)
+
+    async def run(self) -> Any:
+        self.session = self.store.create()
+        self.session.attach(self.agent)
+        return await self.agent.prompt("go")
+
+
+def count_operations(tmp_path: Path) -> tuple[int, int]:
+    disk = Disk()
+    world = World(tmp_path / "clean", disk)
+    result = asyncio.run(world.run())
+    assert result.error is None
+    assert world.ran == ["a", "b", "c"]
+    writes, syncs = disk.writes, disk.syncs
+    assert world.session is not None
+    world.session.close()
+    return writes, syncs
+
+
+@pytest.mark.parametrize("how", ["full", "broken", "short"])
+def test_whichever_write_fails_the_run_ends_and_nothing_acknowledged_is_lost(tmp_path: Path, how: str) -> None:
+    writes, _ = count_operations(tmp_path)
+    for n in range(2, writes + 1):
+        disk = Disk()
+        disk.fail_write, disk.is_short = n, how == "short"
+        disk.error = errno.ENOSPC if how == "full" else errno.EIO
+        check_failed_run(tmp_path / f"{how}-{n}", disk, "only" if how == "short" else os.strerror(disk.error))
+
+
+def test_whichever_sync_fails_the_run_ends_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+    _, syncs = count_operations(tmp_path)
+    for n in range(1, syncs + 1):
+        disk = Disk()
+        disk.fail_sync, disk.error = n, errno.EIO
+        check_failed_run(tmp_path / str(n), disk, os.strerror(errno.EIO))
+
+
+def check_failed_run(folder: Path, disk: Disk, reason: str) -> None:
+    world = World(folder, disk)
+    result = asyncio.run(world.run())
+    session = world.session
+    assert session is not None
+    is_only_the_summary = result.error is None
+    if not is_only_the_summary:
+        assert result.stop_reason is StopReason.ERROR
+        assert isinstance(result.exception, SessionError)
+        assert str(session.path) in result.error
+        assert reason in result.error
+        assert "open the session again" in result.error
+    asked, ran = len(world.asked), len(world.ran)
+    again = asyncio.run(prompt_again(world.agent))
+    assert isinstance(again.exception, SessionError), "a log that failed once takes nothing more"
+    assert (len(world.asked), len(world.ran)) == (asked, ran), "and nobody is asked or run any more"
+    with pytest.raises(SessionError, match="again"):
+        session.close()
+
+    with JsonlSessionStore(folder).open(session.id) as opened:
+        found = opened.messages
+        said = [message for message in found if isinstance(message, UserMessage)]
+        results = {extract_text(m.content) for m in found if m.__class__.__name__ == "ToolResultMessage"}
+        assert len(said) <= 1
+        for what in world.ran:
+            reported = f"did {what}" in results or any(text.startswith("outcome unknown") for text in results)
+            assert reported, "what a tool did is known, or known to be unknown"
+        agent = Agent("test:model", stream_fn=scripted(text("on")), tools=world.agent.tools)
+        opened.attach(agent)
+        assert tuple(agent.messages) == found
+        assert asyncio.run(prompt_again(agent)).error is None
+
+
+async def prompt_again(agent: Agent) -> Any:
+    return await agent.prompt("again")
+
+
+def test_a_session_that_cannot_be_made_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    disk = Disk()
+    disk.fail_write = 1
+    store = JsonlSessionStore(tmp_path, files=disk)
+    with pytest.raises(SessionError, match=f"{tmp_path}.*{os.strerror(errno.ENOSPC)}"):
+        store.create()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_mending_that_fails_changes_nothing(tmp_path: Path) -> None:
+    store = JsonlSessionStore(tmp_path, sync=False)
+    with store.create() as session:
+        session.note("one")
+        session.note("two")
+    data = session.path.read_bytes()
+    data = data[:100] + b"#" + data[101:]
+    session.path.write_bytes(data)
+    for failing in ("fail_write", "fail_sync"):
+        for n in range(1, 3 if failing == "fail_write" else 4):
+            disk = Disk()
+            setattr(disk, failing, n)
+            with pytest.raises(SessionError, match=str(session.path)):
+                JsonlSessionStore(tmp_path, files=disk).open(session.id)
+            if (failing, n) == ("fail_sync", 3):
+                assert store.load(session.id).info.problems == (), "the copy has taken its place"
+            else:
+                assert session.path.read_bytes() == data
+            assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    store.open(session.id).close()
+
+
+# -- waiting -------------------------------------------------------------------------------------------------
+
+
+async def test_records_that_are_due_together_share_one_sync(tmp_path: Path) -> None:
+    disk = Disk()
+    with JsonlSessionStore(tmp_path, files=disk).create() as session:
+        await session.log.durable()
+        before = disk.syncs
+        for n in range(50):
+            session.log.record(MessageAdded(UserMessage(str(n)), "given"))
+        await asyncio.gather(*[session.log.durable() for _ in range(20)])
+        assert disk.syncs - before <= 2
+        await session.log.durable()
+        assert disk.syncs - before <= 2, "what is safe already is not synced again"
+
+
+async def test_a_record_is_written_at_once_whether_anyone_waits_or_not(tmp_path: Path) -> None:
+    disk = Disk()
+    disk.gate = threading.Event()
+    session = JsonlSessionStore(tmp_path, files=disk).create()
+    session.note("here")
+    session.log.flush(10)
+    assert b'"kind":"here"' in session.path.read_bytes()
+    assert disk.syncs == 0
+    disk.gate.set()
+    session.close()
+
+
+async def test_agents_do_not_wait_for_each_others_disk(tmp_path: Path) -> None:
+    slow, fast = Disk(), Disk()
+    slow.gate = threading.Event()
+    with (
+        JsonlSessionStore(tmp_path, files=slow).create() as stuck,
+        JsonlSessionStore(tmp_path, files=fast).create() as free,
+    ):
+        waiting = Agent("test:model", stream_fn=scripted(text("late")))
+        stuck.attach(waiting)
+        task = asyncio.create_task(waiting.prompt("hello"))
+        await asyncio.sleep(0)
+        others = [Agent("test:model", stream_fn=scripted(text("now"))) for _ in range(3)]
+        for agent in others:
+            free.attach(agent)
+            assert (await agent.prompt("hello")).text == "now"
+            free.detach()
+        assert not task.done()
+        slow.gate.set()
+        assert (await task).text == "late"
+
+
+async def test_a_wait_that_is_cancelled_leaves_the_writing_alone(tmp_path: Path) -> None:
+    disk = Disk()
+    disk.gate = threading.Event()
+    with JsonlSessionStore(tmp_path, files=disk).create() as session:
+        session.log.record(MessageAdded(UserMessage("kept"), "given"))
+        waiting = asyncio.create_task(session.log.durable())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        disk.gate.set()
+        await session.log.durable()
+    assert len(JsonlSessionStore(tmp_path).load(session.id).messages) == 1
+
+
+async def test_an_aborted_run_does_not_wait_for_a_disk_that_hangs(tmp_path: Path, promptly: Any) -> None:
+    disk = Disk()
+    session = JsonlSessionStore(tmp_path, files=disk).create()
+    agent = Agent("test:model", stream_fn=scripted(text("never")))
+    session.attach(agent)
+    await session.log.durable()
+    disk.gate = threading.Event()
+    task = asyncio.create_task(agent.prompt("hello"))
+    await asyncio.sleep(0.01)
+    agent.abort()
+    with promptly(0.5):
+        assert (await task).stop_reason is StopReason.ABORTED
+    disk.gate.set()
+    session.close()
+
+
+def test_one_session_serves_one_event_loop_after_another(tmp_path: Path) -> None:
+    with JsonlSessionStore(tmp_path).create() as session:
+        agent = Agent("test:model", stream_fn=scripted(text("one"), text("two"), text("three")))
+        session.attach(agent)
+        assert agent.prompt_sync("1").text == "one"
+        assert asyncio.run(prompt_again(agent)).text == "two"
+        assert agent.prompt_sync("3").text == "three"
+    assert len(JsonlSessionStore(tmp_path).load(session.id).messages) == 6
+
+
+async def test_closing_during_a_run_ends_the_run_with_an_error(tmp_path: Path) -> None:
+    reached = asyncio.Event()
+    go_on = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Waits."""
+        reached.set()
+        await go_on.wait()
+        return "done"
+
+    session = JsonlSessionStore(tmp_path).create()
+    model = scripted(call("wait"), text("never asked"))
+    agent = Agent("test:model", stream_fn=model, tools=[wait])
+    session.attach(agent)
+    task = asyncio.create_task(agent.prompt("go"))
+    await reached.wait()
+    session.close()
+    go_on.set()
+    result = await task
+    assert isinstance(result.exception, SessionError)
+    assert "was closed" in (result.error or "")
+    assert len(model.requests) == 1
+    with JsonlSessionStore(tmp_path).open(session.id) as again:
+        again.attach(agent)
+        assert extract_text(again.messages[-1].content).startswith("outcome unknown")  # type: ignore[union-attr]
