@@ -126,7 +126,7 @@ replies = st.lists(
         parts,
         speech,
         st.sampled_from([ErrorKind.NETWORK, ErrorKind.CONTEXT_OVERFLOW, ErrorKind.INVALID_REQUEST]).map(fail),
-        calls.map(lambda one: truncated(one)),
+        calls.map(truncated),
     ),
     min_size=3,
     max_size=9,

@@ -215,6 +215,7 @@ class Fold:
                 batch = self._history.batch
                 if batch is not None and 0 <= entry.call < len(batch.calls):
                     self._started.setdefault(batch.reply, set()).add(entry.call)
+                    self._recovered.pop((batch.reply, entry.call), None)  # somebody looked, and it had not started
             case MessageReplaced():
                 self._replace(entry)
             case ContextReplaced():

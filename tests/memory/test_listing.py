@@ -1,0 +1,126 @@
+"""A list reads the beginning and the end of each file, and says what a full reading says."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent import Agent, AssistantMessage, ToolCall, UserMessage, tool
+from swink_agent.core.journal import MessageAdded
+from swink_agent.memory import JsonlSessionStore, listing
+from swink_agent.memory.records import Summary
+from swink_agent.testing import call, scripted, text
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> JsonlSessionStore:
+    return JsonlSessionStore(tmp_path, sync=False)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How many files were read whole since it was asked last."""
+    read = listing.read_contents
+    seen: list[Any] = []
+
+    def counting(*arguments: Any) -> Any:
+        seen.append(arguments)
+        return read(*arguments)
+
+    monkeypatch.setattr(listing, "read_contents", counting)
+
+    def count() -> int:
+        number = len(seen)
+        seen.clear()
+        return number
+
+    return count
+
+
+def long_session(store: JsonlSessionStore, messages: int = 300) -> str:
+    agent = Agent("test:model", stream_fn=scripted(*[text("word " * 50)] * messages))
+    with store.create() as session:
+        session.attach(agent)
+
+        async def talk() -> None:
+            for number in range(messages // 2):
+                await agent.prompt(f"question {number}")
+
+        asyncio.run(talk())
+    return session.id
+
+
+def test_a_list_reads_no_long_file_whole(store: JsonlSessionStore, counted: Callable[[], int]) -> None:
+    name = long_session(store)
+    assert os.path.getsize(store.folder / f"{name}.jsonl") > 100_000
+    assert store.list() == [store.load(name).info]
+    assert counted() == 0
+    store.rename(name, "another title")
+    assert store.list()[0].title == "another title"
+    assert counted() == 0
+
+
+def test_a_session_in_use_is_listed_as_it_is_now(store: JsonlSessionStore, counted: Callable[[], int]) -> None:
+    name = long_session(store)
+    with store.open(name) as session:
+        agent = Agent("test:model", stream_fn=scripted(text("x")))
+        session.attach(agent)
+        for message in (
+            UserMessage("more"),
+            AssistantMessage([ToolCall("a", "t"), ToolCall("b", "t")]),
+        ):
+            session.log.record(MessageAdded(message, "reply"))
+            assert store.list() == [store.load(name).info]
+        assert store.list()[0].messages == 304, "calls without results are answered, in a list too"
+        assert counted() == 0
+        agent.messages = list(agent.messages)[:10]
+        assert store.list() == [store.load(name).info]
+        assert counted() == 1, "a change of the history is read in full"
+
+
+async def test_a_long_run_has_summaries_on_its_way(store: JsonlSessionStore) -> None:
+    @tool
+    async def much() -> str:
+        """Says much."""
+        return "much " * 5_000
+
+    agent = Agent("test:model", stream_fn=scripted(*[[call("much"), call("much")]] * 8, text("enough")), tools=[much])
+    with store.create() as session:
+        session.attach(agent)
+        await agent.prompt("go")
+    records = store.load(session.id).records()
+    summaries = [position for position, record in enumerate(records) if isinstance(record.entry, Summary)]
+    assert 3 <= len(summaries) <= 10
+    path = session.path
+    lines = path.read_bytes().splitlines(keepends=True)
+    for end in range(2, len(lines)):
+        path.write_bytes(b"".join(lines[:end]))
+        assert store.list() == [store.load(session.id).info]
+
+
+def test_text_that_looks_like_a_summary_is_none(store: JsonlSessionStore, counted: Callable[[], int]) -> None:
+    name = long_session(store)
+    with store.open(name) as session:
+        session.note(
+            "trap", {"seq": 1, "at": 1, "type": "summary", "messages": 7, "x": 'a\n{"seq":1,"at":1,"type":"summary",'}
+        )
+    data = session.path.read_bytes()
+    session.path.write_bytes(data[: data.rindex(b'{"seq"')])
+    assert store.list() == [store.load(name).info]
+    assert counted() == 0
+
+
+def test_damage_at_the_end_is_in_the_list(store: JsonlSessionStore) -> None:
+    name = long_session(store)
+    path = store.folder / f"{name}.jsonl"
+    with path.open("ab") as file:
+        file.write(b'{"seq":9999,"at"')
+    info = store.list()[0]
+    assert info.messages == 300
+    assert len(info.problems) == 1
+    assert "cut off" in info.problems[0]

@@ -1,0 +1,716 @@
+"""Sessions as an application uses them: make, attach, go on, look, find, copy, delete."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent import (
+    Agent,
+    AgentError,
+    AgentToolResult,
+    AlreadyRunning,
+    AssistantMessage,
+    CustomMessage,
+    ModelSpec,
+    Redactor,
+    Text,
+    Thinking,
+    ThinkingLevel,
+    ToolCall,
+    ToolOutcome,
+    ToolResultMessage,
+    UserMessage,
+    extract_text,
+    tool,
+)
+from swink_agent.core.journal import (
+    ContextReplaced,
+    HistoryCut,
+    MessageAdded,
+    ModelChanged,
+    RunEnded,
+    RunStarted,
+    StateChanged,
+    ToolStarted,
+)
+from swink_agent.memory import (
+    AsyncSessionStore,
+    JsonlSessionStore,
+    Session,
+    SessionAmbiguous,
+    SessionError,
+    SessionInUse,
+    SessionNotFound,
+    UnknownMessage,
+)
+from swink_agent.memory.records import LabelAdded, NoteAdded, SessionStarted, Summary, TitleChanged
+from swink_agent.testing import call, scripted, text
+
+RecordedFn = Callable[..., Path]
+
+
+class Notice(CustomMessage, tag="notice"):
+    text: str
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Adds."""
+    return a + b
+
+
+def agent_that(*replies: Any, **options: Any) -> Agent:
+    return Agent("test:model", stream_fn=scripted(*replies), tools=[add], **options)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> JsonlSessionStore:
+    return JsonlSessionStore(tmp_path / "sessions", types=[Notice], sync=False)
+
+
+# -- recording -----------------------------------------------------------------------------------------------
+
+
+async def test_a_conversation_is_there_again_as_it_was(tmp_path: Path) -> None:
+    store = JsonlSessionStore(tmp_path)
+    agent = agent_that([call("add", a=1, b=2), call("add", a=3, b=4)], text("3 and 7"))
+    with store.create(title="Sums", metadata={"who": "ada"}) as session:
+        session.attach(agent)
+        result = await agent.prompt("add them")
+        assert session.messages == tuple(agent.messages)
+    loaded = store.load(session.id)
+    assert loaded.messages == tuple(agent.messages)
+    assert [type(record.entry) for record in loaded.records()] == [
+        SessionStarted,
+        ModelChanged,
+        RunStarted,
+        MessageAdded,
+        MessageAdded,
+        ToolStarted,
+        ToolStarted,
+        MessageAdded,
+        MessageAdded,
+        MessageAdded,
+        RunEnded,
+        Summary,
+    ]
+    assert [record.number for record in loaded.records()] == list(range(12))
+    info = loaded.info
+    assert (info.id, info.title, info.messages, info.model) == (session.id, "Sums", 5, ModelSpec("test", "model"))
+    assert (info.usage, info.cost, info.metadata) == (result.usage, result.cost, {"who": "ada"})
+    assert (info.cwd, info.parent, info.version, info.problems) == (os.getcwd(), None, 1, ())
+    assert info.created <= info.updated
+
+
+async def test_a_session_goes_on_in_another_agent_with_everything(store: JsonlSessionStore) -> None:
+    agent = agent_that(text("one"), messages=[UserMessage("earlier"), Notice("psst")])
+    agent.state["count"] = 1
+    with store.create() as session:
+        session.attach(agent)
+        agent.model = "test:other"
+        agent.thinking_level = ThinkingLevel.HIGH
+        await agent.prompt("first")
+        agent.state["count"] = 2
+    other = agent_that(text("two"), messages=[UserMessage("not this")])
+    other.state["x"] = "not this either"
+    with store.open(session.id) as again:
+        again.attach(other)
+        assert list(other.messages) == list(agent.messages)
+        assert other.model == ModelSpec("test", "other", ThinkingLevel.HIGH)
+        assert dict(other.state) == {"count": 2}
+        await other.prompt("second")
+    loaded = store.load(session.id)
+    assert loaded.messages == tuple(other.messages)
+    assert len(loaded.messages) == 6
+    assert loaded.state == {"count": 2}
+
+
+async def test_detaching_ends_the_record_and_another_agent_may_take_over(store: JsonlSessionStore) -> None:
+    first, second = agent_that(text("a"), text("unheard")), agent_that(text("b"))
+    with store.create() as session:
+        session.attach(first)
+        await first.prompt("1")
+        session.detach()
+        session.detach()
+        await first.prompt("off the record")
+        session.attach(second)
+        await second.prompt("2")
+    assert [extract_text(m.content) for m in store.load(session.id).messages] == ["1", "a", "2", "b"]  # type: ignore[union-attr]
+
+
+async def test_a_session_has_one_agent_and_an_agent_one_session(store: JsonlSessionStore) -> None:
+    agent, other = agent_that(), agent_that()
+    with store.create() as session, store.create() as second:
+        session.attach(agent)
+        with pytest.raises(SessionError, match="another agent already"):
+            session.attach(other)
+        with pytest.raises(SessionError, match="this agent already"):
+            session.attach(agent)
+        with pytest.raises(SessionError, match=f"attached to session {session.id} already"):
+            second.attach(agent)
+        session.detach()
+        second.attach(agent)
+    assert agent.journal is None
+
+
+async def test_nothing_is_attached_during_a_run(store: JsonlSessionStore) -> None:
+    with store.create() as session:
+        caught: list[BaseException] = []
+
+        @tool
+        async def meddle() -> str:
+            """Attaches."""
+            try:
+                session.attach(agent)
+            except AlreadyRunning as error:
+                caught.append(error)
+            return "ok"
+
+        agent = Agent("test:model", stream_fn=scripted(call("meddle"), text("done")), tools=[meddle])
+        await agent.prompt("go")
+        assert len(caught) == 1
+        assert session.messages == ()
+
+
+async def test_a_closed_session_takes_nothing(store: JsonlSessionStore) -> None:
+    session = store.create()
+    session.close()
+    session.close()
+    for use in (
+        lambda: session.attach(agent_that()),
+        lambda: session.rename("x"),
+        lambda: session.label("x"),
+        lambda: session.note("x"),
+    ):
+        with pytest.raises(SessionError, match="closed"):
+            use()
+    assert session.messages == ()
+    assert len(session.records()) == 1
+
+
+async def test_what_was_wrong_first_is_raised_before_what_went_wrong_in_closing(tmp_path: Path) -> None:
+    session = JsonlSessionStore(tmp_path).create()
+    with pytest.raises(KeyError), session:
+        raise KeyError("first")
+
+
+async def test_an_application_adds_labels_notes_and_titles(store: JsonlSessionStore) -> None:
+    agent = agent_that(text("hi"))
+    with store.create() as session:
+        session.attach(agent)
+        assert session.info.title == ""
+        await agent.prompt("  What is\n the   plan? " + "long " * 50)
+        assert session.info.title == "What is the plan? " + "long " * 12 + "l…"
+        session.label("done")
+        session.label("start", at=0)
+        session.note("mood", {"good": [1, None]})
+        session.rename("The plan")
+        assert session.info.title == "The plan"
+    loaded = store.load(session.id)
+    assert loaded.labels == (LabelAdded("done", 2), LabelAdded("start", 0))
+    assert loaded.notes == (NoteAdded("mood", {"good": [1, None]}),)
+    assert loaded.info.title == "The plan"
+    assert TitleChanged("The plan") in [record.entry for record in loaded.records()]
+    assert loaded.messages == tuple(agent.messages)
+
+
+@pytest.mark.parametrize(
+    ("use", "kind"),
+    [
+        (lambda session: session.label("x", at=3), ValueError),
+        (lambda session: session.label("x", at=-1), ValueError),
+        (lambda session: session.label("x", at=True), ValueError),
+        (lambda session: session.label(3), TypeError),
+        (lambda session: session.note("x", object()), TypeError),
+        (lambda session: session.note("x", {(1, 2): 3}), TypeError),
+        (lambda session: session.note(None), TypeError),
+        (lambda session: session.rename(b"x"), TypeError),
+        (lambda session: session.rename("x" * 10_001), ValueError),
+    ],
+)
+def test_what_an_application_adds_is_checked(
+    store: JsonlSessionStore, use: Callable[[Session], Any], kind: type[Exception]
+) -> None:
+    with store.create() as session:
+        before = session.path.read_bytes()
+        with pytest.raises(kind):
+            use(session)
+        assert session.path.read_bytes() == before
+
+
+def test_metadata_that_is_no_json_is_refused(store: JsonlSessionStore) -> None:
+    with pytest.raises(TypeError, match="metadata"):
+        store.create(metadata={"x": object()})
+    assert store.list() == []
+
+
+# -- after a crash -------------------------------------------------------------------------------------------
+
+
+REPLY = AssistantMessage([ToolCall("c", "add", {"a": 1}), ToolCall("c", "add", {"a": 2}), ToolCall("d", "add")])
+
+
+def crashed(store: JsonlSessionStore, *entries: Any) -> str:
+    """A session whose record ends with these entries."""
+    session = store.create()
+    for entry in entries:
+        session.log.record(entry)
+    session.log.flush(10)
+    lines = [line for line in session.path.read_bytes().splitlines(keepends=True) if b'"type":"summary"' not in line]
+    session.close()
+    session.path.write_bytes(b"".join(lines))
+    return session.id
+
+
+async def test_calls_without_results_are_answered_by_what_is_known_of_them(store: JsonlSessionStore) -> None:
+    session_id = crashed(
+        store,
+        MessageAdded(UserMessage("go"), "prompt"),
+        MessageAdded(REPLY, "reply"),
+        ToolStarted(1, "c", "add"),
+        ToolStarted(2, "d", "add"),
+        MessageAdded(ToolResultMessage("d", "seven", tool_name="add"), "result", 2),
+    )
+    _, _, first, second, third = store.load(session_id).messages
+    assert isinstance(first, ToolResultMessage)
+    assert isinstance(second, ToolResultMessage)
+    assert isinstance(third, ToolResultMessage)
+    assert extract_text(first.content).startswith("never ran")
+    assert (first.outcome, first.is_error, first.tool_name) == (ToolOutcome.NEVER_RAN, True, "add")
+    assert extract_text(second.content).startswith("outcome unknown")
+    assert (second.outcome, second.is_error) == (ToolOutcome.LOST, True)
+    assert extract_text(third.content) == "seven"
+
+    before = store.load(session_id).messages
+    with store.open(session_id) as session:
+        size = session.path.stat().st_size
+        assert session.messages == before
+        assert session.path.stat().st_size == size, "nothing is written before it goes on"
+        agent = agent_that(text("I see"))
+        session.attach(agent)
+        await agent.continue_loop()
+    loaded = store.load(session_id)
+    assert loaded.messages[:5] == before
+    assert loaded.info.problems == ()
+    added = [record.entry for record in loaded.records() if isinstance(record.entry, MessageAdded)]
+    assert [(entry.source, entry.call) for entry in added] == [
+        ("prompt", None),
+        ("reply", None),
+        ("result", 2),
+        ("result", 0),
+        ("result", 1),
+        ("reply", None),
+    ]
+
+
+async def test_a_start_belongs_to_the_reply_before_it(store: JsonlSessionStore) -> None:
+    """Ids may recur: what started long ago says nothing about the call that has the same id now."""
+    one = AssistantMessage([ToolCall("c", "add", {"a": 1, "b": 1})])
+    session_id = crashed(
+        store,
+        MessageAdded(UserMessage("go"), "prompt"),
+        MessageAdded(one, "reply"),
+        ToolStarted(0, "c", "add"),
+        MessageAdded(ToolResultMessage("c", "2"), "result", 0),
+        MessageAdded(one, "reply"),
+    )
+    assert extract_text(store.load(session_id).messages[-1].content).startswith("never ran")  # type: ignore[union-attr]
+
+
+def test_looking_too_early_does_not_settle_what_is_open(store: JsonlSessionStore) -> None:
+    with store.create() as session:
+        session.log.record(MessageAdded(AssistantMessage([ToolCall("c", "add")]), "reply"))
+        assert extract_text(session.messages[1].content).startswith("never ran")  # type: ignore[union-attr]
+        session.log.record(ToolStarted(0, "c", "add"))
+        assert extract_text(session.messages[1].content).startswith("outcome unknown")  # type: ignore[union-attr]
+        session.log.record(MessageAdded(ToolResultMessage("c", "3"), "result", 0))
+        assert extract_text(session.messages[1].content) == "3"  # type: ignore[union-attr]
+
+
+async def test_what_is_missing_inside_is_recovered_and_goes_on_record_in_its_place(store: JsonlSessionStore) -> None:
+    """A result that was lost to damage, with more conversation behind it and a compacted context."""
+    session_id = crashed(
+        store,
+        MessageAdded(UserMessage("go"), "prompt"),
+        MessageAdded(REPLY, "reply"),
+        ToolStarted(0, "c", "add"),
+        MessageAdded(ToolResultMessage("d", "seven", tool_name="add"), "result", 2),
+        MessageAdded(UserMessage("and?"), "prompt"),
+        ContextReplaced((UserMessage("summary"), 2, 4, 5)),
+        MessageAdded(AssistantMessage([ToolCall("e", "add"), ToolCall("f", "add")]), "reply"),
+        MessageAdded(ToolResultMessage("f", "eight", tool_name="add"), "result", 1),
+        ToolStarted(0, "e", "add"),
+    )
+    before = store.load(session_id)
+    kinds = [m.outcome if isinstance(m, ToolResultMessage) else type(m).__name__ for m in before.messages]
+    expected = ["lost", "never_ran", "ran"]
+    assert kinds == ["UserMessage", "AssistantMessage", *expected, "UserMessage", "AssistantMessage", "lost", "ran"]
+    assert before.context is not None
+    assert before.context[1:] == before.messages[1:]
+    with store.open(session_id) as session:
+        agent = agent_that(text("so be it"))
+        session.attach(agent)
+        assert tuple(agent.messages) == before.messages
+        assert session.context == before.context
+        await agent.continue_loop()
+        assert session.messages == tuple(agent.messages)
+    after = store.load(session_id)
+    assert after.messages[:-1] == before.messages
+    assert after.context is not None
+    assert after.context[:-1] == before.context
+    assert after.info.problems == ()
+    assert any(isinstance(record.entry, HistoryCut) for record in after.records())
+
+
+def test_results_whose_call_is_lost_are_left_out_and_reported(store: JsonlSessionStore) -> None:
+    session_id = crashed(
+        store,
+        MessageAdded(UserMessage("go"), "prompt"),
+        MessageAdded(ToolResultMessage("c", "orphan"), "result", 0),
+        MessageAdded(AssistantMessage("done"), "reply"),
+    )
+    loaded = store.load(session_id)
+    assert [type(message).__name__ for message in loaded.messages] == ["UserMessage", "AssistantMessage"]
+    assert loaded.info.problems == ("record 2 is a result whose call is lost",)
+    assert store.list() == [loaded.info]
+
+
+def test_a_compaction_of_messages_that_are_lost_falls_back(store: JsonlSessionStore) -> None:
+    one = MessageAdded(UserMessage("go"), "prompt")
+    some = store.load(crashed(store, one, ContextReplaced((UserMessage("made"), 1, 77))))
+    assert some.context is not None
+    assert [extract_text(message.content) for message in some.context] == ["made", "go"]  # type: ignore[union-attr]
+    assert some.info.problems == ("1 of the messages that a compaction kept are lost (record 2)",)
+    none = store.load(crashed(store, one, ContextReplaced((77, 78))))
+    assert none.context is None
+
+
+def test_usage_counts_runs_by_their_end_and_what_was_cut_off_by_its_replies(store: JsonlSessionStore) -> None:
+    from swink_agent import Cost, StopReason, Usage
+
+    def reply(tokens: int) -> MessageAdded:
+        return MessageAdded(AssistantMessage("x", usage=Usage(tokens, total=tokens), cost=Cost(total=tokens)), "reply")
+
+    session_id = crashed(
+        store,
+        RunStarted("a"),
+        reply(1),
+        RunEnded("a", StopReason.STOP, Usage(5, total=5), Cost(total=5.0)),
+        RunStarted("b"),
+        reply(10),
+        RunStarted("c"),
+        reply(100),
+    )
+    info = store.load(session_id).info
+    assert (info.usage.total, info.cost.total) == (115, 115.0)
+
+
+# -- secrets and odd values ----------------------------------------------------------------------------------
+
+
+async def test_no_secret_reaches_the_disk(tmp_path: Path) -> None:
+    secret = "correct-horse-battery-staple-99"
+    store = JsonlSessionStore(tmp_path)
+    agent = agent_that(
+        [call("add", a=1, b=2), text(f"it is {secret}")], text("ok"), redactor=Redactor([secret], environment={})
+    )
+    with store.create() as session:
+        session.attach(agent)
+        await agent.prompt(f"my password is {secret}")
+        agent.state["key"] = secret
+        await agent.prompt("more")
+        session.note("x", secret)
+        session.rename(f"about {secret}")
+    assert secret not in session.path.read_text()
+    assert secret in extract_text(agent.messages[0].content)  # type: ignore[union-attr]
+    loaded = store.load(session.id)
+    assert len(loaded.messages) == len(agent.messages)
+    assert loaded.info.problems == ()
+
+
+def test_masking_leaves_what_others_refer_to(store: JsonlSessionStore) -> None:
+    secret = "correct-horse-battery-staple-99"
+    redactor = Redactor([secret], environment={})
+    reply = AssistantMessage(
+        [Thinking("plain", secret), Thinking(secret, "signed"), Text(secret), ToolCall(secret, "add", {"a": secret})]
+    )
+    with store.create() as session:
+        session.log.record(MessageAdded(reply, "reply"), redactor)
+        session.log.record(MessageAdded(ToolResultMessage(secret, secret), "given"), redactor)
+    said, result = store.load(session.id).messages
+    assert isinstance(said, AssistantMessage)
+    assert isinstance(result, ToolResultMessage)
+    plain, changed, words, asked = said.content
+    assert plain == Thinking("plain", secret), "a signature belongs to its text"
+    assert isinstance(changed, Thinking)
+    assert changed.signature is None
+    assert isinstance(words, Text)
+    assert secret not in changed.thinking + words.text
+    assert isinstance(asked, ToolCall)
+    assert asked.id == result.tool_call_id == secret
+    assert secret not in str(asked.arguments) + extract_text(result.content)
+
+
+async def test_details_that_are_no_json_are_kept_as_text(store: JsonlSessionStore) -> None:
+    class Odd:
+        def __str__(self) -> str:
+            return "an odd thing"
+
+    @tool
+    async def odd() -> AgentToolResult:
+        """Returns what no JSON can hold."""
+        details = {"odd": Odd(), (1, 2): [2**70, float("nan"), {3}], "broken": "\udc80"}
+        return AgentToolResult("odd", details)
+
+    agent = Agent("test:model", stream_fn=scripted(call("odd"), text("done")), tools=[odd])
+    with store.create() as session:
+        session.attach(agent)
+        assert (await agent.prompt("go")).error is None
+    result = store.load(session.id).messages[2]
+    assert isinstance(result, ToolResultMessage)
+    assert result.details == {"odd": "an odd thing", "(1, 2)": [str(2**70), None, [3]], "broken": "?"}
+
+
+async def test_messages_of_unknown_types_keep_their_place(store: JsonlSessionStore) -> None:
+    agent = agent_that(text("hi"), messages=[UserMessage("a"), Notice("psst"), UserMessage("b")])
+    with store.create() as session:
+        session.attach(agent)
+    plain = JsonlSessionStore(store.folder, sync=False)
+    loaded = plain.load(session.id)
+    assert loaded.messages[1] == UnknownMessage({"role": "notice", "text": "psst"})
+    assert len(loaded.info.problems) == 1
+    with plain.open(session.id) as again:
+        other = agent_that(text("hi"))
+        again.attach(other)
+        await other.prompt("c")
+        other.messages = list(reversed(other.messages))[:4]
+        other.messages = [UserMessage("new"), *other.messages]
+        assert UnknownMessage({"role": "notice", "text": "psst"}) in list(other.messages)
+    assert Notice("psst") in store.load(session.id).messages, "who knows the type has it again"
+
+
+# -- the folder ----------------------------------------------------------------------------------------------
+
+
+def test_files_are_private_and_named_by_time(store: JsonlSessionStore) -> None:
+    mask = os.umask(0)
+    try:
+        with store.create() as first, store.create() as second:
+            pass
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE(first.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(store.folder.stat().st_mode) == 0o700
+    assert first.path.name == f"{first.id}.jsonl"
+    assert sorted([second.id, first.id])[0][:19] <= second.id[:19]
+    assert first.id.replace("-", "").isalnum()
+
+
+def test_the_default_folder_is_in_the_users_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from swink_agent.app.paths import data_folder
+
+    assert JsonlSessionStore().folder == data_folder() / "sessions"
+    monkeypatch.setenv("SWINK_DATA_DIR", str(tmp_path))
+    assert JsonlSessionStore().folder == tmp_path / "sessions" == data_folder() / "sessions"
+    assert list(tmp_path.iterdir()) == [], "asking makes nothing"
+
+
+def test_an_id_may_be_shortened_as_long_as_it_is_the_only_one(store: JsonlSessionStore) -> None:
+    with store.create() as first, store.create() as second:
+        pass
+    assert store.load(first.id[:-1]).id == first.id
+    with pytest.raises(SessionAmbiguous, match=second.id):
+        store.load(first.id[:8])
+    for wrong in ("nothing", "", "../x", "/etc/passwd", "a/b", ".", "..", first.path.name, "*", "x\0", "x\ny"):
+        for use in (store.load, store.open, store.delete, store.fork):
+            with pytest.raises(SessionNotFound):
+                use(wrong)
+
+
+def test_errors_of_sessions_are_the_librarys_own(store: JsonlSessionStore) -> None:
+    with pytest.raises(AgentError) as caught:
+        store.load("nothing")
+    assert isinstance(caught.value, SessionError)
+    assert str(store.folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_session_has_one_writer(store: JsonlSessionStore) -> None:
+    with store.create() as session:
+        for use in (store.open, store.delete, lambda name: store.rename(name, "x")):
+            with pytest.raises(SessionInUse, match=session.id):
+                use(session.id)
+        assert store.load(session.id).id == session.id
+    with store.open(session.id), pytest.raises(SessionInUse):
+        store.open(session.id)
+    store.rename(session.id, "renamed")
+    assert store.load(session.id).info.title == "renamed"
+    store.delete(session.id)
+    assert store.list() == []
+    with pytest.raises(SessionNotFound):
+        store.delete(session.id)
+
+
+HOLDER = """
+import sys
+from swink_agent.memory import JsonlSessionStore
+session = JsonlSessionStore(sys.argv[1]).open(sys.argv[2])
+print("mine", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_session_has_one_writer_in_all_processes(store: JsonlSessionStore) -> None:
+    with store.create() as session:
+        pass
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(store.folder), session.id],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "mine\n"
+        with pytest.raises(SessionInUse):
+            store.open(session.id)
+        assert store.load(session.id).messages == ()
+        holder.kill()
+    store.open(session.id).close()
+
+
+def test_a_session_that_nobody_holds_any_more_is_free(store: JsonlSessionStore) -> None:
+    session = store.create()
+    name = session.id
+    del session
+    store.open(name).close()
+
+
+def test_a_folder_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = JsonlSessionStore(tmp_path / "file")
+    for use in (store.list, store.create, lambda: store.load("x")):
+        with pytest.raises(SessionError, match=str(tmp_path / "file")):
+            use()
+    assert JsonlSessionStore(tmp_path / "missing").list() == []
+
+
+def test_the_list_is_newest_first_and_can_be_of_one_folder(store: JsonlSessionStore, tmp_path: Path) -> None:
+    assert store.list() == []
+    assert store.latest() is None
+    made: list[str] = []
+    for number in range(4):
+        with store.create(cwd=tmp_path / ("a" if number % 2 else "b")) as session:
+            asyncio.run(asyncio.sleep(0.002))
+            session.note("x")
+        made.append(session.id)
+    assert [info.id for info in store.list()] == made[::-1]
+    assert [info.id for info in store.list(limit=2)] == [made[3], made[2]]
+    assert [info.id for info in store.list(cwd=str(tmp_path / "a"))] == [made[3], made[1]]
+    latest = store.latest(cwd=tmp_path / "b")
+    assert latest is not None
+    assert latest.id == made[2]
+    assert store.latest(cwd=tmp_path / "c") is None
+    asyncio.run(asyncio.sleep(0.002))
+    store.rename(made[0], "used last")
+    assert store.list()[0].id == made[0]
+    (store.folder / "notes.jsonl").write_text("no session\n")
+    (store.folder / f"{made[0]}.damaged-1").write_text("x")
+    assert len(store.list()) == 4
+
+
+def test_looking_changes_nothing(recorded: RecordedFn) -> None:
+    path = recorded()
+    store = JsonlSessionStore(path.parent)
+    before = (path.read_bytes(), path.stat().st_mtime_ns, sorted(os.listdir(path.parent)))
+    store.load(path.stem).records()
+    store.list()
+    store.open(path.stem).close()
+    assert (path.read_bytes(), path.stat().st_mtime_ns, sorted(os.listdir(path.parent))) == before
+
+
+# -- forks ---------------------------------------------------------------------------------------------------
+
+
+def test_a_fork_begins_with_the_messages_of_another(recorded: RecordedFn) -> None:
+    path = recorded()
+    store = JsonlSessionStore(path.parent, sync=False)
+    whole = store.load(path.stem)
+    before = path.read_bytes()
+    for at in [*range(len(whole.messages) + 1), None]:
+        with store.fork(path.stem, at) as fork:
+            assert fork.info.parent == whole.id
+            assert fork.info.title == "A talk"
+            kept = len(whole.messages) if at is None else at
+            assert fork.messages[:kept] == whole.messages[:kept]
+            for extra in fork.messages[kept:]:
+                assert isinstance(extra, ToolResultMessage)
+                assert extra.outcome == ToolOutcome.LOST, "it ran there, whatever became of it"
+            agent = agent_that(text("another way"))
+            fork.attach(agent)
+            assert agent.prompt_sync("and now?").error is None
+        assert store.load(fork.id).messages == tuple(agent.messages)
+        assert store.load(fork.id).info.problems == ()
+    whole_fork = store.fork(path.stem)
+    assert whole_fork.context == whole.context
+    assert whole_fork.state == whole.state
+    assert whole_fork.info.model == whole.info.model
+    assert whole_fork.labels == whole.labels
+    whole_fork.close()
+    for wrong in (-1, len(whole.messages) + 1, True):
+        with pytest.raises(ValueError, match="messages"):
+            store.fork(path.stem, wrong)
+    assert path.read_bytes() == before
+
+
+def test_a_fork_has_the_state_of_its_moment(recorded: RecordedFn) -> None:
+    path = recorded()
+    store = JsonlSessionStore(path.parent, sync=False)
+    with store.fork(path.stem, 1) as early, store.fork(path.stem, 5) as later:
+        assert early.state == {}
+        assert later.state == {"looked": "a"}
+        assert early.labels == ()
+
+
+# -- as coroutines -------------------------------------------------------------------------------------------
+
+
+async def test_the_same_as_coroutines(tmp_path: Path) -> None:
+    store = AsyncSessionStore(JsonlSessionStore(tmp_path))
+    with await store.create(title="x") as session:
+        session.attach(agent_that())
+    with await store.open(session.id):
+        pass
+    await store.rename(session.id, "y")
+    assert (await store.load(session.id)).info.title == "y"
+    with await store.fork(session.id) as fork:
+        pass
+    assert {info.id for info in await store.list()} == {session.id, fork.id}
+    latest = await store.latest()
+    assert latest is not None
+    await store.delete(fork.id)
+    await store.delete(session.id)
+    assert await store.list() == []
+
+
+async def test_state_is_recorded_as_it_changes(store: JsonlSessionStore) -> None:
+    agent = agent_that(text("a"), text("b"))
+    with store.create() as session:
+        session.attach(agent)
+        agent.state["n"] = 1
+        await agent.prompt("x")
+        assert session.state == {"n": 1}
+        session.state["n"] = 5
+        assert session.state == {"n": 1}, "what was handed out is a copy"
+        await agent.prompt("y")
+    states = [r.entry for r in store.load(session.id).records() if isinstance(r.entry, StateChanged)]
+    assert states == [StateChanged({"n": 1})]
