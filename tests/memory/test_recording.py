@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.core.context import repair_pairs
+from swink_agent.core.journal import MessageAdded, StateChanged
+from swink_agent.core.transcript import Transcript
 from swink_agent.core.types import LLM_MESSAGES
 from swink_agent.memory import JsonlSessionStore, LoadedSession
 from swink_agent.testing import FakeClock, call, check_conversation, fail, scripted, text, think, truncated
@@ -205,7 +206,7 @@ def cut_before_a_reply(messages: list[AgentMessage]) -> list[AgentMessage]:
 # -- the properties --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     replies=replies,
     history=histories,
@@ -266,12 +267,14 @@ def check_world(
             nonlocal agent, session
             for action in actions:
                 if action == "reopen":
+                    has_past = any(isinstance(r.entry, MessageAdded | StateChanged) for r in session.records())
                     session.close()
                     session = store.open(session.id)
                     before = agent
                     agent = new_agent([UserMessage("not this")] if before.messages else [])
                     session.attach(agent)
-                    check_same(agent, before)
+                    if has_past:
+                        check_same(agent, before)
                 else:
                     await act(agent, action)
                 assert session.messages == tuple(agent.messages)
@@ -314,7 +317,7 @@ def check_prefixes(store: JsonlSessionStore, path: Path, agent: Agent) -> None:
         for messages in (loaded.messages, context):
             sent = [message for message in messages if type(message) in LLM_MESSAGES]
             assert sent == unrepaired(sent), "every call has its result"
-            check_conversation(repair_pairs(sent))  # type: ignore[arg-type]
+            check_conversation(as_sent(messages))
         with store.open(path.stem) as session:
             again = Agent("test:model", stream_fn=scripted(text("on")), tools=TOOLS)
             session.attach(again)
@@ -323,6 +326,12 @@ def check_prefixes(store: JsonlSessionStore, path: Path, agent: Agent) -> None:
             assert session.messages == tuple(again.messages)
         assert store.load(path.stem).messages == tuple(again.messages)
         assert store.load(path.stem).info.problems == ()
+
+
+def as_sent(messages: Sequence[AgentMessage]) -> Sequence[AgentMessage]:
+    transcript = Transcript(messages)
+    transcript.convert_by_default()
+    return transcript.conversation()
 
 
 def unrepaired(messages: list[AgentMessage]) -> list[AgentMessage]:

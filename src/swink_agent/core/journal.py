@@ -136,7 +136,10 @@ JournalEntry: TypeAlias = (
 
 
 class Journal(Protocol):
-    """Where entries go. One run at a time uses it, from one event loop; between runs, any thread may record."""
+    """Where entries go. One run at a time uses it, from one event loop; between runs, any thread may record.
+
+    One that has an attribute `is_durable` is not waited for while that is true.
+    """
 
     def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
         """Takes an entry, after all before it, and returns its number, greater than theirs. Never blocks or raises.

@@ -7,7 +7,7 @@ not understood is left out and said, never guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Union, cast
 
 import msgspec
@@ -37,7 +37,7 @@ from .records import (
     UnknownRecord,
 )
 
-__all__ = ["EntryDecoder"]
+__all__ = ["UNDECODED", "EntryDecoder"]
 
 _KINDS: dict[str, type] = {
     "context": ContextReplaced,
@@ -56,6 +56,7 @@ _KINDS: dict[str, type] = {
     "tool_started": ToolStarted,
 }
 _ANY: Any = Union[tuple(_KINDS.values())]  # noqa: UP007 - made of a list
+UNDECODED = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _ENVELOPE = ("seq", "at", "crc", "type")
 _STAND_IN: dict[str, Any] = {"role": "user", "content": []}
 _WHERE = re.compile(r"at `\$((?:\.\w+|\[\d+\])+)`")
@@ -65,25 +66,27 @@ _MOST_REPAIRS = 16
 class EntryDecoder:
     """Decodes lines; `types` are the application's own messages that may be in them."""
 
-    __slots__ = ("_decode", "_types", "unknown")
+    __slots__ = ("_types", "decode_quickly", "unknown")
 
     def __init__(self, types: Sequence[type[CustomMessage]] = ()) -> None:
         self._types = tuple(types)
-        self._decode = msgspec.json.Decoder(_ANY).decode
+        self.decode_quickly: Callable[[bytes], RecordEntry] = msgspec.json.Decoder(_ANY).decode
+        """What a line says that this version wrote. Raises one of `UNDECODED` for any other."""
         self.unknown: list[str] = []
         """What was not understood so far, in words."""
 
     def decode(self, line: bytes, number: int) -> RecordEntry:
         """What the line says; an `UnknownRecord` for what this version does not know."""
         try:
-            return self._decode(line)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            return self._decode_slowly(line, number)
+            return self.decode_quickly(line)
+        except UNDECODED:
+            return self.decode_slowly(line, number)
 
-    def _decode_slowly(self, line: bytes, number: int) -> RecordEntry:
+    def decode_slowly(self, line: bytes, number: int) -> RecordEntry:
+        """The same, of a line that was written by another version or with messages of unknown types."""
         try:
             document = msgspec.json.decode(line)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        except UNDECODED:
             document = None
         if not isinstance(document, dict):
             self.unknown.append(f"record {number} is no JSON object, and is passed over")

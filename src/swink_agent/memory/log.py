@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from swink_agent.core.cancel import call_in
 from swink_agent.core.journal import JournalEntry, MessageAdded, RunEnded
@@ -26,7 +26,8 @@ from swink_agent.core.redaction import Redactor
 from .errors import SessionError, reason_of
 from .files import FileOperations, close_quietly
 from .fold import Fold
-from .records import RecordEntry, encode_line, masked
+from .masking import masked
+from .records import RecordEntry, encode_line
 
 __all__ = ["SessionLog"]
 
@@ -36,11 +37,8 @@ _MOST_UNSUMMARIZED = 64 * 1024
 """Bytes after which the next quiet moment gets a summary, so that a list reads little."""
 
 
-class _Queued(NamedTuple):
-    number: int
-    at: int
-    entry: RecordEntry
-    redactor: Redactor | None
+_Queued: TypeAlias = tuple[int, int, RecordEntry, Redactor | None]
+"""The number of an entry, when it was recorded, what it says, and what masks it."""
 
 
 class _Waiter(NamedTuple):
@@ -74,7 +72,8 @@ class SessionLog:
         """Whether the file's name is still to be made to survive a crash."""
         self._prefix = prefix
         """What is missing at the end of the file: the newline of its last record."""
-        self._wake = threading.Condition()
+        self._lock = threading.RLock()
+        self._wake = threading.Condition(self._lock)
         self._number = number
         """Of the last entry that was recorded."""
         self._written = number
@@ -101,7 +100,7 @@ class SessionLog:
 
     def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
         """Takes an entry, and returns its number. What goes wrong is for `durable`."""
-        with self._wake:
+        with self._lock:
             self._redactor = redactor or self._redactor
             if (
                 self._unsummarized > _MOST_UNSUMMARIZED
@@ -117,7 +116,7 @@ class SessionLog:
 
     def add(self, entry: RecordEntry) -> int:
         """Takes an entry that is not the agent's, and returns its number."""
-        with self._wake:
+        with self._lock:
             return self._add(entry, self._redactor)
 
     def _add_summary(self) -> None:
@@ -125,26 +124,24 @@ class SessionLog:
         self._unsummarized, self._needs_summary = 0, False
 
     def _add(self, entry: RecordEntry, redactor: Redactor | None) -> int:
-        self._number += 1
-        number, at = self._number, time.time_ns() // 1_000_000
+        self._number = number = self._number + 1
         if self._failure is not None or self._is_closed:
             return number
+        at = time.time_ns() // 1_000_000
         self.fold.add(number, entry, at)
         self._needs_summary = True
-        if not self._sync:
-            self._write_inline(_Queued(number, at, entry, redactor))
+        queued = (number, at, entry, redactor)
+        if self._sync:
+            self._queue.append(queued)
+            self._start()
             return number
-        self._queue.append(_Queued(number, at, entry, redactor))
-        self._start()
-        return number
-
-    def _write_inline(self, queued: _Queued) -> None:
         try:
             self._write(queued)
         except Exception as error:
             self._fail(error, "written")
         else:
-            self._written = queued.number
+            self._written = number
+        return number
 
     # -- waiting -----------------------------------------------------------------------------------------------
 
@@ -153,7 +150,7 @@ class SessionLog:
 
         Without sync it is there after a crash of the program, but perhaps not of the machine.
         """
-        with self._wake:
+        with self._lock:
             self._check()
             if not self._sync or self._synced >= self._number:
                 return
@@ -163,10 +160,16 @@ class SessionLog:
             self._start()
         await future
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether `durable` would return at once."""
+        is_safe = self._synced >= self._number if self._sync else True
+        return is_safe and self._failure is None and not self._is_closed
+
     def flush(self, seconds: float) -> None:
         """Waits, in this thread, until everything recorded so far is written. Raises `SessionError`."""
         deadline = time.monotonic() + seconds
-        with self._wake:
+        with self._lock:
             target = self._number
             while self._failure is None and self._written < target:
                 rest = deadline - time.monotonic()
@@ -180,7 +183,7 @@ class SessionLog:
 
     def check(self) -> None:
         """Raises the `SessionError` that keeps the log from taking anything more, if there is one."""
-        with self._wake:
+        with self._lock:
             self._check()
 
     def _check(self) -> None:
@@ -202,7 +205,7 @@ class SessionLog:
 
     def close(self, seconds: float) -> None:
         """Writes and syncs what is left, and lets go of the file. Raises `SessionError` for what could not be kept."""
-        with self._wake:
+        with self._lock:
             if self._is_closed:
                 return
             if self._failure is None and self._needs_summary and not self.fold.is_open and self.fold.has_messages:
@@ -212,7 +215,7 @@ class SessionLog:
             self.flush(seconds)
         except SessionError as error:
             problem = error
-        with self._wake:
+        with self._lock:
             if self._is_closed:
                 return
             if problem is None and self._sync and self._synced < self._number:
@@ -232,7 +235,7 @@ class SessionLog:
         if thread is not None:
             # One that has nothing to write, or no use in it, ends at once; one that the disk holds was waited for.
             thread.join(seconds if problem is None or self._failure is not None else 0.0)
-        with self._wake:
+        with self._lock:
             # A thread that the disk still holds lets go of the file itself, when it can.
             self._is_abandoned = self._thread is not None
         if not self._is_abandoned:
@@ -257,7 +260,7 @@ class SessionLog:
 
     def _run(self) -> None:
         while True:
-            with self._wake:
+            with self._lock:
                 if not self._queue and not self._waiters and not self._is_closed:
                     self._wake.wait(_IDLE)
                 if self._is_closed or self._failure is not None or not (self._queue or self._waiters):
@@ -272,9 +275,9 @@ class SessionLog:
                 for one in queued:
                     if not self._is_closed:
                         self._write(one)
-                with self._wake:
+                with self._lock:
                     if queued:
-                        self._written = queued[-1].number
+                        self._written = queued[-1][0]
                         self._wake.notify_all()
                     is_due = bool(self._waiters) and not self._queue
                     written = self._written
@@ -283,12 +286,14 @@ class SessionLog:
                     self._sync_file()
                     self._release(written)
             except Exception as error:
-                with self._wake:
+                with self._lock:
                     self._fail(error, step)
 
     def _write(self, queued: _Queued) -> None:
-        entry = queued.entry if queued.redactor is None else masked(queued.entry, queued.redactor)
-        line = self._prefix + encode_line(queued.number, queued.at, entry)
+        number, at, entry, redactor = queued
+        line = encode_line(number, at, entry if redactor is None else masked(entry, redactor))
+        if self._prefix:
+            line = self._prefix + line
         taken = self._files.write(self._descriptor, line)
         if taken != len(line):
             raise OSError(f"only {taken} of {len(line)} bytes were taken")
@@ -307,7 +312,7 @@ class SessionLog:
 
     def _release(self, written: int) -> None:
         """Lets those go on who waited for what is synced now."""
-        with self._wake:
+        with self._lock:
             self._synced = max(self._synced, written)
             waiting, self._waiters = self._waiters, []
             for waiter in waiting:

@@ -24,7 +24,7 @@ from .errors import SessionDamaged, SessionError, SessionInUse, SessionNotFound,
 from .files import FileOperations, close_quietly
 from .fold import Fold
 from .log import SessionLog
-from .reading import Reading, read_records
+from .reading import Reading, read_records, whole_lines
 from .records import VERSION, SessionStarted, encode_line
 
 __all__ = ["SUFFIX", "Contents", "create_log", "created_from", "lock_file", "new_id", "open_log", "read_contents"]
@@ -217,7 +217,7 @@ def _mended(path: Path, descriptor: int, data: bytes, contents: Contents, files:
     if reading.damaged:
         bad = b"".join([data[span.start : span.end] + b"\n" for span in reading.damaged])
         _keep(path, bad, files)
-    lines = [data[span.start : span.end] for span in reading.spans]
+    lines = whole_lines(data)
     if reading.start is None:
         first = encode_line(0, contents.start.created, contents.start)
         lines.insert(0, first[:-1])

@@ -16,16 +16,16 @@ from typing import NamedTuple
 
 from swink_agent.core.types import CustomMessage
 
-from .decoding import EntryDecoder
+from .decoding import UNDECODED, EntryDecoder
 from .records import VERSION, RecordEntry, SessionStarted
 
-__all__ = ["Numbered", "Reading", "Span", "problems_of_version", "read_records"]
+__all__ = ["Numbered", "Reading", "Span", "problems_of_version", "read_records", "whole_lines"]
 
 _HEAD = re.compile(rb'\{"seq":(\d{1,18}),"at":(\d{1,18}),')
 _END = re.compile(rb',"crc":"[0-9a-f]{8}"\}')
 _SUFFIX = len(b',"crc":"00000000"}')
-_MOST_STARTS = 256
-"""Places in one damaged line where a record may begin that are looked at: a hostile line must not take forever."""
+_MOST_LOOKS = 16
+"""How often a damaged line is looked through in all, for records that may begin anywhere: a hostile one is long."""
 
 
 class Numbered(NamedTuple):
@@ -49,9 +49,8 @@ class Reading(NamedTuple):
     records: list[Numbered]
     """In the order of their numbers, each number once."""
     problems: list[str]
-    spans: list[Span]
-    """Where the whole records are, as they stand in the file, without newlines."""
     damaged: list[Span]
+    """Where no record is."""
     ends_with_newline: bool
 
     @property
@@ -66,40 +65,52 @@ class Reading(NamedTuple):
 def read_records(data: bytes, types: Sequence[type[CustomMessage]] = (), *, is_whole: bool = True) -> Reading:
     """All that can be read of the bytes. With `is_whole=False` they are the end of a file, from some line on."""
     decoder = EntryDecoder(types)
-    decode = decoder.decode
+    decode, slowly = decoder.decode_quickly, decoder.decode_slowly
     records: list[Numbered] = []
-    spans: list[Span] = []
     damaged: list[Span] = []
-    crc32, head = zlib.crc32, _HEAD.match
+    add, crc32, head, new = records.append, zlib.crc32, _HEAD.match, tuple.__new__
     at = 0
+    # For each line of a long file: no call that is not needed.
     for line in data.split(b"\n"):
-        end = at + len(line)
-        if line:
-            match = head(line)
-            if match is not None and line[-_SUFFIX:] == b',"crc":"%08x"}' % crc32(line[:-_SUFFIX]):
-                number = int(match[1])
-                records.append(Numbered(number, int(match[2]), decode(line, number)))
-                spans.append(Span(at, end))
-            else:
-                for span in _salvaged(line):
-                    whole = line[span.start : span.end]
-                    match = head(whole)
-                    assert match is not None
-                    number = int(match[1])
-                    records.append(Numbered(number, int(match[2]), decode(whole, number)))
-                    spans.append(Span(at + span.start, at + span.end))
-                _add_gaps(damaged, at, end, spans)
-        elif end < len(data):
-            damaged.append(Span(at, end + 1))  # an empty line: something was a newline that is none
-        at = end + 1
-    problems = [_describe(data, span) for span in _joined(damaged)]
+        match = head(line)
+        if match is not None and line[-_SUFFIX:] == b',"crc":"%08x"}' % crc32(line[:-_SUFFIX]):
+            number, moment = match.groups()
+            number = int(number)
+            try:
+                add(new(Numbered, (number, int(moment), decode(line))))
+            except UNDECODED:
+                add(Numbered(number, int(moment), slowly(line, number)))
+        elif line or at < len(data):
+            spans = _salvaged(line)
+            for span in spans:
+                whole = line[span.start : span.end]
+                number, moment = _numbers_of(whole)
+                add(Numbered(number, moment, decoder.decode(whole, number)))
+            damaged += _gaps(line, at, spans)
+        at += len(line) + 1
+    damaged = _joined(damaged)
+    problems = [_describe(data, span) for span in damaged]
     records, disorder = _in_order(records, is_whole=is_whole)
     problems += disorder
     problems += decoder.unknown
-    reading = Reading(records, problems, spans, _joined(damaged), data.endswith(b"\n"))
+    reading = Reading(records, problems, damaged, data.endswith(b"\n"))
     if is_whole and records:
         _check_start(reading)
     return reading
+
+
+def whole_lines(data: bytes) -> list[bytes]:
+    """The records of a file as they stand there, without what is damaged."""
+    lines: list[bytes] = []
+    for line in data.split(b"\n"):
+        lines += [line[span.start : span.end] for span in _salvaged(line)]
+    return lines
+
+
+def _numbers_of(line: bytes) -> tuple[int, int]:
+    match = _HEAD.match(line)
+    assert match is not None, "what was salvaged begins like a record"
+    return int(match[1]), int(match[2])
 
 
 def _check_start(reading: Reading) -> None:
@@ -123,19 +134,22 @@ def problems_of_version(start: SessionStarted) -> list[str]:
 # -- damage --------------------------------------------------------------------------------------------------
 
 
-def _salvaged(line: bytes) -> Iterator[Span]:
+def _salvaged(line: bytes) -> list[Span]:
     """The whole records inside a line that is none."""
-    at = 0
-    for _ in range(_MOST_STARTS):
+    found: list[Span] = []
+    at, left = 0, _MOST_LOOKS * len(line)
+    while left > 0:
         match = _HEAD.search(line, at)
         if match is None:
-            return
+            break
         end = _end_of(line, match.start())
         if end is None:
+            left -= len(line) - match.start()
             at = match.start() + 1
         else:
-            yield Span(match.start(), end)
+            found.append(Span(match.start(), end))
             at = end
+    return found
 
 
 def _end_of(line: bytes, start: int) -> int | None:
@@ -150,15 +164,17 @@ def _end_of(line: bytes, start: int) -> int | None:
     return None
 
 
-def _add_gaps(damaged: list[Span], start: int, end: int, spans: list[Span]) -> None:
-    """Adds what is between the records that were found in a line."""
-    at = start
-    for span in [span for span in spans[-_MOST_STARTS:] if span.start >= start]:
+def _gaps(line: bytes, start: int, spans: list[Span]) -> Iterator[Span]:
+    """What is between the records in a line that begins at `start`; an empty line is a newline too many."""
+    at = 0
+    for span in spans:
         if span.start > at:
-            damaged.append(Span(at, span.start))
+            yield Span(start + at, start + span.start)
         at = span.end
-    if at < end:
-        damaged.append(Span(at, end))
+    if at < len(line):
+        yield Span(start + at, start + len(line))
+    elif not line:
+        yield Span(start, start + 1)
 
 
 def _joined(damaged: list[Span]) -> list[Span]:

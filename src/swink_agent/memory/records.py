@@ -6,7 +6,8 @@
 of the few kinds that only a file needs, which are here.
 
 Owns the kinds and the encoding of lines. How lines are found in a file, damaged or not, is in `reading`; decoding what
-another version wrote is in `decoding`; what a history is made of is in `fold`.
+another version wrote is in `decoding`; what a history is made of is in `fold`, and what is kept
+out of a line in `masking`.
 """
 
 from __future__ import annotations
@@ -16,22 +17,9 @@ import zlib
 from typing import Any, TypeAlias, cast
 
 import msgspec
-from msgspec import structs
 
-from swink_agent.core.journal import JournalEntry, MessageAdded, MessageReplaced
-from swink_agent.core.redaction import Redactor
-from swink_agent.core.types import (
-    AgentMessage,
-    AssistantMessage,
-    Cost,
-    CustomMessage,
-    Image,
-    ModelSpec,
-    Thinking,
-    ToolCall,
-    ToolResultMessage,
-    Usage,
-)
+from swink_agent.core.journal import JournalEntry
+from swink_agent.core.types import Cost, CustomMessage, ModelSpec, Usage
 from swink_agent.core.value import Value
 
 __all__ = [
@@ -45,9 +33,7 @@ __all__ = [
     "TitleChanged",
     "UnknownMessage",
     "UnknownRecord",
-    "crc_suffix",
     "encode_line",
-    "masked",
 ]
 
 VERSION = 1
@@ -130,22 +116,17 @@ class SessionRecord(Value, frozen=True):
 # -- encoding ------------------------------------------------------------------------------------------------
 
 
-def crc_suffix(body: bytes | memoryview) -> bytes:
-    """How a line ends that begins with `body`."""
-    return b',"crc":"%08x"}' % zlib.crc32(body)
-
-
 def encode_line(number: int, at: int, entry: RecordEntry) -> bytes:
     """The record as a line, with the newline at its end. What is no JSON is written as text that shows it."""
     try:
-        encoded = _ENCODER.encode(entry)
+        encoded = _encode(entry)
     except (TypeError, ValueError, OverflowError, UnicodeError):
-        encoded = _ENCODER.encode(_plain(entry))
-    body = b'{"seq":%d,"at":%d,' % (number, at) + encoded[1:-1]
-    return body + crc_suffix(body) + b"\n"
+        encoded = _encode(_plain(entry))
+    body = b'{"seq":%d,"at":%d,%b' % (number, at, encoded[1:-1])
+    return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
 
 
-_ENCODER = msgspec.json.Encoder(enc_hook=str)
+_encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 def _plain(value: Any) -> Any:
@@ -171,37 +152,3 @@ def _plain(value: Any) -> Any:
 
 def _key(key: object) -> str:
     return _plain(key) if isinstance(key, str) else str(key)
-
-
-# -- masking -------------------------------------------------------------------------------------------------
-
-
-def masked(entry: RecordEntry, redactor: Redactor) -> RecordEntry:
-    """The entry without the secrets that the redactor knows. What other records or a provider refer to stays."""
-    new = redactor.redact_value(entry)
-    if new is entry or not isinstance(entry, (MessageAdded, MessageReplaced)):
-        return new
-    return structs.replace(new, message=_with_references(entry.message, cast("MessageAdded", new).message))
-
-
-def _with_references(old: AgentMessage, new: AgentMessage) -> AgentMessage:
-    """A masked message with the ids, names and pictures of the one that it was."""
-    if isinstance(old, ToolResultMessage) and isinstance(new, ToolResultMessage):
-        new = structs.replace(new, tool_call_id=old.tool_call_id, tool_name=old.tool_name)
-    if isinstance(old, AssistantMessage) and isinstance(new, AssistantMessage):
-        new = structs.replace(new, provider=old.provider, model_id=old.model_id)
-    if isinstance(old, CustomMessage) or isinstance(new, CustomMessage):
-        return new
-    blocks = [_block(*pair) for pair in zip(old.content, new.content, strict=True)]
-    return structs.replace(new, content=tuple(blocks))
-
-
-def _block(old: Any, new: Any) -> Any:
-    if isinstance(old, ToolCall):
-        return structs.replace(new, id=old.id, name=old.name)
-    if isinstance(old, Image):
-        return old
-    if isinstance(old, Thinking):
-        # A provider refuses a signature under another text than it signed.
-        return structs.replace(new, signature=old.signature if new.thinking == old.thinking else None)
-    return new

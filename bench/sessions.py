@@ -1,0 +1,148 @@
+"""What sessions cost: appending, opening, listing, and a turn with one attached.
+
+    python -m bench.sessions [--quick] [--check]
+
+Each row is a ratio that is promised, on any machine: the disk's own time is left out, for it is the disk's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Union
+
+import msgspec
+
+from swink_agent import Agent, AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage, tool
+from swink_agent.core import journal
+from swink_agent.core.journal import MessageAdded, ToolStarted
+from swink_agent.memory import JsonlSessionStore, Session
+from swink_agent.testing import call, scripted, text
+
+from .__main__ import print_table
+
+LIMITS = {"append": 1.3, "open": 2.0, "turn": 1.5, "list": 0.1}
+ENTRIES: Any = Union[tuple(journal.JournalEntry.__args__)]  # type: ignore[attr-defined] # noqa: UP007
+WORDS = "The quick brown fox jumps over the lazy dog, and the dog does not mind. "
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Adds."""
+    return a + b
+
+
+def best(function: Callable[[], Any], repeats: int, clock: Callable[[], float] = time.process_time) -> float:
+    least = float("inf")
+    for _ in range(repeats + 1):
+        gc.collect()
+        start = clock()
+        function()
+        least = min(least, clock() - start)
+    return least
+
+
+def fill(session: Session, messages: int) -> None:
+    """A history as agents have them: questions, calls, results, answers."""
+    log = session.log
+    for number in range(messages // 4):
+        log.record(MessageAdded(UserMessage(f"{number}: {WORDS}"), "prompt"))
+        reply = AssistantMessage([Text(WORDS), ToolCall(f"call_{number}", "add", {"a": number, "b": 1})])
+        log.record(MessageAdded(reply, "reply"))
+        log.record(ToolStarted(0, f"call_{number}", "add"))
+        log.record(MessageAdded(ToolResultMessage(f"call_{number}", WORDS * 5, tool_name="add"), "result", 0))
+        log.record(MessageAdded(AssistantMessage(WORDS * 3), "reply"))
+
+
+def append(folder: Path, repeats: int) -> float:
+    """The cost of a message in a session of 10,000, against one in an empty session."""
+    store = JsonlSessionStore(folder / "append", sync=False)
+
+    def cost(before: int) -> float:
+        with store.create() as session:
+            fill(session, before)
+            return best(lambda: fill(session, 400), repeats)
+
+    return cost(10_000) / cost(0)
+
+
+def open_whole(folder: Path, repeats: int) -> float:
+    """Opening 10,000 messages, against reading and decoding their lines with msgspec alone."""
+    store = JsonlSessionStore(folder / "open", sync=False)
+    with store.create() as session:
+        fill(session, 10_000)
+    decoder = msgspec.json.Decoder(ENTRIES)
+
+    def decode() -> None:
+        lines = session.path.read_bytes().splitlines()[1:-1]
+        kept = [decoder.decode(line) for line in lines if b'"type":"summary"' not in line[:80]]
+        assert len(kept) == 12_500
+
+    return best(lambda: store.load(session.id), repeats) / best(decode, repeats)
+
+
+def turn(folder: Path, repeats: int) -> float:
+    """A turn with a tool call and a session, against one without: what 200 more turns add to 20."""
+    store = JsonlSessionStore(folder / "turn", sync=False)
+
+    def cost(turns: int, is_recorded: bool) -> float:
+        def run() -> None:
+            replies = [*[call("add", a=1, b=2)] * turns, text("done")]
+            agent = Agent("test:model", stream_fn=scripted(*replies), tools=[add])
+            if not is_recorded:
+                asyncio.run(agent.prompt(WORDS))
+                return
+            with store.create() as session:
+                session.attach(agent)
+                asyncio.run(agent.prompt(WORDS))
+
+        return best(run, repeats)
+
+    with_session = cost(220, True) - cost(20, True)
+    return with_session / (cost(220, False) - cost(20, False))
+
+
+def listing(folder: Path, repeats: int) -> float:
+    """Listing 1,000 sessions of 200 messages, against reading them whole."""
+    store = JsonlSessionStore(folder / "list", sync=False)
+    for _ in range(1_000):
+        with store.create() as session:
+            fill(session, 200)
+
+    def load_all() -> None:
+        for path in store.folder.iterdir():
+            store.load(path.stem)
+
+    took = best(store.list, repeats, time.perf_counter)
+    print(f"listing 1,000 sessions took {took * 1000:.0f} ms", file=sys.stderr)
+    return took / best(load_all, 0, time.perf_counter)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--only", default="", help="one of append, open, turn, list")
+    options = parser.parse_args()
+    repeats = 3 if options.quick else 9
+    rows: list[list[str]] = []
+    is_over = False
+    with tempfile.TemporaryDirectory() as name:
+        for measure, key in ((append, "append"), (open_whole, "open"), (turn, "turn"), (listing, "list")):
+            if options.only not in key:
+                continue
+            ratio = measure(Path(name), repeats)
+            is_over |= ratio > LIMITS[key]
+            rows.append([measure.__doc__ or "", f"{ratio:.2f}", f"{LIMITS[key]:.2f}"])
+    print_table([["work", "ratio", "at most"], *rows])
+    return int(options.check and is_over)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

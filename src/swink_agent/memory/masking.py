@@ -1,0 +1,111 @@
+"""Keeping secrets out of a session's file.
+
+What people, models and tools said is masked; what records and providers refer to is not: ids, names, pictures, and the
+signature of a thought that was not changed.
+
+Owns what of an entry is masked. What a secret is, the agent's redactor knows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from msgspec import structs
+
+from swink_agent.core.journal import (
+    ContextReplaced,
+    HistoryCut,
+    MessageAdded,
+    MessageReplaced,
+    ModelChanged,
+    RunStarted,
+    StateChanged,
+    ToolStarted,
+)
+from swink_agent.core.redaction import Redactor
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantMessage,
+    Extension,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+
+from .records import RecordEntry, Summary
+
+__all__ = ["masked"]
+
+_NOTHING_SAID = frozenset({HistoryCut, ModelChanged, RunStarted})
+
+
+def masked(entry: RecordEntry, redactor: Redactor) -> RecordEntry:
+    """The entry without the secrets that the redactor knows; the same object if there are none."""
+    kind = type(entry)
+    if kind in _NOTHING_SAID:
+        return entry
+    if isinstance(entry, (MessageAdded, MessageReplaced)):
+        return _with(entry, message=_message(entry.message, redactor))
+    if isinstance(entry, ToolStarted):
+        return entry if entry.arguments is None else _with(entry, arguments=redactor.redact_value(entry.arguments))
+    if isinstance(entry, StateChanged):
+        return _with(entry, state=redactor.redact_value(entry.state))
+    if isinstance(entry, Summary):
+        return _with(entry, title=redactor.redact(entry.title), first=redactor.redact(entry.first))
+    if isinstance(entry, ContextReplaced):
+        parts = [part if isinstance(part, int) else _message(part, redactor) for part in entry.parts]
+        return _with(entry, parts=tuple(parts))
+    return redactor.redact_value(entry)
+
+
+def _message(message: AgentMessage, redactor: Redactor) -> AgentMessage:
+    if isinstance(message, UserMessage):
+        return _with(message, content=_blocks(message.content, redactor))
+    if isinstance(message, AssistantMessage):
+        error = message.error_message
+        error = error if error is None else redactor.redact(error)
+        return _with(message, content=_blocks(message.content, redactor), error_message=error)
+    if isinstance(message, ToolResultMessage):
+        details = message.details if message.details is None else redactor.redact_value(message.details)
+        return _with(message, content=_blocks(message.content, redactor), details=details)
+    return redactor.redact_message(message)
+
+
+def _blocks(content: tuple[Any, ...], redactor: Redactor) -> tuple[Any, ...]:
+    blocks = [_block(block, redactor) for block in content]
+    for new, old in zip(blocks, content, strict=True):
+        if new is not old:
+            return tuple(blocks)
+    return content
+
+
+def _block(block: Text | Thinking | ToolCall | Image | Extension, redactor: Redactor) -> Any:
+    match block:
+        case Text():
+            text = redactor.redact(block.text)
+            return block if text == block.text else Text(text)
+        case Thinking():
+            thinking = redactor.redact(block.thinking)
+            # A provider refuses a signature under another text than it signed.
+            return block if thinking == block.thinking else Thinking(thinking)
+        case ToolCall():
+            partial = block.partial_json
+            partial = partial if partial is None else redactor.redact(partial)
+            arguments = redactor.redact_value(block.arguments) if block.arguments else block.arguments
+            return _with(block, arguments=arguments, partial_json=partial)
+        case Image():
+            return block
+        case Extension():
+            return _with(block, data=redactor.redact_value(block.data))
+
+
+def _with(value: Any, **fields: Any) -> Any:
+    """The value with other fields; the same object if they are no others."""
+    for name, new in fields.items():
+        old = getattr(value, name)
+        if new is not old and cast("object", new) != old:
+            return structs.replace(value, **fields)
+    return value
