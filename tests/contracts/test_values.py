@@ -105,6 +105,22 @@ from swink_agent import (
 )
 from swink_agent.local import LocalModelError, LocalModelEvent, LocalState, Preset, StoredModel
 from swink_agent.local.presets import HubFile, IndexFile
+from swink_agent.memory import (
+    LabelAdded,
+    NoteAdded,
+    SessionAmbiguous,
+    SessionDamaged,
+    SessionError,
+    SessionInfo,
+    SessionInUse,
+    SessionNotFound,
+    SessionRecord,
+    SessionStarted,
+    Summary,
+    TitleChanged,
+    UnknownMessage,
+    UnknownRecord,
+)
 from swink_agent.policies import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, Decision
 from swink_agent.sandbox import (
     BackendReport,
@@ -284,9 +300,36 @@ VALUES += [
         environment={"PATH": "/bin"},
     ),
     StoredModel("small", Path("/models/small.gguf"), 3, True),
+    LabelAdded("here", 3),
+    NoteAdded("mood", {"good": [1]}),
+    SessionInfo(
+        id="20261115-172530-123-4f9c2a",
+        title="Sums",
+        created=1,
+        updated=2,
+        cwd="/home/ada",
+        model=SPEC,
+        messages=3,
+        usage=Usage(1),
+        cost=Cost(0.5),
+        parent="20261114-172530-123-4f9c2a",
+        metadata={"who": "ada"},
+        problems=("record 3 is missing",),
+    ),
+    SessionRecord(1, 2, TitleChanged("Sums")),
+    SessionStarted(id="a", created=1, cwd="/home/ada", title="Sums", metadata={"who": "ada"}, parent="b"),
+    Summary(messages=1, model=SPEC, title="Sums", first="add them", updated=2),
+    TitleChanged("Sums"),
+    UnknownMessage({"role": "oracle", "says": "42"}),
+    UnknownRecord("telepathy", {"of": [1]}),
 ]
 ERRORS += [
     LocalModelError("no such model", model="small"),
+    SessionAmbiguous("which?", path="/sessions"),
+    SessionDamaged("nothing left", path="/sessions/a.jsonl"),
+    SessionError("no room", path="/sessions/a.jsonl"),
+    SessionInUse("somebody has it", path="/sessions/a.jsonl"),
+    SessionNotFound("no such", path="/sessions"),
     SandboxClosed(),
     SandboxError("no walls"),
     SandboxUnavailable(reports=[BackendReport(name="landlock", works=False, reason="old kernel")]),
@@ -294,7 +337,10 @@ ERRORS += [
     WorkspaceError("outside"),
 ]
 
-MODULES = [swink_agent, *(import_module(f"swink_agent.{room}") for room in ("local", "policies", "sandbox", "tools"))]
+MODULES = [
+    swink_agent,
+    *(import_module(f"swink_agent.{room}") for room in ("local", "memory", "policies", "sandbox", "tools")),
+]
 PUBLIC = {name: getattr(module, name) for module in MODULES for name in module.__all__}
 ENUMS: list[Any] = [value for value in PUBLIC.values() if inspect.isclass(value) and issubclass(value, Enum)]
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from swink_agent.core.agent import Agent
 from swink_agent.core.errors import AlreadyRunning
 from swink_agent.core.journal import ContextReplaced, HistoryCut, MessageAdded, Past
 from swink_agent.core.types import AgentMessage, CustomMessage
@@ -24,9 +25,6 @@ from .log import SessionLog
 from .opening import Contents, read_contents
 from .reading import Reading
 from .records import LabelAdded, NoteAdded, SessionRecord, SessionStarted, TitleChanged
-
-if TYPE_CHECKING:
-    from swink_agent.core.agent import Agent
 
 __all__ = ["LoadedSession", "Session"]
 
