@@ -192,6 +192,57 @@ def test_mending_that_fails_changes_nothing(tmp_path: Path) -> None:
     store.open(session.id).close()
 
 
+async def test_new_folders_are_synced_with_the_first_record(tmp_path: Path) -> None:
+    synced: list[Path] = []
+
+    class Watched(Disk):
+        def sync_folder(self, folder: Path) -> None:
+            synced.append(folder)
+            super().sync_folder(folder)
+
+    store = JsonlSessionStore(tmp_path / "a" / "b", files=Watched())
+    with store.create() as session:
+        assert synced == [], "making a session waits for no disk"
+        await session.log.durable()
+        assert synced == [tmp_path / "a" / "b", tmp_path / "a", tmp_path]
+    with store.create() as session:
+        await session.log.durable()
+    assert synced[3:] == [tmp_path / "a" / "b"]
+
+
+async def test_no_more_threads_is_a_failure_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    session = JsonlSessionStore(tmp_path).create()
+    agent = Agent("test:model", stream_fn=scripted(text("never")))
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    session.attach(agent)
+    result = await agent.prompt("hello")
+    monkeypatch.undo()
+    assert "can't start new thread" in (result.error or "")
+    assert str(session.path) in (result.error or "")
+    with pytest.raises(SessionError):
+        session.close()
+
+
+async def test_many_agents_record_in_one_event_loop(tmp_path: Path) -> None:
+    store = JsonlSessionStore(tmp_path)
+    sessions = [store.create() for _ in range(30)]
+    agents = [Agent("test:model", stream_fn=scripted(*[text("x")] * 3)) for _ in sessions]
+
+    async def talk(session: Session, agent: Agent) -> None:
+        session.attach(agent)
+        for number in range(3):
+            assert (await agent.prompt(f"{session.id} {number}")).error is None
+
+    await asyncio.gather(*map(talk, sessions, agents))
+    for session, agent in zip(sessions, agents, strict=True):
+        session.close()
+        assert store.load(session.id).messages == tuple(agent.messages)
+        assert store.load(session.id).info.problems == ()
+
+
 # -- waiting -------------------------------------------------------------------------------------------------
 
 

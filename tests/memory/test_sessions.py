@@ -595,6 +595,23 @@ def test_a_session_that_nobody_holds_any_more_is_free(store: JsonlSessionStore) 
     store.open(name).close()
 
 
+def test_a_child_that_was_forked_meanwhile_does_not_keep_the_lock(store: JsonlSessionStore) -> None:
+    session = store.create()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+    os.close(reading)
+    try:
+        session.close()
+        store.open(session.id).close()
+    finally:
+        os.close(writing)
+        os.waitpid(child, 0)
+
+
 def test_a_folder_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = JsonlSessionStore(tmp_path / "file")
@@ -700,6 +717,22 @@ async def test_the_same_as_coroutines(tmp_path: Path) -> None:
     await store.delete(fork.id)
     await store.delete(session.id)
     assert await store.list() == []
+
+
+async def test_state_that_is_no_json_is_refused_before_anything_is_recorded(store: JsonlSessionStore) -> None:
+    agent = agent_that(text("a"))
+    agent.state["odd"] = object()
+    with store.create() as session:
+        with pytest.raises(SessionError, match="not all of it is JSON"):
+            session.attach(agent)
+        assert agent.journal is None
+        assert len(session.records()) == 1
+        del agent.state["odd"]
+        session.attach(agent)
+        agent.state["odd"] = object()
+        result = await agent.prompt("hello")
+        assert "not all of it is JSON" in (result.error or "")
+    store.open(session.id).close()
 
 
 async def test_state_is_recorded_as_it_changes(store: JsonlSessionStore) -> None:

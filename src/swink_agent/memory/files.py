@@ -38,6 +38,10 @@ class FileOperations:
             return False
         return True
 
+    def unlock(self, descriptor: int) -> None:
+        """Gives the lock back, also for a child process that was forked meanwhile and has the file open too."""
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
     def replace(self, source: Path, target: Path) -> None:
         os.replace(source, target)
 
@@ -65,7 +69,9 @@ class FileOperations:
 
 
 def close_quietly(files: FileOperations, descriptor: int) -> None:
-    try:
-        files.close(descriptor)
-    except OSError:
-        pass  # nothing is lost: what counts was synced before
+    """Closes a file, and gives its lock back."""
+    for step in (files.unlock, files.close):
+        try:
+            step(descriptor)
+        except OSError:
+            pass  # nothing is lost: what counts was synced before

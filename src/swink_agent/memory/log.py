@@ -16,6 +16,7 @@ import asyncio
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -59,7 +60,7 @@ class SessionLog:
         *,
         files: FileOperations,
         sync: bool = True,
-        is_new: bool = False,
+        folders: Sequence[Path] | None = None,
         prefix: bytes = b"",
     ) -> None:
         self.path = path
@@ -68,8 +69,8 @@ class SessionLog:
         self._files = files
         self._descriptor = descriptor
         self._sync = sync
-        self._is_new = is_new
-        """Whether the file's name is still to be made to survive a crash."""
+        self._folders = () if folders is None else tuple(folders)
+        """Where names are new, which are still to be made to survive a crash."""
         self._prefix = prefix
         """What is missing at the end of the file: the newline of its last record."""
         self._lock = threading.RLock()
@@ -77,14 +78,14 @@ class SessionLog:
         self._number = number
         """Of the last entry that was recorded."""
         self._written = number
-        self._synced = number if not is_new else -1
+        self._synced = number if folders is None else -1
         self._queue: deque[_Queued] = deque()
         self._waiters: list[_Waiter] = []
         self._thread: threading.Thread | None = None
         self._failure: str | None = None
         self._is_closed = False
         self._unsummarized = 0
-        self._needs_summary = is_new
+        self._needs_summary = False
         self._redactor: Redactor | None = None
         """The last that masked an entry: it masks what the log says of its own."""
         self._is_abandoned = False
@@ -252,11 +253,15 @@ class SessionLog:
     # -- the thread --------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"session {self.path.stem}", daemon=True)
-            self._thread.start()
-        else:
+        if self._thread is not None:
             self._wake.notify_all()
+            return
+        self._thread = threading.Thread(target=self._run, name=f"session {self.path.stem}", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the system has no more threads
+            self._thread = None
+            self._fail(error, "written")
 
     def _run(self) -> None:
         while True:
@@ -302,9 +307,9 @@ class SessionLog:
 
     def _sync_file(self) -> None:
         self._files.sync(self._descriptor)
-        if self._is_new:
-            self._files.sync_folder(self.path.parent)
-            self._is_new = False
+        for folder in self._folders:
+            self._files.sync_folder(folder)
+        self._folders = ()
 
     def _sync_now(self) -> None:
         self._sync_file()

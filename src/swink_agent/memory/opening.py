@@ -30,6 +30,9 @@ from .records import VERSION, SessionStarted, encode_line
 __all__ = ["SUFFIX", "Contents", "create_log", "created_from", "lock_file", "new_id", "open_log", "read_contents"]
 
 SUFFIX = ".jsonl"
+_GLANCE = 0.002
+"""Seconds that a write of one record takes at most, as a rule."""
+_MOST_GLANCES = 5
 _ID_TIME = re.compile(r"(\d{8}-\d{6})-(\d{3})-")
 
 
@@ -66,12 +69,25 @@ def created_from(session_id: str) -> int | None:
 def read_contents(path: Path, types: Sequence[type[CustomMessage]]) -> Contents:
     """All of a session. Raises `SessionNotFound`, `SessionDamaged`, or `SessionError` if it cannot be read."""
     try:
-        data = path.read_bytes()
+        data = _read_at_rest(path)
     except FileNotFoundError:
         raise SessionNotFound(f"there is no session {path.stem!r} in {path.parent}", path=str(path)) from None
     except OSError as error:
         raise SessionError(f"{path} cannot be read: {reason_of(error)}", path=str(path)) from error
     return contents_of(path, data, types)
+
+
+def _read_at_rest(path: Path) -> bytes:
+    """The bytes of a file. One that ends within a line may be just being written: it is looked at again."""
+    data = path.read_bytes()
+    for _ in range(_MOST_GLANCES):
+        if not data or data.endswith(b"\n"):
+            break
+        time.sleep(_GLANCE)
+        before, data = data, path.read_bytes()
+        if data == before:
+            break
+    return data
 
 
 def contents_of(path: Path, data: bytes, types: Sequence[type[CustomMessage]]) -> Contents:
@@ -106,6 +122,7 @@ def create_log(
     parent: str | None,
 ) -> tuple[SessionLog, SessionStarted]:
     """A new file with its first line, locked. Raises `SessionError`."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -130,7 +147,8 @@ def create_log(
         raise SessionError(f"{path} cannot be made: {reason_of(error)}", path=str(path)) from error
     fold = Fold()
     fold.add(0, start, created)
-    return SessionLog(path, descriptor, fold, 0, files=files, sync=sync, is_new=True), start
+    folders = [folder, *[place.parent for place in missing]]
+    return SessionLog(path, descriptor, fold, 0, files=files, sync=sync, folders=folders), start
 
 
 # -- opening -------------------------------------------------------------------------------------------------

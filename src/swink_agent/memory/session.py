@@ -168,8 +168,8 @@ class Session:
         A new session takes the agent's history; one with a past gives the agent its history, model, thinking level,
         state and compacted context.
 
-        Raises `AlreadyRunning` during a run, and `SessionError` if the session or the agent is attached already, or the
-        session cannot be written any more.
+        Raises `AlreadyRunning` during a run, and `SessionError` if the session or the agent is attached already, the
+        session cannot be written any more, or the agent's state is no JSON.
         """
         self.log.check()
         if self._agent is not None:
@@ -186,8 +186,22 @@ class Session:
                 f"the agent is attached to {what} already: detach that before it goes to session {self.id}",
                 path=str(self.path),
             )
-        agent.attach_journal(self.log, self._past() if self._has_a_past else None)
+        if self._has_a_past:
+            agent.attach_journal(self.log, self._past())
+        else:
+            self._refuse_odd_state(agent)
+            agent.attach_journal(self.log)
         self._agent = agent
+
+    def _refuse_odd_state(self, agent: Agent) -> None:
+        """What cannot be recorded is refused before anything is."""
+        try:
+            msgspec.json.encode(dict(agent.state))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise SessionError(
+                f"the agent's state cannot be recorded in session {self.id}, since not all of it is JSON: {error}",
+                path=str(self.path),
+            ) from error
 
     @property
     def _has_a_past(self) -> bool:
@@ -253,7 +267,8 @@ class Session:
             self.detach()
         except AlreadyRunning:
             pass  # it finds the session closed at its next step
-        self.log.close(_CLOSING)
+        finally:
+            self.log.close(_CLOSING)
 
 
 def checked_text(text: object, what: str) -> str:

@@ -164,7 +164,7 @@ class JsonlSessionStore:
     def search(self, query: str, limit: int = 20) -> list[Any]:
         """Where the words of the query were said, the best first."""
         index = import_module(".search", __package__)  # on use, as is the database behind it
-        return index.SessionIndex(self.folder).search(query, limit)
+        return index.SessionIndex(self.folder).search(query, limit, self.load)
 
     def export(self, session_id: str, format: ExportFormat) -> str:  # noqa: A002 - the specification's name
         """The session as a document to read or to process."""
