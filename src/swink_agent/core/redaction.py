@@ -300,6 +300,8 @@ class Redactor:
     def _redact_any(self, value: object) -> object:
         if isinstance(value, str):
             return self.redact(value)
+        if value is None or isinstance(value, (int, float)):
+            return value  # said before the slower questions
         if isinstance(value, Mapping):
             return {
                 self.redact(key) if isinstance(key, str) else key: (

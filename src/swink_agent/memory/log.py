@@ -64,8 +64,9 @@ class SessionLog:
         prefix: bytes = b"",
     ) -> None:
         self.path = path
-        self.fold = fold
-        """What was recorded so far comes to."""
+        self._fold = fold
+        self._unfolded: list[_Queued] = []
+        """What the fold has not been given yet: several at once cost half as much as one by one."""
         self._files = files
         self._descriptor = descriptor
         self._sync = sync
@@ -102,18 +103,18 @@ class SessionLog:
     def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
         """Takes an entry, and returns its number. What goes wrong is for `durable`."""
         with self._lock:
-            self._redactor = redactor or self._redactor
-            if (
-                self._unsummarized > _MOST_UNSUMMARIZED
-                and type(entry) is MessageAdded
-                and entry.source != "result"
-                and not self.fold.is_open
-            ):
+            if redactor is not None:
+                self._redactor = redactor
+            if self._unsummarized > _MOST_UNSUMMARIZED and self._is_quiet_before(entry):
                 self._add_summary()
             number = self._add(entry, redactor)
             if type(entry) is RunEnded and not self.fold.is_open:
                 self._add_summary()
             return number
+
+    def _is_quiet_before(self, entry: JournalEntry) -> bool:
+        """Whether no call waits for its result, and this is not one."""
+        return type(entry) is MessageAdded and entry.source != "result" and not self.fold.is_open
 
     def add(self, entry: RecordEntry) -> int:
         """Takes an entry that is not the agent's, and returns its number."""
@@ -128,21 +129,28 @@ class SessionLog:
         self._number = number = self._number + 1
         if self._failure is not None or self._is_closed:
             return number
-        at = time.time_ns() // 1_000_000
-        self.fold.add(number, entry, at)
+        queued = (number, time.time_ns() // 1_000_000, entry, redactor)
+        self._unfolded.append(queued)
         self._needs_summary = True
-        queued = (number, at, entry, redactor)
         if self._sync:
             self._queue.append(queued)
             self._start()
             return number
         try:
             self._write(queued)
+            self._written = number
         except Exception as error:
             self._fail(error, "written")
-        else:
-            self._written = number
         return number
+
+    @property
+    def fold(self) -> Fold:
+        """What was recorded so far comes to."""
+        with self._lock:
+            for number, at, entry, _ in self._unfolded:
+                self._fold.add(number, entry, at)
+            self._unfolded.clear()
+            return self._fold
 
     # -- waiting -----------------------------------------------------------------------------------------------
 

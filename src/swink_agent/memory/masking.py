@@ -41,16 +41,20 @@ __all__ = ["masked"]
 
 _NOTHING_SAID = frozenset({HistoryCut, ModelChanged, RunStarted})
 
+# Types are compared by `type(x) is T`, as in `core.types`, and the most frequent come first: this is done for every
+# record of every run.
+
 
 def masked(entry: RecordEntry, redactor: Redactor) -> RecordEntry:
     """The entry without the secrets that the redactor knows; the same object if there are none."""
     kind = type(entry)
-    if kind in _NOTHING_SAID:
-        return entry
     if isinstance(entry, (MessageAdded, MessageReplaced)):
-        return _with(entry, message=_message(entry.message, redactor))
+        message = _message(entry.message, redactor)
+        return entry if message is entry.message else structs.replace(entry, message=message)
     if isinstance(entry, ToolStarted):
         return entry if entry.arguments is None else _with(entry, arguments=redactor.redact_value(entry.arguments))
+    if kind in _NOTHING_SAID:
+        return entry
     if isinstance(entry, StateChanged):
         return _with(entry, state=redactor.redact_value(entry.state))
     if isinstance(entry, Summary):
@@ -62,13 +66,16 @@ def masked(entry: RecordEntry, redactor: Redactor) -> RecordEntry:
 
 
 def _message(message: AgentMessage, redactor: Redactor) -> AgentMessage:
-    if isinstance(message, UserMessage):
-        return _with(message, content=_blocks(message.content, redactor))
-    if isinstance(message, AssistantMessage):
+    if type(message) is AssistantMessage:
+        content = _blocks(message.content, redactor)
         error = message.error_message
-        error = error if error is None else redactor.redact(error)
-        return _with(message, content=_blocks(message.content, redactor), error_message=error)
-    if isinstance(message, ToolResultMessage):
+        if error is not None:
+            return _with(message, content=content, error_message=redactor.redact(error))
+        return message if content is message.content else structs.replace(message, content=content)
+    if type(message) is UserMessage:
+        content = _blocks(message.content, redactor)
+        return message if content is message.content else structs.replace(message, content=content)
+    if type(message) is ToolResultMessage:
         details = message.details if message.details is None else redactor.redact_value(message.details)
         return _with(message, content=_blocks(message.content, redactor), details=details)
     return redactor.redact_message(message)
@@ -83,23 +90,21 @@ def _blocks(content: tuple[Any, ...], redactor: Redactor) -> tuple[Any, ...]:
 
 
 def _block(block: Text | Thinking | ToolCall | Image | Extension, redactor: Redactor) -> Any:
-    match block:
-        case Text():
-            text = redactor.redact(block.text)
-            return block if text == block.text else Text(text)
-        case Thinking():
-            thinking = redactor.redact(block.thinking)
-            # A provider refuses a signature under another text than it signed.
-            return block if thinking == block.thinking else Thinking(thinking)
-        case ToolCall():
-            partial = block.partial_json
-            partial = partial if partial is None else redactor.redact(partial)
-            arguments = redactor.redact_value(block.arguments) if block.arguments else block.arguments
-            return _with(block, arguments=arguments, partial_json=partial)
-        case Image():
-            return block
-        case Extension():
-            return _with(block, data=redactor.redact_value(block.data))
+    if type(block) is Text:
+        text = redactor.redact(block.text)
+        return block if text == block.text else Text(text)
+    if type(block) is ToolCall:
+        arguments = redactor.redact_value(block.arguments) if block.arguments else block.arguments
+        if block.partial_json is not None:
+            return _with(block, arguments=arguments, partial_json=redactor.redact(block.partial_json))
+        return block if arguments == block.arguments else structs.replace(block, arguments=arguments)
+    if type(block) is Thinking:
+        thinking = redactor.redact(block.thinking)
+        # A provider refuses a signature under another text than it signed.
+        return block if thinking == block.thinking else Thinking(thinking)
+    if type(block) is Extension:
+        return _with(block, data=redactor.redact_value(block.data))
+    return block  # a picture
 
 
 def _with(value: Any, **fields: Any) -> Any:

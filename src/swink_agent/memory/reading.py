@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from swink_agent.core.types import CustomMessage
 
@@ -68,7 +68,7 @@ def read_records(data: bytes, types: Sequence[type[CustomMessage]] = (), *, is_w
     decode, slowly = decoder.decode_quickly, decoder.decode_slowly
     records: list[Numbered] = []
     damaged: list[Span] = []
-    add, crc32, head, new = records.append, zlib.crc32, _HEAD.match, tuple.__new__
+    add, crc32, head, new = records.append, zlib.crc32, _HEAD.match, cast("Any", tuple).__new__
     at = 0
     # For each line of a long file: no call that is not needed.
     for line in data.split(b"\n"):

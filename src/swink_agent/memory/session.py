@@ -209,17 +209,17 @@ class Session:
 
     def _past(self) -> Past:
         """What the agent goes on from, with every message of it on record."""
-        fold, log = self._fold, self.log
-        inside, _ = fold.recovered()
+        log = self.log
+        inside, _ = log.fold.recovered()
         if inside:
             recorded = {id(one.message): log.record(MessageAdded(one.message, "given")) for one in inside}
-            history, context = fold.history_numbers(recorded), fold.context_parts(recorded)
+            history, context = log.fold.history_numbers(recorded), log.fold.context_parts(recorded)
             log.record(HistoryCut(tuple(history)))
             if context is not None:
                 log.record(ContextReplaced(tuple(context)))
-        for one in fold.recovered()[1]:
+        for one in log.fold.recovered()[1]:
             log.record(MessageAdded(one.message, "result", one.call))
-        return fold.past()
+        return log.fold.past()
 
     def detach(self) -> None:
         """Records nothing more of the agent. Raises `AlreadyRunning` during a run."""
