@@ -318,7 +318,7 @@ VALUES += [
     ),
     SessionRecord(1, 2, TitleChanged("Sums")),
     SessionStarted(id="a", created=1, cwd="/home/ada", title="Sums", metadata={"who": "ada"}, parent="b"),
-    Summary(messages=1, model=SPEC, title="Sums", first="add them", updated=2),
+    Summary(messages=1, model=SPEC, title="Sums", first="add them", first_number=3, updated=2),
     TitleChanged("Sums"),
     UnknownMessage({"role": "oracle", "says": "42"}),
     UnknownRecord("telepathy", {"of": [1]}),

@@ -437,6 +437,19 @@ async def test_no_secret_reaches_the_disk(tmp_path: Path) -> None:
     assert loaded.info.problems == ()
 
 
+async def test_a_title_holds_no_half_of_a_secret(tmp_path: Path) -> None:
+    secret = "correct-horse-battery-staple-99"
+    store = JsonlSessionStore(tmp_path)
+    for before in range(40, 81, 5):
+        agent = agent_that(text("ok"), redactor=Redactor([secret], environment={}))
+        with store.create() as session:
+            session.attach(agent)
+            await agent.prompt("x" * (before - 1) + f" {secret} " + "long " * 5000)
+        assert secret[:6] not in session.path.read_text()
+        (listed,) = [info for info in store.list() if info.id == session.id]
+        assert listed == store.load(session.id).info
+
+
 def test_masking_leaves_what_others_refer_to(store: JsonlSessionStore) -> None:
     secret = "correct-horse-battery-staple-99"
     redactor = Redactor([secret], environment={})

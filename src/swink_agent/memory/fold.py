@@ -183,6 +183,7 @@ class Fold:
         self._usage, self._cost = Usage(), Cost()
         self._run_usage, self._run_cost = Usage(), Cost()
         self._first = ""
+        self._first_number: int | None = None
         self.start: SessionStarted | None = None
         self.has_messages = False
         """Whether there ever was one."""
@@ -199,6 +200,7 @@ class Fold:
             self._usage, self._cost, self.model = summary.usage, summary.cost, summary.model
             self._run_usage, self._run_cost = summary.run_usage, summary.run_cost
             self.title, self._first, self.updated = summary.title, summary.first, summary.updated
+            self._first_number = summary.first_number
         self._is_partial = summary is not None
 
     # -- adding ------------------------------------------------------------------------------------------------
@@ -258,7 +260,7 @@ class Fold:
                 self._run_usage += message.usage
                 self._run_cost += message.cost
         elif not self._first and type(message) is UserMessage:
-            self._first = _start_of(message)
+            self._first, self._first_number = _start_of(message), number
 
     def _replace(self, entry: MessageReplaced) -> None:
         if entry.number not in self._known:
@@ -317,12 +319,11 @@ class Fold:
         if self._is_partial:
             self.needs_all = True
             return
-        self._first = ""
-        for message in self._history.messages:
-            if type(message) is UserMessage:
-                self._first = _start_of(message)
-                if self._first:
-                    return
+        self._first, self._first_number = "", None
+        for number, message in zip(self._history.numbers, self._history.messages, strict=True):
+            if type(message) is UserMessage and (first := _start_of(message)):
+                self._first, self._first_number = first, number
+                return
 
     def _settle_run(self) -> None:
         """A run without an end was cut off by a crash: it used what its replies say."""
@@ -401,6 +402,7 @@ class Fold:
             model=self.model,
             title=self.title,
             first=self._first,
+            first_number=self._first_number,
             updated=self.updated,
         )
 

@@ -18,17 +18,21 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
+
+from msgspec import structs
 
 from swink_agent.core.cancel import call_in
-from swink_agent.core.journal import JournalEntry, MessageAdded, RunEnded
+from swink_agent.core.journal import JournalEntry, MessageAdded, MessageReplaced, RunEnded
 from swink_agent.core.redaction import Redactor
+from swink_agent.core.types import UserMessage, extract_text
 
 from .errors import SessionError, reason_of
 from .files import FileOperations, close_quietly
 from .fold import Fold
+from .info import title_from
 from .masking import masked
-from .records import RecordEntry, encode_line
+from .records import RecordEntry, Summary, encode_line
 
 __all__ = ["SessionLog"]
 
@@ -89,6 +93,8 @@ class SessionLog:
         self._needs_summary = False
         self._redactor: Redactor | None = None
         """The last that masked an entry: it masks what the log says of its own."""
+        self._masked_titles: dict[int | None, str] = {}
+        """Of user messages with secrets, by number: what a title may be made of."""
         self._is_abandoned = False
 
     def __repr__(self) -> str:
@@ -304,7 +310,9 @@ class SessionLog:
 
     def _write(self, queued: _Queued) -> None:
         number, at, entry, redactor = queued
-        line = encode_line(number, at, entry if redactor is None else masked(entry, redactor))
+        if redactor is not None:
+            entry = self._masked(number, entry, redactor)
+        line = encode_line(number, at, entry)
         if self._prefix:
             line = self._prefix + line
         taken = self._files.write(self._descriptor, line)
@@ -312,6 +320,18 @@ class SessionLog:
             raise OSError(f"only {taken} of {len(line)} bytes were taken")
         self._prefix = b""
         self._unsummarized += len(line)
+
+    def _masked(self, number: int, entry: RecordEntry, redactor: Redactor) -> RecordEntry:
+        """The entry without secrets. A title is the start of a masked text, not the mask of a start: half a secret is
+        not known for one."""
+        new = masked(entry, redactor)
+        if type(new) is Summary:
+            title = self._masked_titles.get(new.first_number)
+            return new if title is None else structs.replace(new, first=title)
+        if new is not entry and isinstance(new, (MessageAdded, MessageReplaced)) and type(new.message) is UserMessage:
+            of = number if type(new) is MessageAdded else cast("MessageReplaced", new).number
+            self._masked_titles[of] = title_from(extract_text(new.message.content))
+        return new
 
     def _sync_file(self) -> None:
         self._files.sync(self._descriptor)

@@ -86,6 +86,8 @@ class Summary(Value, frozen=True, kw_only=True, tag="summary"):
     """As it was given."""
     first: str = ""
     """The start of the first user message."""
+    first_number: int | None = None
+    """The number of the record that added that."""
     updated: int = 0
 
 
