@@ -19,9 +19,11 @@ from swink_agent.memory import (
     LoadedSession,
     SessionDamaged,
     SessionError,
+    SessionInUse,
     UnknownMessage,
     UnknownRecord,
 )
+from swink_agent.memory.files import FileOperations
 from swink_agent.memory.records import SessionStarted, encode_line
 from swink_agent.testing import check_conversation
 
@@ -275,6 +277,35 @@ def test_going_on_after_the_first_line_was_lost_writes_another(damaged: Damaged)
         session.rename("mended")
     info = damaged.store.load(damaged.whole.id).info
     assert (info.title, info.problems, info.created) == ("mended", (), damaged.whole.info.created)
+
+
+def test_a_mended_session_has_one_writer_too(damaged: Damaged) -> None:
+    damaged.path.write_bytes(damaged.data + b"torn")
+    with damaged.store.open(damaged.whole.id):
+        with pytest.raises(SessionInUse):
+            damaged.store.open(damaged.whole.id)
+        assert damaged.store.load(damaged.whole.id).messages == damaged.whole.messages
+    damaged.store.open(damaged.whole.id).close()
+
+
+def test_who_waited_while_another_mended_goes_on_with_the_mended_file(damaged: Damaged) -> None:
+    class Late(FileOperations):
+        """Opens the file, and gets its lock only when another writer has come and gone."""
+
+        is_late = True
+
+        def lock(self, descriptor: int) -> bool:
+            if self.is_late:
+                self.is_late = False
+                with damaged.store.open(damaged.whole.id) as other:
+                    other.note("by the other")
+            return super().lock(descriptor)
+
+    damaged.path.write_bytes(damaged.data + b"torn")
+    with JsonlSessionStore(damaged.path.parent, sync=False, files=Late()).open(damaged.whole.id) as session:
+        session.note("by this one")
+    notes = damaged.store.load(damaged.whole.id).notes
+    assert [note.kind for note in notes] == ["mood", "by the other", "by this one"]
 
 
 def test_each_damage_has_a_file_of_its_own(damaged: Damaged) -> None:

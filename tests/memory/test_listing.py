@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, AssistantMessage, ToolCall, UserMessage, tool
-from swink_agent.core.journal import MessageAdded
+from swink_agent import Agent, AssistantMessage, Cost, StopReason, ToolCall, Usage, UserMessage, tool
+from swink_agent.core.journal import MessageAdded, RunEnded, RunStarted
 from swink_agent.memory import JsonlSessionStore, listing
 from swink_agent.memory.records import Summary
 from swink_agent.testing import call, scripted, text
@@ -101,6 +101,23 @@ async def test_a_long_run_has_summaries_on_its_way(store: JsonlSessionStore) -> 
     for end in range(2, len(lines)):
         path.write_bytes(b"".join(lines[:end]))
         assert store.list() == [store.load(session.id).info]
+
+
+def test_a_run_that_goes_on_counts_once(store: JsonlSessionStore) -> None:
+    """What its replies used is counted until its end says what all of it used."""
+    with store.create() as session:
+        session.log.record(RunStarted("a"))
+        for number in range(8):
+            used = AssistantMessage("word " * 4_000, usage=Usage(1, total=1), cost=Cost(total=0.5))
+            session.log.record(MessageAdded(used, "reply"))
+            assert store.list() == [store.load(session.id).info]
+            assert store.list()[0].usage.total == number + 1
+        session.log.record(RunEnded("a", StopReason.STOP, Usage(20, total=20), Cost(total=9.0)))
+        path, data = session.path, session.path.read_bytes()
+    assert data.count(b'"type":"summary"') == 2, "one on the way, one at its end"
+    path.write_bytes(data[: data.rindex(b'{"seq"')])
+    assert store.list() == [store.load(session.id).info]
+    assert (store.list()[0].usage.total, store.list()[0].cost.total) == (20, 9.0)
 
 
 def test_text_that_looks_like_a_summary_is_none(store: JsonlSessionStore, counted: Callable[[], int]) -> None:

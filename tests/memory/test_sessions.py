@@ -384,6 +384,19 @@ def test_results_whose_call_is_lost_are_left_out_and_reported(store: JsonlSessio
     assert store.list() == [loaded.info]
 
 
+def test_a_call_has_one_result(store: JsonlSessionStore) -> None:
+    reply = AssistantMessage([ToolCall("c", "add")])
+    session_id = crashed(
+        store,
+        MessageAdded(reply, "reply"),
+        MessageAdded(ToolResultMessage("c", "first"), "result", 0),
+        MessageAdded(ToolResultMessage("c", "second"), "result", 0),
+    )
+    loaded = store.load(session_id)
+    assert [extract_text(m.content) for m in loaded.messages] == ["", "first"]  # type: ignore[union-attr]
+    assert loaded.info.problems == ("record 3 is a result whose call is lost",)
+
+
 def test_a_compaction_of_messages_that_are_lost_falls_back(store: JsonlSessionStore) -> None:
     one = MessageAdded(UserMessage("go"), "prompt")
     some = store.load(crashed(store, one, ContextReplaced((UserMessage("made"), 1, 77))))
