@@ -188,6 +188,8 @@ async def act(agent: Agent, action: str) -> None:
             agent.messages = [m for m in reversed(agent.messages) if isinstance(m, UserMessage | Notice)]
         case "clear":
             agent.messages.clear()
+        case "compact":
+            await agent.compact()
         case "model":
             agent.model = f"test:{len(agent.messages)}"
         case "state":

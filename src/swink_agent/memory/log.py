@@ -101,8 +101,11 @@ class SessionLog:
         return f"<SessionLog {self.path.name}, {self._number} recorded, {self._written} written>"
 
     def __del__(self) -> None:
-        if not self._is_closed:
-            close_quietly(self._files, self._descriptor)
+        try:
+            if not self._is_closed:
+                close_quietly(self._files, self._descriptor)
+        except Exception:
+            pass  # the interpreter is ending, and what this needs is gone: the system closes the file
 
     # -- recording ---------------------------------------------------------------------------------------------
 
