@@ -91,21 +91,23 @@ def turn(folder: Path, repeats: int) -> float:
     """A turn with a tool call and a session, against one without: what 200 more turns add to 20."""
     store = JsonlSessionStore(folder / "turn", sync=False)
 
-    def cost(turns: int, is_recorded: bool) -> float:
-        def run() -> None:
-            replies = [*[call("add", a=1, b=2)] * turns, text("done")]
-            agent = Agent("test:model", stream_fn=scripted(*replies), tools=[add])
-            if not is_recorded:
-                asyncio.run(agent.prompt(WORDS))
-                return
-            with store.create() as session:
-                session.attach(agent)
-                asyncio.run(agent.prompt(WORDS))
+    def run(turns: int, is_recorded: bool) -> None:
+        replies = [*[call("add", a=1, b=2)] * turns, text("done")]
+        agent = Agent("test:model", stream_fn=scripted(*replies), tools=[add])
+        if not is_recorded:
+            asyncio.run(agent.prompt(WORDS))
+            return
+        with store.create() as session:
+            session.attach(agent)
+            asyncio.run(agent.prompt(WORDS))
 
-        return best(run, repeats)
-
-    with_session = cost(220, True) - cost(20, True)
-    return with_session / (cost(220, False) - cost(20, False))
+    # In turns, so that a busy machine is busy for all of them.
+    cases = [(turns, is_recorded) for turns in (220, 20) for is_recorded in (True, False)]
+    least = dict.fromkeys(cases, float("inf"))
+    for _ in range(3 * repeats):
+        for case in cases:
+            least[case] = min(least[case], best(lambda: run(*case), 0))  # noqa: B023
+    return (least[220, True] - least[20, True]) / (least[220, False] - least[20, False])
 
 
 def listing(folder: Path, repeats: int) -> float:

@@ -302,7 +302,7 @@ class Redactor:
             return self.redact(value)
         if value is None or isinstance(value, (int, float)):
             return value  # said before the slower questions
-        if isinstance(value, Mapping):
+        if isinstance(value, (dict, Mapping)):
             return {
                 self.redact(key) if isinstance(key, str) else key: (
                     self._redact_named(item, str(key))

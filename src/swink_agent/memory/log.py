@@ -318,11 +318,13 @@ class SessionLog:
         line = encode_line(number, at, entry)
         if self._prefix:
             line = self._prefix + line
+        size = len(line)
         taken = self._files.write(self._descriptor, line)
-        if taken != len(line):
-            raise OSError(f"only {taken} of {len(line)} bytes were taken")
-        self._prefix = b""
-        self._unsummarized += len(line)
+        if taken != size:
+            raise OSError(f"only {taken} of {size} bytes were taken")
+        if self._prefix:
+            self._prefix = b""
+        self._unsummarized += size
 
     def _masked(self, number: int, entry: RecordEntry, redactor: Redactor) -> RecordEntry:
         """The entry without secrets. A title is the start of a masked text, not the mask of a start: half a secret is
