@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import stat
 import subprocess
@@ -722,6 +723,28 @@ def test_a_fork_has_the_state_of_its_moment(recorded: RecordedFn) -> None:
         assert early.state == {}
         assert later.state == {"looked": "a"}
         assert early.labels == ()
+
+
+# -- as documents --------------------------------------------------------------------------------------------
+
+
+async def test_a_session_is_exported_with_its_labels_and_notes_in_their_places(store: JsonlSessionStore) -> None:
+    agent = agent_that(text("Oslo."), text("Stockholm."))
+    with store.create(title="Capitals") as session:
+        session.attach(agent)
+        await agent.prompt("Norway?")
+        session.note("rating", {"stars": 5})
+        await agent.prompt("Sweden?")
+        session.label("the end")
+    document = json.loads(store.export(session.id, "json"))
+    assert document["info"]["title"] == "Capitals"
+    assert len(document["messages"]) == 4
+    assert document["labels"] == [{"text": "the end", "at": 4}]
+    assert document["notes"] == [{"kind": "rating", "data": {"stars": 5}, "at": 2}]
+    assert "Stockholm." in store.export(session.id, "markdown")
+    assert "<html" in await AsyncSessionStore(store).export(session.id, "html")
+    with pytest.raises(ValueError, match="markdown, html, json"):
+        store.export(session.id, "pdf")  # type: ignore[arg-type]
 
 
 # -- as coroutines -------------------------------------------------------------------------------------------

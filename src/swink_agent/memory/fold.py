@@ -193,6 +193,8 @@ class Fold:
         self.state: dict[str, Any] = {}
         self.labels: list[LabelAdded] = []
         self.notes: list[NoteAdded] = []
+        self.note_positions: list[int] = []
+        """How many messages there were when each note was added."""
         self.needs_all = False
         self.lost: list[str] = []
         if summary is not None:
@@ -242,6 +244,7 @@ class Fold:
                 self.labels.append(entry)
             case NoteAdded():
                 self.notes.append(entry)
+                self.note_positions.append(self.count)
             case _:
                 pass  # a summary says nothing new, and what is unknown is passed over
 

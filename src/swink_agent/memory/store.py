@@ -168,17 +168,17 @@ class JsonlSessionStore:
 
     def export(self, session_id: str, format: ExportFormat) -> str:  # noqa: A002 - the specification's name
         """The session as a document to read or to process."""
-        export = import_module(".export", __package__)  # on use: most programs export nothing
-        writers: dict[str, Any] = {
-            "markdown": export.export_markdown,
-            "html": export.export_html,
-            "json": export.export_json,
-        }
+        from . import export  # on use: most programs export nothing
+
+        writers = {"markdown": export.export_markdown, "html": export.export_html, "json": export.export_json}
         writer = writers.get(format)
         if writer is None:
             raise ValueError(f"a session cannot be exported as {format!r}: choose one of {', '.join(writers)}")
         loaded = self.load(session_id)
-        return writer(loaded.info, loaded.messages, labels=loaded.labels, notes=loaded.notes)
+        labels = [(label.text, label.position) for label in loaded.labels]
+        places = zip(loaded.notes, loaded.fold.note_positions, strict=True)
+        notes = [(note.kind, note.data, position) for note, position in places]
+        return writer(loaded.info, loaded.messages, labels=labels, notes=notes)
 
     # -- finding -----------------------------------------------------------------------------------------------
 
