@@ -103,7 +103,7 @@ def _context(run: Run, call: _Call, on_update: Callable[[AgentToolResult], None]
 class _Execution:
     """A call that has started: its task, and the ways to reach it."""
 
-    __slots__ = ("batch", "call", "context", "is_over", "relays", "task", "tool")
+    __slots__ = ("batch", "call", "context", "is_over", "relays", "result", "task", "tool")
 
     def __init__(self, call: _Call, tool: AgentTool, batch: _Batch) -> None:
         run = batch.run
@@ -113,7 +113,13 @@ class _Execution:
         self.is_over = False
         self.relays: dict[str, Relay] = {}
         self.context = _context(run, call, self._update)
-        self.task: asyncio.Task[AgentToolResult]
+        self.task: asyncio.Task[Any] | None = None
+        """`None` for one that came to its end at once."""
+        self.result: AgentToolResult | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.task is None or self.task.done()
 
     @property
     def finishes_when_steered(self) -> bool:
@@ -365,8 +371,9 @@ class _Batch:
                 return
             if self.run.transcript.recorder is not None and not await self._record_starts(group):
                 return
+            is_alone = len(group) == 1  # else they all start before the first of them does anything
             for call in group:
-                self._start(call)
+                self._start(call, is_alone)
             await self._wait_for_running()
 
     async def _record_starts(self, group: list[_Call]) -> bool:
@@ -404,7 +411,7 @@ class _Batch:
             return None
         return [[ready[index] for index in group] for group in groups]
 
-    def _start(self, call: _Call) -> None:
+    def _start(self, call: _Call, is_alone: bool) -> None:
         """Starts a call whose arguments are valid."""
         run, tool = self.run, call.tool
         if tool is None or self.supervisor.is_interrupted:
@@ -418,22 +425,23 @@ class _Batch:
         if self.supervisor.is_interrupted:
             return  # whoever saw the start called it off
         execution = _Execution(call, tool, self)
-        execution.task = self.supervisor.spawn(self._invoke(execution, tool))
         self._running[execution] = None
+        begin = self.supervisor.begin if is_alone else self.supervisor.spawn
+        execution.task = begin(self._invoke(execution, tool))
 
-    async def _invoke(self, execution: _Execution, tool: AgentTool) -> AgentToolResult:
-        """The tool's result; whatever it raises is an error result, an attempt to end the program included."""
+    async def _invoke(self, execution: _Execution, tool: AgentTool) -> None:
+        """Gets the tool's result; whatever it raises is an error result, an attempt to end the program included."""
         try:
             given = await tool.execute(copy_json(execution.call.arguments), execution.context)
             result = given if type(given) is AgentToolResult else as_result(given, tool.name)
             if is_long(result):  # looking through it for secrets here would keep everything else waiting
                 result = await self.run.threads.run(lambda: masked_result(self.run.redactor, result))
                 execution.call.masked = result
-            return result
+            execution.result = result
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            return error_result(error)
+            execution.result = error_result(error)
         finally:
             self._finished.append(execution)
             self.supervisor.wake()
@@ -444,7 +452,8 @@ class _Batch:
         Steering is polled after each result, and whenever it is known to wait.
         """
         while self._running:
-            await self.supervisor.park(self._has_news, self._steering_deadline)
+            if not self._finished:
+                await self.supervisor.park(self._has_news, self._steering_deadline)
             if self.supervisor.is_interrupted:
                 return
             if self.backlog:
@@ -480,17 +489,17 @@ class _Batch:
 
     async def _end_running(self) -> None:
         """An abort: a tool that listens for it has a moment to end by itself, the others are stopped at once."""
-        late = [execution for execution in self._running if not execution.task.done()]
+        late = [execution for execution in self._running if not execution.is_done]
         listening = [execution for execution in late if execution.context.is_listening]
         for execution in late:
-            if execution not in listening:
+            if execution not in listening and execution.task is not None:
                 execution.task.cancel()
         if listening:
             until = self.supervisor.deadline - LAST_MOMENTS + GRACE
             await self.supervisor.park(
-                lambda: all(execution.task.done() for execution in listening), until, through_interrupt=True
+                lambda: all(execution.is_done for execution in listening), until, through_interrupt=True
             )
-        stopped = [execution for execution in late if execution not in listening or not execution.task.done()]
+        stopped = [execution for execution in late if execution not in listening or not execution.is_done]
         await self._stop([*stopped, *[item for item in self._running if item not in stopped]], ABORTED, late=stopped)
 
     async def _stop(
@@ -502,8 +511,8 @@ class _Batch:
     ) -> None:
         """Ends executions by force: one that had not finished by itself has no say in its result."""
         if late is None:
-            late = [execution for execution in executions if not execution.task.done()]
-        await self.supervisor.stop([execution.task for execution in late], until)
+            late = [execution for execution in executions if not execution.is_done]
+        await self.supervisor.stop([execution.task for execution in late if execution.task is not None], until)
         for execution in executions:
             self._finish(execution, why if execution in late else None)
 
@@ -514,12 +523,12 @@ class _Batch:
         del self._running[execution]
         has_run = not execution.context.has_invalid_arguments
         execution.close()
-        if forced is None and execution.task.cancelled():
+        result = execution.result
+        if result is None and forced is None:
             forced = STEERED if self.was_steered else "tool call cancelled from within"
-        if forced is not None:
-            self._refuse(execution.call, forced, _CANCELLED)
+        if result is None or forced is not None:
+            self._refuse(execution.call, forced or "", _CANCELLED)
             return
-        result = execution.task.result()
         self._resolve(execution.call, result, _RAN if not result.is_error else _FAILED if has_run else _INVALID)
 
 

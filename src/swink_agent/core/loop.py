@@ -110,7 +110,7 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
         if recorder is not None:
             await _record_end(run, recorder)
     finally:
-        run.close()
+        await run.close()
     result = _result_of(run)
     run.put_back()
     run.emit(AgentEnd(result.messages, result.stopped_by))
@@ -124,6 +124,8 @@ async def _run_turns(run: Run, overflow: bool) -> None:
         while not run.is_interrupted:
             has_results = await _run_turn(run, overflow)
             overflow = False
+            if not has_results:
+                await run.supervisor.rest()  # before the last look at the queues: what comes meanwhile is seen there
             if run.is_over:
                 return
             if run.may_have("steering") and not any(source == "steering" for source, _ in run.pending):
@@ -141,6 +143,7 @@ async def _after_loop(run: Run) -> None:
     stop, messages = await consult(run.config.post_loop_policies, "post_loop", run.policy_context(), run.supervisor)
     run.stopped_by = stop
     run.queue("policy", messages)
+    await run.supervisor.rest()
 
 
 # -- one turn ------------------------------------------------------------------------------------------------

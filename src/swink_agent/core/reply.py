@@ -145,9 +145,12 @@ async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: Me
         _register_secrets(run, options)
     context = AgentContext(run.instructions, run.transcript.conversation(), run.toolbox.tools)
     cause: Exception | None = None
+    if run.supervisor.is_eager:
+        await run.supervisor.give_way()  # a run in which nothing ever waits would keep everything else waiting
     reading = _read(run, lambda: stream_fn(model, context, options, run.cancel), assembler)
     try:
-        await run.supervisor.wait_for(run.supervisor.spawn(reading), reading, grace=_LAST_WORD)
+        if (task := run.supervisor.begin(reading)) is not None:
+            await run.supervisor.wait_for(task, reading, grace=_LAST_WORD)
     except Exception as error:
         log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
         assembler.fail(StreamFailed(f"the stream function raised {_text(error)}"))

@@ -104,7 +104,7 @@ class Run:
         self.start = len(transcript)
         self.id = os.urandom(12).hex()
         """The run's own, in policies, tools and records alike."""
-        self.supervisor = Supervisor(cancel)
+        self.supervisor = Supervisor(cancel, is_watched=channel is not None)
         if channel is not None:
             channel.on_demand = self.supervisor.wake
         provider = config.message_provider
@@ -139,14 +139,14 @@ class Run:
         """Whether nothing may follow the turn that just ended."""
         return self.stopped_by is not None or self.error is not None or self.is_interrupted
 
-    def close(self) -> None:
-        self.supervisor.close()
+    async def close(self) -> None:
         self.threads.close()
         if self._queues is not None:
             self._queues.on_steering = None
         tell_run_over(self.config.pre_turn_policies, self.id)
         if self.channel is not None:
             self.channel.on_demand = _nothing
+        await self.supervisor.close()
 
     # -- messages that come while the run goes on ----------------------------------------------------------------
 

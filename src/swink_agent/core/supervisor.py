@@ -4,7 +4,8 @@ A run never awaits foreign code itself: hooks, stream functions and tools run in
 parks until one of them is done or the run is interrupted. So an abort costs nothing until it comes, ends every
 wait at once, and cannot be held up by code that swallows its `CancelledError`.
 
-Owns the one place where a run sleeps. What an interrupted run still does is in `loop`.
+Owns the one place where a run sleeps. What an interrupted run still does is in `loop`; how code that never waits is
+spared a task of its own is in `host`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
 from .cancel import CancellationToken, call_in
+from .host import Host
 
 __all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor", "as_exception"]
 
@@ -51,22 +54,30 @@ class Supervisor:
 
     __slots__ = (
         "_has_extended",
+        "_host",
+        "_host_task",
         "_key",
         "_waiter",
         "cancel",
         "deadline",
+        "is_eager",
         "is_interrupted",
         "loop",
         "spawn",
         "was_cancelled_from_outside",
     )
 
-    def __init__(self, cancel: CancellationToken) -> None:
+    def __init__(self, cancel: CancellationToken, *, is_watched: bool = False) -> None:
         self.loop = asyncio.get_running_loop()
+        has_factory = self.loop.get_task_factory() is not None
         # What `create_task` comes to where nobody has changed it, without the way there.
         self.spawn: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]] = (
-            partial(asyncio.Task, loop=self.loop) if self.loop.get_task_factory() is None else self.loop.create_task
+            self.loop.create_task if has_factory else partial(asyncio.Task, loop=self.loop)
         )
+        self.is_eager = not (is_watched or has_factory)
+        """Whether foreign code takes its first step at once. Where somebody reads the events, he sees them first."""
+        self._host: Host | None = None
+        self._host_task: asyncio.Task[Any] | None = None
         self.cancel = cancel
         self.is_interrupted = False
         self.deadline = 0.0
@@ -76,8 +87,10 @@ class Supervisor:
         self._waiter: asyncio.Future[None] | None = None
         self._key = cancel.add_callback(self._on_cancel)
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Leaves no task behind but those that did not end when they were told to."""
         self.cancel.remove_callback(self._key)
+        await self.rest()
 
     def _on_cancel(self) -> None:
         # At once, from whatever thread: code that polls need not wait for the loop.
@@ -121,6 +134,38 @@ class Supervisor:
                 if timer is not None:
                     timer.cancel()
 
+    async def give_way(self) -> None:
+        """Lets everything else in the event loop have its turn."""
+        try:
+            await _one_turn_of_the_loop()
+        except asyncio.CancelledError:
+            self.was_cancelled_from_outside = True
+            self.cancel.cancel()
+
+    async def rest(self) -> None:
+        """Ends the task that is kept for first steps, if there is one. It takes a turn of the event loop."""
+        if self._host is not None:
+            self._host.retire()
+            self._host = self._host_task = None
+            await self.give_way()
+
+    def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any] | None:
+        """Begins work in a task; `None` if it came to its end in its first step, which is taken at once if it may."""
+        if not self.is_eager or self.is_interrupted:
+            return self.spawn(work)
+        host, task = self._host, self._host_task
+        # One that something has cancelled meanwhile is nobody else's to use.
+        if host is None or task is None or task.done() or task.cancelling():
+            host = self._host = Host(self.loop)
+            task = self._host_task = asyncio.Task(host, loop=self.loop)
+        self._host = None  # not to be had while the work is in it: that may end up here itself
+        if host.begin(task, work):
+            self._host = host
+            return None
+        if host.has_raised:
+            task.add_done_callback(self.wake)  # the work's own wake-up came before the task has ended
+        return task
+
     async def ask(self, hook: Callable[..., T | Awaitable[T]], *arguments: Any, last_words: bool = False) -> T:
         """A hook's answer, whether the hook is a plain or an async function. What it raises is an `Exception`."""
         try:
@@ -141,7 +186,9 @@ class Supervisor:
         `last_words` is for what is still to be done when the run has been cancelled already: it may go on until the
         last moment.
         """
-        return await self.wait_for(self.spawn(self._waking(work)), work, last_words=last_words)
+        answer: list[T] = []
+        task = self.begin(self._waking(work, answer))
+        return answer[0] if task is None else await self.wait_for(task, work, last_words=last_words)
 
     async def wait_for(
         self, task: asyncio.Task[T], work: Awaitable[T], *, last_words: bool = False, grace: float = 0.0
@@ -153,14 +200,14 @@ class Supervisor:
         if last_words and self.is_interrupted and not self._has_extended:
             self._has_extended = True  # even if everything else took all of the last moments
             self.deadline = max(self.deadline, self.loop.time() + LAST_WORDS)
-        has_begun = not self.is_interrupted
+        has_begun = not self.is_interrupted or not _is_unbegun(work)
         await self.park(task.done, through_interrupt=last_words and self.is_interrupted)
         if grace and has_begun and not task.done():
             await self.park(task.done, self.loop.time() + grace, through_interrupt=True)
         if not task.done():
             await self.stop([task])
-            if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-                work.close()  # the interrupt came before its first step: nobody will ever await it
+            if _is_unbegun(work):
+                cast("Any", work).close()  # the interrupt came before its first step: nobody will ever await it
             raise Interrupted
         if task.cancelled():
             raise RuntimeError("it was cancelled from within")
@@ -169,10 +216,11 @@ class Supervisor:
         except BaseException as error:
             raise as_exception(error) from error.__cause__
 
-    async def _waking(self, work: Awaitable[T]) -> T:
+    async def _waking(self, work: Awaitable[T], answer: list[T]) -> T:
         """The work, with a wake-up at its end: a done callback would cost one more turn of the event loop."""
         try:
-            return await work
+            answer.append(await work)
+            return answer[0]
         finally:
             self.wake()
 
@@ -191,3 +239,12 @@ class Supervisor:
         if not task.cancelled():
             task.exception()  # somebody looked at it: asyncio need not complain that nobody did
         self.wake()
+
+
+def _is_unbegun(work: object) -> bool:
+    return inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED
+
+
+@types.coroutine
+def _one_turn_of_the_loop() -> Generator[None, None, None]:
+    yield

@@ -1,0 +1,112 @@
+"""A task for foreign code, lent out again as long as the code ends in its first step.
+
+Most hooks, simple tools and scripted or cached streams never wait for anything. A task for each would cost them two
+turns of the event loop and several times the work that they do. So a run takes their first step itself, with a task
+that it keeps for that as the current one; and only code that goes on after it gets that task for good.
+
+Owns that task. To the code inside nothing is different from a task made for it: `asyncio.current_task()` is the same
+one in all its steps, time limits and task groups can cancel it, and context variables that it sets are its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from contextvars import Context, copy_context
+from typing import Any
+
+__all__ = ["Host"]
+
+_NOTHING = object()
+
+
+class Host(Coroutine[Any, Any, Any]):
+    """What the task of a host runs: nothing, until it is lent for good; then the rest of that work."""
+
+    __slots__ = ("_context", "_error", "_idle", "_is_closed", "_loop", "_waits_for", "_work")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._is_closed = False
+        self._idle: asyncio.Future[None] | None = None
+        """What the task sleeps on while it has no work, once the event loop has been there."""
+        self._work: Coroutine[Any, Any, Any] | None = None
+        self._context: Context
+        self._waits_for: Any = _NOTHING
+        """What the first step ended with, for the task to wait for."""
+        self._error: BaseException | None = None
+        """What the first step raised, for the task to raise."""
+
+    def begin(self, task: asyncio.Task[Any], work: Coroutine[Any, Any, Any]) -> bool:
+        """Takes the first step of `work` in `task`, which is this host's; says whether that was all of it.
+
+        If it was not, or if it raised, the task goes on with it and ends as the work does.
+        """
+        loop, context = self._loop, copy_context()
+        outer = asyncio.current_task(loop)
+        if outer is not None:
+            asyncio._leave_task(loop, outer)
+        asyncio._enter_task(loop, task)
+        try:
+            self._waits_for = context.run(work.send, None)
+        except StopIteration:
+            if not task.cancelling():
+                return True
+            self._error = asyncio.CancelledError()  # it cancelled the task that it was in, and ended there
+        except BaseException as error:
+            self._error = error
+        finally:
+            asyncio._leave_task(loop, task)
+            if outer is not None:
+                asyncio._enter_task(loop, outer)
+        self._work, self._context = work, context
+        self._wake()
+        return False
+
+    @property
+    def has_raised(self) -> bool:
+        """Whether the first step raised: the task does not know it yet."""
+        return self._error is not None
+
+    def retire(self) -> None:
+        """Lets the task end, at the next turn of the event loop, if nothing has it."""
+        self._is_closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    # -- what the event loop calls, as it calls a coroutine ---------------------------------------------------------
+
+    def send(self, value: Any, /) -> Any:
+        if self._work is None:
+            if self._is_closed:
+                raise StopIteration
+            self._idle = self._loop.create_future()
+            return self._idle.__await__().send(None)
+        if self._waits_for is not _NOTHING:
+            waits_for, self._waits_for = self._waits_for, _NOTHING
+            return waits_for
+        if self._error is not None:
+            raise self._error
+        return self._context.run(self._work.send, value)
+
+    def throw(self, error: Any, *_: Any) -> Any:
+        if self._work is None:
+            raise error
+        if self._error is not None:
+            raise self._error
+        if self._waits_for is not _NOTHING:
+            # Cancelled before the event loop was here: that is for what the work waits for, as in any task.
+            waits_for, self._waits_for = self._waits_for, _NOTHING
+            if waits_for is not None and waits_for.cancel():
+                return waits_for
+        return self._context.run(self._work.throw, error)
+
+    def close(self) -> None:
+        if self._work is not None:
+            self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        raise TypeError("a host is for its task alone")
