@@ -428,6 +428,8 @@ class _Batch:
         self._running[execution] = None
         begin = self.supervisor.begin if is_alone else self.supervisor.spawn
         execution.task = begin(self._invoke(execution, tool))
+        if execution.task is not None and self._finished:
+            execution.result = None  # it came to its end at once, but not well: its task is yet to say so
 
     async def _invoke(self, execution: _Execution, tool: AgentTool) -> None:
         """Gets the tool's result; whatever it raises is an error result, an attempt to end the program included."""
@@ -523,11 +525,10 @@ class _Batch:
         del self._running[execution]
         has_run = not execution.context.has_invalid_arguments
         execution.close()
-        result = execution.result
-        if result is None and forced is None:
-            forced = STEERED if self.was_steered else "tool call cancelled from within"
-        if result is None or forced is not None:
-            self._refuse(execution.call, forced or "", _CANCELLED)
+        result, task = execution.result, execution.task
+        if result is None or forced is not None or (task is not None and task.cancelled()):
+            why = STEERED if self.was_steered else "tool call cancelled from within"
+            self._refuse(execution.call, forced or why, _CANCELLED)
             return
         self._resolve(execution.call, result, _RAN if not result.is_error else _FAILED if has_run else _INVALID)
 
