@@ -94,9 +94,17 @@ class _Call:
 
 
 def _context(run: Run, call: _Call, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
-    root = run.config.execution_root
     return ToolContext(
-        call.id, run.cancel, run.state, root, on_update, run.threads, call.grant, run.id, run.transcript, run.redactor
+        call.id,
+        run.cancel,
+        run.state,
+        run.config.execution_root,
+        on_update,
+        run.threads,
+        call.grant,
+        run.id,
+        run.transcript,
+        run.redactor,
     )
 
 
@@ -152,6 +160,8 @@ class _Batch:
         "backlog",
         "calls",
         "message",
+        "needs_approval",
+        "needs_screening",
         "run",
         "supervisor",
         "was_steered",
@@ -161,33 +171,45 @@ class _Batch:
         self.run = run
         self.message = message
         self.supervisor = run.supervisor
-        self.calls = [_Call(call, run.toolbox.find(call.name)) for call in calls]
+        self.calls: list[_Call] = []
         self.was_steered = False
         self.backlog: set[Relay] = set()
         """The relays with updates for which the reader has no room."""
-        self._unresolved = dict.fromkeys(self.calls)
+        self._unresolved: dict[_Call, None] = {}
         self._running: dict[_Execution, None] = {}
         self._finished: list[_Execution] = []
         self._steering_deadline: float | None = None
-        for call, block in zip(self.calls, calls, strict=True):
-            if block.partial_json is None:
-                continue  # as nearly all are
-            if message.stop_reason == StopReason.LENGTH:
-                self._refuse(call, CUT_OFF, ToolOutcome.INCOMPLETE)
-            else:
-                self._refuse(call, _not_an_object(block.name, block.partial_json), _INVALID)
+        # What most batches do not need is not even begun: a coroutine costs as much as the look that makes it
+        # unnecessary.
+        self.needs_screening = bool(run.config.pre_dispatch_policies)
+        self.needs_approval = False
+        for block in calls:
+            tool = run.toolbox.find(block.name)
+            call = _Call(block, tool)
+            self.calls.append(call)
+            self._unresolved[call] = None
+            if tool is None:
+                self.needs_screening = True
+            elif self._needs_approval(call):
+                self.needs_approval = True
+            if block.partial_json is not None:
+                if message.stop_reason == StopReason.LENGTH:
+                    self._refuse(call, CUT_OFF, ToolOutcome.INCOMPLETE)
+                else:
+                    self._refuse(call, _not_an_object(block.name, block.partial_json), _INVALID)
 
     def _resolve(self, call: _Call, result: AgentToolResult, outcome: ToolOutcome) -> None:
         """Gives the call its one result, in which no secret is left."""
+        run = self.run
         if result is not call.masked:
-            result = masked_result(self.run.redactor, result)
+            result = masked_result(run.redactor, result)
         call.result = result
         call.outcome = outcome
         del self._unresolved[call]
-        self.run.executing.discard(call.id)
-        if self.run.transcript.recorder is not None:
-            self.run.transcript.recorder.resolved(call.message(), self.calls.index(call))
-        self.run.emit(ToolExecutionEnd(call.id, call.name, result, result.is_error, outcome))
+        run.executing.discard(call.id)
+        if run.transcript.recorder is not None:
+            run.transcript.recorder.resolved(call.message(), self.calls.index(call))
+        run.emit(ToolExecutionEnd(call.id, call.name, result, result.is_error, outcome))
 
     def _refuse(self, call: _Call, why: str, outcome: ToolOutcome) -> None:
         """Gives a call that did not come to a result of its own one that says why."""
@@ -209,16 +231,6 @@ class _Batch:
             return STEERED
         text = f"tool call not run: policy {stop.policy} stopped the run"
         return f"{text}: {stop.reason}" if stop.reason else text
-
-    # What most batches do not need is not even begun: a coroutine costs as much as the look that makes it unnecessary.
-
-    @property
-    def needs_screening(self) -> bool:
-        return bool(self.run.config.pre_dispatch_policies) or None in [call.tool for call in self.calls]
-
-    @property
-    def needs_approval(self) -> bool:
-        return any(map(self._needs_approval, self._unresolved))
 
     @property
     def needs_an_end(self) -> bool:
@@ -374,7 +386,12 @@ class _Batch:
             is_alone = len(group) == 1  # else they all start before the first of them does anything
             for call in group:
                 self._start(call, is_alone)
-            await self._wait_for_running()
+            if is_alone and self._finished and not self.supervisor.is_interrupted:
+                self._finish(self._finished.pop())  # it ended at once: there is nothing to wait for
+                if self.run.may_have("steering") and await self.run.poll("steering"):
+                    self._steer()
+            if self._running:
+                await self._wait_for_running()
 
     async def _record_starts(self, group: list[_Call]) -> bool:
         """Has it on record that these calls start, before any of them does; refuses what is left if that fails."""

@@ -11,6 +11,7 @@ one in all its steps, time limits and task groups can cancel it, and context var
 from __future__ import annotations
 
 import asyncio
+from asyncio import _enter_task, _leave_task, current_task  # what asyncio has for tasks that are not of its own making
 from collections.abc import Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any
@@ -23,7 +24,7 @@ _NOTHING = object()
 class Host(Coroutine[Any, Any, Any]):
     """What the task of a host runs: nothing, until it is lent for good; then the rest of that work."""
 
-    __slots__ = ("_context", "_error", "_idle", "_is_closed", "_loop", "_waits_for", "_work")
+    __slots__ = ("_context", "_error", "_idle", "_is_closed", "_loop", "_waits_for", "_work", "task")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -36,17 +37,18 @@ class Host(Coroutine[Any, Any, Any]):
         """What the first step ended with, for the task to wait for."""
         self._error: BaseException | None = None
         """What the first step raised, for the task to raise."""
+        self.task: asyncio.Task[Any] = asyncio.Task(self, loop=loop)
 
-    def begin(self, task: asyncio.Task[Any], work: Coroutine[Any, Any, Any]) -> bool:
-        """Takes the first step of `work` in `task`, which is this host's; says whether that was all of it.
+    def begin(self, work: Coroutine[Any, Any, Any]) -> bool:
+        """Takes the first step of `work` in the task; says whether that was all of it.
 
         If it was not, or if it raised, the task goes on with it and ends as the work does.
         """
-        loop, context = self._loop, copy_context()
-        outer = asyncio.current_task(loop)
+        loop, task, context = self._loop, self.task, copy_context()
+        outer = current_task(loop)
         if outer is not None:
-            asyncio._leave_task(loop, outer)
-        asyncio._enter_task(loop, task)
+            _leave_task(loop, outer)
+        _enter_task(loop, task)
         try:
             self._waits_for = context.run(work.send, None)
         except StopIteration:
@@ -56,9 +58,9 @@ class Host(Coroutine[Any, Any, Any]):
         except BaseException as error:
             self._error = error
         finally:
-            asyncio._leave_task(loop, task)
+            _leave_task(loop, task)
             if outer is not None:
-                asyncio._enter_task(loop, outer)
+                _enter_task(loop, outer)
         self._work, self._context = work, context
         self._wake()
         return False
@@ -69,7 +71,8 @@ class Host(Coroutine[Any, Any, Any]):
         return self._error is not None
 
     def retire(self) -> None:
-        """Lets the task end, at the next turn of the event loop, if nothing has it."""
+        """Lets the task, which nothing has, end at the next turn of the event loop."""
+        del self.task
         self._is_closed = True
         self._wake()
 

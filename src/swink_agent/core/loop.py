@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["agent_loop", "agent_loop_continue", "run_loop"]
 
 log = logging.getLogger("swink_agent")
+_TOOLS_EXECUTED = TurnEndReason.TOOLS_EXECUTED
 
 
 def agent_loop(
@@ -120,12 +121,13 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
 
 
 async def _run_turns(run: Run, overflow: bool) -> None:
-    while not run.is_interrupted:
-        while not run.is_interrupted:
+    supervisor = run.supervisor
+    while not supervisor.is_interrupted:
+        while not supervisor.is_interrupted:
             has_results = await _run_turn(run, overflow)
             overflow = False
             if not has_results:
-                await run.supervisor.rest()  # before the last look at the queues: what comes meanwhile is seen there
+                await supervisor.rest()  # before the last look at the queues: what comes meanwhile is seen there
             if run.is_over:
                 return
             if run.may_have("steering") and not any(source == "steering" for source, _ in run.pending):
@@ -153,7 +155,7 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     """One reply and its tool calls; says whether there are tool results for the model to see."""
     run.emit(TurnStart(run.turn_index))
     run.inject()
-    problem = await _prepare(run, overflow)
+    problem = await _prepare(run, overflow) if run.needs_preparation else _prepare_plainly(run)
     if run.stopped_by is not None:
         _end_turn(run, None, (), TurnEndReason.STOPPED)
         return False
@@ -181,6 +183,14 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     if run.channel is not None:
         await run.let_reader_catch_up()
     return bool(results)
+
+
+def _prepare_plainly(run: Run) -> AgentError | None:
+    """The same as `_prepare`, where there is nobody to ask."""
+    run.has_recovered = False
+    run.model = run.config.model
+    run.transcript.convert_by_default()
+    return Aborted() if run.supervisor.is_interrupted else None
 
 
 async def _prepare(run: Run, overflow: bool) -> AgentError | None:
@@ -260,17 +270,15 @@ def _end_turn(
 
 
 def _reason(run: Run, has_results: bool, was_steered: bool) -> TurnEndReason:
-    if run.error is not None and not isinstance(run.error, Aborted):
-        return TurnEndReason.ERROR
     if run.error is not None:
-        return TurnEndReason.ABORTED
+        return TurnEndReason.ABORTED if isinstance(run.error, Aborted) else TurnEndReason.ERROR
     if run.stopped_by is not None:
         return TurnEndReason.STOPPED
     if run.is_interrupted:
         return TurnEndReason.ABORTED
     if was_steered:
         return TurnEndReason.STEERING_INTERRUPT
-    return TurnEndReason.TOOLS_EXECUTED if has_results else TurnEndReason.COMPLETE
+    return _TOOLS_EXECUTED if has_results else TurnEndReason.COMPLETE
 
 
 # -- the ends of a run ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from operator import is_
 from typing import Any, cast
 
@@ -74,6 +74,8 @@ async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
     try:
         if problem is not None:
             return _failed(run, problem)
+        if run.supervisor.is_eager:
+            await run.supervisor.give_way()  # a run in which nothing ever waits would keep everything else waiting
         message = await _ask_one_model(run, run.config.model, run.config.stream_fn)
         return message if run.error is None else await _ask_the_others(run, message)
     except Interrupted:
@@ -104,13 +106,20 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
     attempt = 1
     while True:
         assembler = run.assembler = MessageAssembler(model)
-        cause = await _stream(run, model, stream_fn, assembler)
+        options = run.config.stream_options
+        if run.config.get_api_key is not None:
+            options = await _with_api_key(options, run.config.get_api_key, run, model)
+        begun = _begin_reading(run, model, stream_fn, assembler, options)
+        cause = None if begun is None else await _read_on(run, model, assembler, *begun)
+        if run.supervisor.is_interrupted and not assembler.is_finished:
+            raise Interrupted
         if assembler.failure is not None:
             assembler.failure = _explained(run, assembler.failure)
-        message = assembler.message()
-        run.error = error = _error_in(message, assembler.failure)
-        if error is None:
+        message = assembler.message()  # which fails a reply that has no end
+        if assembler.failure is None:
+            run.error = None
             return message
+        run.error = error = _error_in(message, assembler.failure)
         error.__cause__ = cause
         delay: float | None = None
         if isinstance(error, ContextWindowOverflow):
@@ -128,6 +137,8 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         run.assembler = MessageAssembler(model)  # what was streamed is void, also if the wait is aborted
         if delay is not None:
             await _back_off(run, error, attempt - 1, delay)
+        if run.supervisor.is_eager:
+            await run.supervisor.give_way()
 
 
 def _count(run: Run, failed: AssistantMessage) -> None:
@@ -136,28 +147,33 @@ def _count(run: Run, failed: AssistantMessage) -> None:
     run.cost += failed.cost
 
 
-async def _stream(run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: MessageAssembler) -> Exception | None:
-    """One call to the provider, read to its end into the assembler; returns what the stream function raised."""
-    options = run.config.stream_options
-    if run.config.get_api_key is not None:
-        options = await _with_api_key(options, run.config.get_api_key, run, model)
+def _begin_reading(
+    run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: MessageAssembler, options: StreamOptions
+) -> tuple[asyncio.Task[Any], Coroutine[Any, Any, None]] | None:
+    """One call to the provider, whose reply is read into the assembler; `None` if that was done at once."""
     if options.api_key is not None or options.headers:
         _register_secrets(run, options)
     context = AgentContext(run.instructions, run.transcript.conversation(), run.toolbox.tools)
-    cause: Exception | None = None
-    if run.supervisor.is_eager:
-        await run.supervisor.give_way()  # a run in which nothing ever waits would keep everything else waiting
-    reading = _read(run, lambda: stream_fn(model, context, options, run.cancel), assembler)
+    reading = _read(run, assembler, stream_fn, model, context, options)
+    task = run.supervisor.begin(reading)
+    return None if task is None else (task, reading)
+
+
+async def _read_on(
+    run: Run,
+    model: ModelSpec,
+    assembler: MessageAssembler,
+    task: asyncio.Task[Any],
+    reading: Coroutine[Any, Any, None],
+) -> Exception | None:
+    """Waits for the end of the reply; returns what the stream function raised."""
     try:
-        if (task := run.supervisor.begin(reading)) is not None:
-            await run.supervisor.wait_for(task, reading, grace=_LAST_WORD)
+        await run.supervisor.wait_for(task, reading, grace=_LAST_WORD)
     except Exception as error:
         log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
         assembler.fail(StreamFailed(f"the stream function raised {_text(error)}"))
-        cause = _masked_cause(run, error)
-    if run.is_interrupted and not assembler.is_finished:
-        raise Interrupted
-    return cause
+        return _masked_cause(run, error)
+    return None
 
 
 def _register_secrets(run: Run, options: StreamOptions) -> None:
@@ -170,7 +186,12 @@ def _register_secrets(run: Run, options: StreamOptions) -> None:
 
 
 async def _read(
-    run: Run, call: Callable[[], AsyncIterator[AssistantMessageEvent]], assembler: MessageAssembler
+    run: Run,
+    assembler: MessageAssembler,
+    stream_fn: StreamFn,
+    model: ModelSpec,
+    context: AgentContext,
+    options: StreamOptions,
 ) -> None:
     """The innermost loop: what is done here is done for every delta. It wakes the run at its end."""
     feed, emit, channel, supervisor = assembler.feed, run.emit, run.channel, run.supervisor
@@ -178,7 +199,7 @@ async def _read(
     is_open = True
     is_ending = False
     try:
-        stream = call()
+        stream = stream_fn(model, context, options, run.cancel)
         if not hasattr(stream, "__anext__"):  # an async function that returns its iterator, not an async generator
             stream = await cast("Awaitable[AsyncIterator[AssistantMessageEvent]]", stream)
         async for event in stream:
@@ -187,7 +208,8 @@ async def _read(
             feed(event)
             if assembler.is_finished:
                 if assembler.failure is None and not supervisor.is_interrupted:
-                    is_open = not await _has_ended(stream, assembler)
+                    ended = _has_ended(stream, assembler)
+                    is_open = not (ended if isinstance(ended, bool) else await ended)
                 return
             if type(event) in _DELTAS:
                 delta: Any = event
@@ -205,18 +227,29 @@ async def _read(
             supervisor.wake()
 
 
-async def _has_ended(stream: AsyncIterator[AssistantMessageEvent], assembler: MessageAssembler) -> bool:
+def _has_ended(
+    stream: AsyncIterator[AssistantMessageEvent], assembler: MessageAssembler
+) -> bool | Coroutine[Any, Any, bool]:
     """Whether the stream is over, as it should be after its terminal event: it may take a moment, and say no more."""
     step: Any = stream.__anext__()
+    if not hasattr(step, "send"):
+        return _ends_soon(step, assembler)
     try:
-        if hasattr(step, "send"):
-            step = _Rest(step, step.send(None))  # begun by hand: nearly all end at once, and need no clock
-        async with asyncio.timeout(_LINGERING):
-            assembler.feed(await step)
+        # Begun by hand: nearly all end at once, and need neither a clock nor a coroutine for it.
+        return _ends_soon(_Rest(step, step.send(None)), assembler)
     except StopAsyncIteration:
         return True
     except StopIteration as more:
         assembler.feed(more.value)
+        return False
+
+
+async def _ends_soon(step: Awaitable[AssistantMessageEvent], assembler: MessageAssembler) -> bool:
+    try:
+        async with asyncio.timeout(_LINGERING):
+            assembler.feed(await step)
+    except StopAsyncIteration:
+        return True
     except TimeoutError:
         log.warning("the stream function did not end with its terminal event, and was closed")
     return False
@@ -386,9 +419,7 @@ async def _back_off(run: Run, error: AgentError, attempt: int, delay: float) -> 
 # -- failures ------------------------------------------------------------------------------------------------
 
 
-def _error_in(message: AssistantMessage, failure: StreamFailed | None) -> AgentError | None:
-    if failure is None:
-        return None
+def _error_in(message: AssistantMessage, failure: StreamFailed) -> AgentError:
     return error_of_kind(
         message.error_kind,
         failure.message,

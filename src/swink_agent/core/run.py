@@ -15,7 +15,7 @@ import msgspec
 
 from .cancel import CancellationToken
 from .config import AgentLoopConfig
-from .context import most_tokens
+from .context import default_convert_to_llm, most_tokens
 from .errors import AgentError
 from .event_stream import Channel
 from .events import AgentEvent, InjectionSource, MessagesInjected
@@ -61,6 +61,7 @@ class Run:
         "id",
         "instructions",
         "model",
+        "needs_preparation",
         "pending",
         "refusal",
         "start",
@@ -94,7 +95,7 @@ class Run:
         self.transcript = transcript
         self.toolbox = toolbox
         self.system_prompt = system_prompt
-        self.instructions = ""
+        self.instructions = system_prompt if isinstance(system_prompt, str) else ""
         """The system prompt of this turn, computed once in it."""
         self.unasked_tools = unasked_tools
         """Tools of the library itself, which nobody needs to approve."""
@@ -120,6 +121,13 @@ class Run:
         """The reply that is being streamed, if one is."""
         self.turn_index = 0
         self.transforms = config.transform_context is not None or config.async_transform_context is not None
+        self.needs_preparation = (
+            self.transforms
+            or bool(config.pre_turn_policies)
+            or not isinstance(system_prompt, str)
+            or config.convert_to_llm is not default_convert_to_llm
+        )
+        """Whether there is anybody to ask before the model is."""
         self.has_recovered = False
         """Whether this turn has already been saved from an overflow once."""
         self.usage = Usage()
@@ -137,7 +145,7 @@ class Run:
     @property
     def is_over(self) -> bool:
         """Whether nothing may follow the turn that just ended."""
-        return self.stopped_by is not None or self.error is not None or self.is_interrupted
+        return self.stopped_by is not None or self.error is not None or self.supervisor.is_interrupted
 
     async def close(self) -> None:
         self.threads.close()

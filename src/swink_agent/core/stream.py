@@ -226,10 +226,13 @@ _LENGTH, _ERROR, _ABORTED = StopReason.LENGTH, StopReason.ERROR, StopReason.ABOR
 _KINDS = frozenset(ErrorKind)
 
 
+_Action: TypeAlias = "tuple[Callable[[MessageAssembler, type, Any], str | None], type]"
+
+
 class _OpenBlock:
     """A block while it is streamed: fragments are kept in a list and joined once."""
 
-    __slots__ = ("arguments", "call", "fragments", "is_open", "kind", "signature")
+    __slots__ = ("arguments", "call", "fragments", "kind", "signature")
 
     def __init__(self, kind: type, call: ToolCallStart | None = None) -> None:
         self.kind = kind
@@ -237,7 +240,6 @@ class _OpenBlock:
         self.fragments: list[str] = []
         self.signature: str | None = None
         self.arguments: dict[str, Any] | None = None
-        self.is_open = True
 
 
 class MessageAssembler:
@@ -249,13 +251,14 @@ class MessageAssembler:
     """
 
     __slots__ = (
+        "_accepts",
         "_append",
         "_blocks",
         "_call_ids",
         "_cost",
         "_delta_index",
         "_delta_type",
-        "_has_started",
+        "_open",
         "_terminal",
         "_usage",
         "failure",
@@ -272,9 +275,12 @@ class MessageAssembler:
         """Whether the terminal event has come, or none can come any more."""
         self.is_broken = False
         """Whether the event sequence was wrong, which no retry mends."""
+        self._accepts = self._FIRST
+        """What is to be done with each kind of event that may come now."""
         self._blocks: list[_OpenBlock] = []
+        self._open: dict[int, _OpenBlock] = {}
+        """Those that are not closed yet, by index."""
         self._call_ids: set[str] = set()
-        self._has_started = False
         self._terminal: StreamDone | None = None
         # What the provider told, which counts however the reply ends.
         self._usage: Usage | None = None
@@ -291,9 +297,9 @@ class MessageAssembler:
         if kind is self._delta_type and delta.index == self._delta_index and type(delta.delta) is str:
             self._append(delta.delta)
             return
-        action = self._actions.get(kind)
-        if action is None or self.is_finished or not (self._has_started or kind is StreamStart or kind is StreamFailed):
-            problem = self._misplaced(kind, action)
+        action = self._accepts.get(kind)
+        if action is None:
+            problem = self._misplaced(kind)
         else:
             try:
                 problem = action[0](self, action[1], event)
@@ -311,76 +317,77 @@ class MessageAssembler:
             failure = StreamFailed(str(failure.message), ErrorKind.STREAM, StopReason.ERROR, usage=usage, cost=cost)
         self._usage, self._cost = usage or self._usage, cost or self._cost
         self.failure = failure
+        self._end()
+
+    def _end(self) -> None:
         self.is_finished = True
+        self._accepts = self._NONE
         self._delta_type = None
 
     def _break(self, problem: str) -> None:
         self.is_broken = True
         self.fail(StreamFailed(f"broken event sequence: {problem}", ErrorKind.STREAM))
 
-    def _misplaced(self, kind: type, action: object) -> str | None:
+    def _misplaced(self, kind: type) -> str | None:
         """What is wrong with an event that cannot be taken here."""
         if self.is_finished:
             return None if self.is_broken else f"{kind.__name__} after the terminal event"
-        if action is None:
+        if kind not in self._ALL:
             return f"a {kind.__name__}, which is no stream event"
         return f"{kind.__name__} before StreamStart"
 
     def _start(self, _: type, event: StreamStart) -> str | None:
-        if self._has_started:
+        if self._accepts is self._ALL:
             return "a second StreamStart"
-        self._has_started = True
+        self._accepts = self._ALL
         return None
 
     def _fail(self, _: type, event: StreamFailed) -> None:
         self.fail(event)
 
-    def _open_block(self, kind: type, index: int) -> _OpenBlock | None:
-        if type(index) is int and 0 <= index < len(self._blocks):
-            block = self._blocks[index]
-            if block.is_open and block.kind is kind:
-                return block
-        return None
-
     def _add(self, block_kind: type, event: AssistantMessageDelta) -> str | None:
-        block = self._open_block(block_kind, event.index)
-        if block is None:
-            return f"{type(event).__name__} for block {event.index}, which is not an open {block_kind.__name__}"
-        if not isinstance(cast("object", event.delta), str):
-            return f"{type(event).__name__} whose delta is a {type(event.delta).__name__}"
-        self._delta_type, self._delta_index, self._append = type(event), event.index, block.fragments.append
-        self._append(event.delta)
+        index, delta = event.index, event.delta
+        block = self._open.get(index) if type(index) is int else None
+        if block is None or block.kind is not block_kind:
+            return f"{type(event).__name__} for block {index}, which is not an open {block_kind.__name__}"
+        if not isinstance(cast("object", delta), str):
+            return f"{type(event).__name__} whose delta is a {type(delta).__name__}"
+        self._delta_type, self._delta_index = type(event), index
+        append = self._append = block.fragments.append
+        append(delta)
         return None
 
-    def _open(self, block_kind: type, event: Any) -> str | None:
-        if type(event.index) is not int or event.index != len(self._blocks):
-            return f"block {event.index} opened when {len(self._blocks)} was next"
+    def _begin(self, block_kind: type, event: Any) -> str | None:
+        index, blocks = event.index, self._blocks
+        if type(index) is not int or index != len(blocks):
+            return f"block {index} opened when {len(blocks)} was next"
         if block_kind is ToolCall:
             if type(event.id) is not str or type(event.name) is not str:
                 return "a tool call whose id or name is no string"
             if event.id in self._call_ids:
                 return f"two tool calls with the id {event.id!r}"
             self._call_ids.add(event.id)
-        self._blocks.append(_OpenBlock(block_kind, event if block_kind is ToolCall else None))
+        block = self._open[index] = _OpenBlock(block_kind, event if block_kind is ToolCall else None)
+        blocks.append(block)
         return None
 
     def _close(self, block_kind: type, event: Any) -> str | None:
-        block = self._open_block(block_kind, event.index)
-        if block is None:
-            return f"end of block {event.index}, which is not an open {block_kind.__name__}"
+        index = event.index
+        block = self._open.get(index) if type(index) is int else None
+        if block is None or block.kind is not block_kind:
+            return f"end of block {index}, which is not an open {block_kind.__name__}"
         if block_kind is Thinking:
             if event.signature is not None and type(event.signature) is not str:
                 return "a signature that is no string"
             block.signature = event.signature
         elif block_kind is ToolCall:
             block.arguments = _parsed("".join(block.fragments))
-        block.is_open = False
-        if event.index == self._delta_index:
+        del self._open[index]
+        if index == self._delta_index:
             self._delta_type = None
         return None
 
     def _finish(self, _: type, done: StreamDone) -> str | None:
-        self._delta_type = None
         reason = done.stop_reason
         if type(reason) is not StopReason or type(done.usage) is not Usage or type(done.cost) is not Cost:
             return "a StreamDone without a reason, usage or cost"
@@ -390,28 +397,29 @@ class MessageAssembler:
             text = f"the stream ended with stop reason {done.stop_reason}"
             self.fail(StreamFailed(text, kind, usage=done.usage, cost=done.cost))
             return None
-        is_cut = reason is _LENGTH
-        for index, block in enumerate(self._blocks):
-            if block.is_open and not (is_cut and block.kind is ToolCall):
+        for index, block in self._open.items():
+            if reason is not _LENGTH or block.kind is not ToolCall:
                 return f"StreamDone while block {index} is open"
         self._terminal = done
-        self.is_finished = True
+        self._end()
         return None
 
-    _actions: ClassVar[dict[type, tuple[Callable[[MessageAssembler, type, Any], str | None], type]]] = {
+    _ALL: ClassVar[dict[type, _Action]] = {
         StreamStart: (_start, object),
-        TextStart: (_open, Text),
+        TextStart: (_begin, Text),
         TextDelta: (_add, Text),
         TextEnd: (_close, Text),
-        ThinkingStart: (_open, Thinking),
+        ThinkingStart: (_begin, Thinking),
         ThinkingDelta: (_add, Thinking),
         ThinkingEnd: (_close, Thinking),
-        ToolCallStart: (_open, ToolCall),
+        ToolCallStart: (_begin, ToolCall),
         ToolCallDelta: (_add, ToolCall),
         ToolCallEnd: (_close, ToolCall),
         StreamDone: (_finish, object),
         StreamFailed: (_fail, object),
     }
+    _FIRST: ClassVar[dict[type, _Action]] = {StreamStart: _ALL[StreamStart], StreamFailed: _ALL[StreamFailed]}
+    _NONE: ClassVar[dict[type, _Action]] = {}
 
     def snapshot(self) -> AssistantMessage:
         """The message so far, open blocks included."""

@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -55,7 +54,6 @@ class Supervisor:
     __slots__ = (
         "_has_extended",
         "_host",
-        "_host_task",
         "_key",
         "_waiter",
         "cancel",
@@ -77,7 +75,6 @@ class Supervisor:
         self.is_eager = not (is_watched or has_factory)
         """Whether foreign code takes its first step at once. Where somebody reads the events, he sees them first."""
         self._host: Host | None = None
-        self._host_task: asyncio.Task[Any] | None = None
         self.cancel = cancel
         self.is_interrupted = False
         self.deadline = 0.0
@@ -137,7 +134,7 @@ class Supervisor:
     async def give_way(self) -> None:
         """Lets everything else in the event loop have its turn."""
         try:
-            await _one_turn_of_the_loop()
+            await _ONE_TURN
         except asyncio.CancelledError:
             self.was_cancelled_from_outside = True
             self.cancel.cancel()
@@ -146,22 +143,21 @@ class Supervisor:
         """Ends the task that is kept for first steps, if there is one. It takes a turn of the event loop."""
         if self._host is not None:
             self._host.retire()
-            self._host = self._host_task = None
+            self._host = None
             await self.give_way()
 
     def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any] | None:
         """Begins work in a task; `None` if it came to its end in its first step, which is taken at once if it may."""
         if not self.is_eager or self.is_interrupted:
             return self.spawn(work)
-        host, task = self._host, self._host_task
-        # One that something has cancelled meanwhile is nobody else's to use.
-        if host is None or task is None or task.done() or task.cancelling():
-            host = self._host = Host(self.loop)
-            task = self._host_task = asyncio.Task(host, loop=self.loop)
-        self._host = None  # not to be had while the work is in it: that may end up here itself
-        if host.begin(task, work):
+        host, self._host = self._host, None  # not to be had while there is work in it
+        if host is None or host.task.cancelling():  # one that was cancelled is nobody else's to use
+            host = Host(self.loop)
+        if host.begin(work):
             self._host = host
             return None
+        task = host.task
+        del host.task  # it holds the host, and the two would stay until the collector comes
         if host.has_raised:
             task.add_done_callback(self.wake)  # the work's own wake-up came before the task has ended
         return task
@@ -245,6 +241,13 @@ def _is_unbegun(work: object) -> bool:
     return inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED
 
 
-@types.coroutine
-def _one_turn_of_the_loop() -> Generator[None, None, None]:
-    yield
+class _OneTurn:
+    """Awaited, it lets the event loop come round once: `asyncio.sleep(0)` with less around it."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Iterator[None]:
+        return iter((None,))
+
+
+_ONE_TURN = _OneTurn()

@@ -46,7 +46,9 @@ class AgentToolResult(Value, frozen=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        force_setattr(self, "content", as_blocks(self.content, "AgentToolResult", _RESULT_BLOCKS))
+        content: Any = self.content
+        if not (type(content) is tuple and len(content) == 1 and type(content[0]) in _RESULT_BLOCKS):
+            force_setattr(self, "content", as_blocks(content, "AgentToolResult", _RESULT_BLOCKS))
 
     @classmethod
     def text(cls, text: str, details: Any = None) -> AgentToolResult:
@@ -448,7 +450,7 @@ def as_result(value: Any, name: str) -> AgentToolResult:
 
 def _as_json(value: Any, name: str) -> AgentToolResult:
     try:
-        return AgentToolResult((Text(msgspec.json.encode(value, enc_hook=_to_json).decode()),))
+        return AgentToolResult((Text(_ENCODER.encode(value).decode()),))
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolError(
             f"{name} returned a {type(value).__name__} that is not JSON ({error}): return a string, blocks, "
@@ -474,6 +476,9 @@ def _to_json(value: Any) -> Any:
     if hasattr(value, "__fspath__"):
         return value.__fspath__()
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_to_json)
 
 
 def error_result(error: BaseException) -> AgentToolResult:

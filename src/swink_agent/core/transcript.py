@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from .context import Snapshot, is_empty, repair_pairs
-from .types import LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolResultMessage
+from .types import LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolCall, ToolResultMessage
 
 if TYPE_CHECKING:
     from .journal import MessageSource, Recorder
@@ -116,7 +116,11 @@ class Transcript:
     def convert_by_default(self) -> None:
         """Converts what is there as `default_convert_to_llm` would."""
         fresh = self._context[self._converted :]
-        self._llm.extend(cast("list[LlmMessage]", [message for message in fresh if type(message) in LLM_MESSAGES]))
+        for message in fresh:
+            if type(message) not in LLM_MESSAGES:
+                fresh = [message for message in fresh if type(message) in LLM_MESSAGES]
+                break
+        self._llm += cast("list[LlmMessage]", fresh)
         self._converted = len(self._context)
 
     def convert(self, messages: Iterable[LlmMessage]) -> None:
@@ -141,9 +145,9 @@ class Transcript:
             elif waiting:
                 return False
             elif type(message) is AssistantMessage:
-                if message.is_failed or is_empty(message):
+                waiting = [block.id for block in message.content if type(block) is ToolCall]
+                if message.is_failed or (not waiting and is_empty(message)):
                     return False
-                waiting = [call.id for call in message.tool_calls]
                 if len(waiting) > 1 and len(set(waiting)) < len(waiting):
                     return False
         if waiting:

@@ -61,7 +61,7 @@ __all__ = [
 # `gc=False` keeps values that cannot be part of a cycle out of the garbage collector's sight: a history of a million
 # messages costs it nothing. Values that hold what an application gave (`details`, `data`) stay in it.
 # Types are compared by `type(x) is T` where it is done for every message: these classes have no subclasses, and
-# `isinstance` is five times slower when the answer is no.
+# `isinstance` is five times slower when the answer is no. Content that is one block already, as it mostly is, stays.
 
 # -- content blocks ------------------------------------------------------------------------------------------
 
@@ -158,8 +158,6 @@ def extract_text(blocks: Sequence[ContentBlock]) -> str:
 
 def as_blocks(content: str | Sequence[Any], owner: str, allowed: frozenset[type]) -> tuple[Any, ...]:
     """Content as a tuple of blocks that may stand in `owner`. Raises `TypeError` for any other."""
-    if isinstance(content, tuple) and len(content) == 1 and type(content[0]) in allowed:
-        return content  # as it mostly is
     if isinstance(content, str):
         return (Text(content),)
     if not isinstance(content, (tuple, list)):
@@ -362,7 +360,9 @@ class AssistantMessage(Value, frozen=True, tag_field="role", tag="assistant", gc
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        force_setattr(self, "content", as_blocks(self.content, "AssistantMessage", _ASSISTANT_BLOCKS))
+        content: Any = self.content
+        if not (type(content) is tuple and len(content) == 1 and type(content[0]) in _ASSISTANT_BLOCKS):
+            force_setattr(self, "content", as_blocks(content, "AssistantMessage", _ASSISTANT_BLOCKS))
 
     @property
     def text(self) -> str:
@@ -405,7 +405,9 @@ class ToolResultMessage(Value, frozen=True, tag_field="role", tag="tool_result")
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        force_setattr(self, "content", as_blocks(self.content, "ToolResultMessage", _USER_BLOCKS))
+        content: Any = self.content
+        if not (type(content) is tuple and len(content) == 1 and type(content[0]) in _USER_BLOCKS):
+            force_setattr(self, "content", as_blocks(content, "ToolResultMessage", _USER_BLOCKS))
 
 
 if TYPE_CHECKING:

@@ -87,16 +87,17 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 def copy_json(value: T) -> T:
     """A deep copy of JSON data, in plain dicts and lists; other objects are shared."""
-    if type(value) in _SCALARS:
+    kind: type = type(value)
+    if kind is FlatDict:
+        return cast("T", dict(cast("dict[Any, Any]", value)))
+    if kind in _SCALARS:
         return value
     if isinstance(value, dict):
-        return cast(
-            "T",
-            {
-                key: item if type(item) in _SCALARS else copy_json(item)
-                for key, item in cast("dict[Any, Any]", value).items()
-            },
-        )
+        copy = dict(cast("dict[Any, Any]", value))
+        for key, item in copy.items():
+            if type(item) not in _SCALARS:  # as they are in few
+                copy[key] = copy_json(item)
+        return cast("T", copy)
     if isinstance(value, list):
         return cast("T", [copy_json(item) for item in cast("list[Any]", value)])
     return value
@@ -111,7 +112,7 @@ def frozen_json(value: Any) -> Any:
         for item in data.values():
             if type(item) not in _SCALARS:
                 return FrozenDict({key: frozen_json(item) for key, item in data.items()})
-        return FrozenDict(data)
+        return FlatDict(data)
     if isinstance(value, list):
         return FrozenList([frozen_json(item) for item in cast("list[Any]", value)])
     return value
@@ -137,6 +138,12 @@ class FrozenDict(dict[Any, Any]):
         return copy_json(dict(self))
 
 
+class FlatDict(FrozenDict):
+    """One that holds no dicts and lists, as the arguments of most calls: it is copied in one go."""
+
+    __slots__ = ()
+
+
 class FrozenList(list[Any]):
     """A list that is read like any other, and refuses every change."""
 
@@ -154,7 +161,7 @@ class FrozenList(list[Any]):
         return copy_json(list(self))
 
 
-_FROZEN = frozenset({FrozenDict, FrozenList})
+_FROZEN = frozenset({FrozenDict, FlatDict, FrozenList})
 
 
 def _show(value: object, depth: int) -> str:
