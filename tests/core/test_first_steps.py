@@ -26,6 +26,7 @@ from swink_agent import (
     ToolExecutionStart,
     ToolOutcome,
     ToolResultMessage,
+    TurnEnd,
     tool,
 )
 from swink_agent.testing import call, names, reply, scripted, text
@@ -308,7 +309,7 @@ async def waits() -> object:
 
 
 async def spins() -> object:
-    while True:
+    while True:  # noqa: ASYNC110 - that is what it is to do
         await asyncio.sleep(0)
 
 
@@ -371,19 +372,20 @@ async def test_an_abort_from_the_first_step_of_a_tool_ends_the_run_and_lets_the_
 
 
 async def test_cancelling_the_task_of_a_run_in_which_nothing_waits_aborts_it() -> None:
-    turns = 0
+    turns, went_on = 0, asyncio.Event()
 
     async def body() -> str:
         nonlocal turns
         turns += 1
+        if turns == 10:
+            went_on.set()
         return "done"
 
     events: list[AgentEvent] = []
     agent = agent_with(body, turns=1_000)
     agent.subscribe(events.append)
     task = asyncio.ensure_future(agent.prompt("go"))
-    while turns < 10:
-        await asyncio.sleep(0)
+    await went_on.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -411,9 +413,10 @@ async def test_a_run_in_which_nothing_waits_gives_way_once_a_turn() -> None:
 
 async def test_messages_that_come_while_nothing_waits_are_answered_in_the_same_run() -> None:
     agent = Agent(MODEL, stream_fn=scripted("first", "second", "third"))
+    replied = asyncio.Event()
+    agent.subscribe(lambda event: replied.set() if isinstance(event, TurnEnd) else None)
     task = asyncio.ensure_future(agent.prompt("go"))
-    while not agent.messages or len(agent.messages) < 2:
-        await asyncio.sleep(0)
+    await replied.wait()
     assert agent.is_running  # between the reply and the end, the event loop has its turn once more
     agent.steer("one more")
     agent.follow_up("and another")

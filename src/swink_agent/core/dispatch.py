@@ -183,8 +183,9 @@ class _Batch:
         # unnecessary.
         self.needs_screening = bool(run.config.pre_dispatch_policies)
         self.needs_approval = False
+        find = run.toolbox.find
         for block in calls:
-            tool = run.toolbox.find(block.name)
+            tool = find(block.name)
             call = _Call(block, tool)
             self.calls.append(call)
             self._unresolved[call] = None

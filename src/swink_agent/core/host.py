@@ -11,7 +11,9 @@ one in all its steps, time limits and task groups can cancel it, and context var
 from __future__ import annotations
 
 import asyncio
-from asyncio import _enter_task, _leave_task, current_task  # what asyncio has for tasks that are not of its own making
+
+# What asyncio documents for whoever steps a task by himself ("Extending"), underscores and all.
+from asyncio import _enter_task, _leave_task, current_task  # pyright: ignore[reportPrivateUsage]
 from collections.abc import Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any

@@ -154,7 +154,8 @@ async def _after_loop(run: Run) -> None:
 async def _run_turn(run: Run, overflow: bool) -> bool:
     """One reply and its tool calls; says whether there are tool results for the model to see."""
     run.emit(TurnStart(run.turn_index))
-    run.inject()
+    if run.pending:
+        run.inject()
     problem = await _prepare(run, overflow) if run.needs_preparation else _prepare_plainly(run)
     if run.stopped_by is not None:
         _end_turn(run, None, (), TurnEndReason.STOPPED)
@@ -163,8 +164,9 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
         problem = await _refusal(run)
 
     message = await ask_model(run, problem)
-    if message.usage.total or message.usage.input or message.usage.output:
-        run.usage += message.usage
+    usage = message.usage
+    if usage.total or usage.input or usage.output:
+        run.usage += usage
         run.cost += message.cost
     run.transcript.add((message,), "reply")
     run.emit(MessageEnd(message))

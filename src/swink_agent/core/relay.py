@@ -138,8 +138,11 @@ class Relay:
 
 def is_long(result: AgentToolResult) -> bool:
     """Whether it takes more than a moment to look through the result for secrets."""
+    content = result.content
+    if result.details is None and len(content) == 1 and type(content[0]) is Text:  # as most are
+        return len(content[0].text) > _LONG
     size = 0
-    for block in result.content:
+    for block in content:
         if type(block) is Text:
             size += len(block.text)
     details: Any = result.details

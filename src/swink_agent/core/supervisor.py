@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -246,7 +246,7 @@ class _OneTurn:
 
     __slots__ = ()
 
-    def __await__(self) -> Iterator[None]:
+    def __await__(self) -> Any:  # any iterator will do
         return iter((None,))
 
 

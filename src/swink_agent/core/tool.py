@@ -46,7 +46,7 @@ class AgentToolResult(Value, frozen=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        content: Any = self.content
+        content: tuple[Any, ...] = self.content
         if not (type(content) is tuple and len(content) == 1 and type(content[0]) in _RESULT_BLOCKS):
             force_setattr(self, "content", as_blocks(content, "AgentToolResult", _RESULT_BLOCKS))
 

@@ -116,10 +116,8 @@ class Transcript:
     def convert_by_default(self) -> None:
         """Converts what is there as `default_convert_to_llm` would."""
         fresh = self._context[self._converted :]
-        for message in fresh:
-            if type(message) not in LLM_MESSAGES:
-                fresh = [message for message in fresh if type(message) in LLM_MESSAGES]
-                break
+        if not LLM_MESSAGES.issuperset(map(type, fresh)):
+            fresh = [message for message in fresh if type(message) in LLM_MESSAGES]
         self._llm += cast("list[LlmMessage]", fresh)
         self._converted = len(self._context)
 

@@ -360,7 +360,7 @@ class AssistantMessage(Value, frozen=True, tag_field="role", tag="assistant", gc
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        content: Any = self.content
+        content: tuple[Any, ...] = self.content
         if not (type(content) is tuple and len(content) == 1 and type(content[0]) in _ASSISTANT_BLOCKS):
             force_setattr(self, "content", as_blocks(content, "AssistantMessage", _ASSISTANT_BLOCKS))
 
@@ -405,7 +405,7 @@ class ToolResultMessage(Value, frozen=True, tag_field="role", tag="tool_result")
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        content: Any = self.content
+        content: tuple[Any, ...] = self.content
         if not (type(content) is tuple and len(content) == 1 and type(content[0]) in _USER_BLOCKS):
             force_setattr(self, "content", as_blocks(content, "ToolResultMessage", _USER_BLOCKS))
 
