@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Sequence
 from operator import is_
 from typing import Any, cast
 
@@ -336,7 +336,7 @@ async def compact_on_demand(run: Run, instructions: str | None) -> CompactionRep
     except Exception as error:
         report = as_agent_error(error, "transform_context")
     finally:
-        run.close()
+        await run.close()
     if run.supervisor.was_cancelled_from_outside:
         raise asyncio.CancelledError
     if isinstance(report, AgentError):
