@@ -1,0 +1,169 @@
+"""When two messages count as the same, and how a difference is told to people.
+
+Owns the comparison and the report of a replay. Time, model, usage and cost of a message are not compared: they are not
+what an agent does.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import structs
+
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantMessage,
+    CustomMessage,
+    Extension,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolOutcome,
+    ToolResultMessage,
+    UserMessage,
+)
+from swink_agent.core.value import Value, show
+
+__all__ = ["Divergence", "ReplayReport", "is_same"]
+
+_MOST_LINES = 40
+_LONGEST_LINE = 200
+
+Compared: TypeAlias = AgentMessage | ToolCall
+
+
+class Divergence(Value, frozen=True, kw_only=True):
+    """The first place where a replay went another way than the recording."""
+
+    position: int
+    """The index of the message in the history, from 0."""
+    expected: Compared | None = None
+    """What was recorded: a message, or the call that a tool was run with. `None`: there was nothing more."""
+    actual: Compared | None = None
+    """What came instead; `None`: nothing did."""
+    reason: str = ""
+    """What happened, in words."""
+    run: int = 0
+    """The index of the run in the session, from 0."""
+
+    def __str__(self) -> str:
+        where = f"message {self.position}, in run {self.run}: {self.reason}"
+        if self.expected is None and self.actual is None:
+            return where
+        lines = list(_lines(self.expected)), list(_lines(self.actual))
+        diff = list(difflib.unified_diff(*lines, "recorded", "replayed", lineterm="", n=3))
+        if not diff:  # they are the same to look at
+            diff = ["--- recorded", f"-{show(self.expected)}", "+++ replayed", f"+{show(self.actual)}"]
+        if len(diff) > _MOST_LINES:
+            diff = [*diff[:_MOST_LINES], f"… and {len(diff) - _MOST_LINES} lines more"]
+        return "\n".join([where, *diff])
+
+
+class ReplayReport(Value, frozen=True, kw_only=True):
+    """How a replay went."""
+
+    divergence: Divergence | None = None
+    """The first difference; `None` if there is none."""
+    messages: int = 0
+    """How many messages of the recording came out the same, those from outside included."""
+    total: int = 0
+    """How many messages the recording has."""
+    runs: int = 0
+    """How many runs were begun."""
+
+    def __str__(self) -> str:
+        if self.divergence is None:
+            return f"the same {self.messages} messages in {self.runs} runs"
+        return f"the replay went another way after {self.messages} of {self.total} messages\n{self.divergence}"
+
+
+def is_same(expected: AgentMessage, actual: AgentMessage, answer_tool: str | None = None) -> bool:
+    """Whether the agent did the same: said, called and got the same."""
+    if type(expected) is not type(actual):
+        return False
+    if isinstance(expected, UserMessage) and isinstance(actual, UserMessage):
+        return expected.content == actual.content
+    if isinstance(expected, AssistantMessage) and isinstance(actual, AssistantMessage):
+        return (
+            _streamed(expected) == _streamed(actual)
+            and expected.stop_reason == actual.stop_reason
+            and expected.error_kind == actual.error_kind
+            and (expected.error_message or "") == (actual.error_message or "")
+        )
+    if isinstance(expected, ToolResultMessage) and isinstance(actual, ToolResultMessage):
+        return _is_same_result(expected, actual, answer_tool)
+    return _timeless(expected) == _timeless(actual)
+
+
+def _is_same_result(expected: ToolResultMessage, actual: ToolResultMessage, answer_tool: str | None) -> bool:
+    if (expected.tool_call_id, expected.tool_name, expected.is_error) != (
+        actual.tool_call_id,
+        actual.tool_name,
+        actual.is_error,
+    ):
+        return False
+    if expected.is_error and expected.tool_name == answer_tool:
+        return True  # the schema of a structured output is not on record, and so neither is what it finds wrong
+    # What never ran, since a disk was full or a strategy failed, has a stand-in now.
+    has_same_outcome = expected.outcome == actual.outcome or expected.outcome is ToolOutcome.NEVER_RAN
+    return has_same_outcome and expected.content == actual.content
+
+
+def _streamed(message: AssistantMessage) -> list[Any]:
+    return [block for block in message.content if not isinstance(block, Extension)]
+
+
+def _timeless(message: Any) -> Any:
+    return structs.replace(message, timestamp=0) if "timestamp" in message.__struct_fields__ else message
+
+
+# -- for people ----------------------------------------------------------------------------------------------
+
+
+def _lines(compared: Compared | None) -> Iterator[str]:
+    """A message as lines that show what is compared."""
+    for text in _texts(compared):
+        for line in text.splitlines() or [""]:
+            yield line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"
+
+
+def _texts(compared: Compared | None) -> Iterator[str]:
+    match compared:
+        case None:
+            yield "(nothing)"
+        case ToolCall():
+            yield _called(compared)
+        case UserMessage():
+            yield "user:"
+            yield from map(_shown, compared.content)
+        case AssistantMessage():
+            yield f"assistant ({compared.stop_reason.value}):"
+            yield from map(_shown, compared.content)
+            if compared.error_message:
+                yield f"error: {compared.error_message}"
+        case ToolResultMessage():
+            yield f"result of {compared.tool_name or compared.tool_call_id} ({compared.outcome.value}):"
+            yield from map(_shown, compared.content)
+        case CustomMessage():
+            yield show(compared)
+
+
+def _shown(block: object) -> str:
+    match block:
+        case Text():
+            return block.text
+        case Thinking():
+            return f"thinking: {block.thinking}"
+        case ToolCall():
+            return _called(block)
+        case _:
+            return show(block)
+
+
+def _called(call: ToolCall) -> str:
+    if call.partial_json is not None:
+        return f"call {call.name} {call.partial_json}"
+    return f"call {call.name} {msgspec.json.encode(call.arguments, order='sorted').decode()}"

@@ -1,0 +1,407 @@
+"""Where a recorded session is played again: an agent between stand-ins for everything by which it reaches the world.
+
+    the model        gives the recorded replies
+    the tools        give the recorded results; the real ones never run
+    people           say what they said, at the same places: prompts, steering, follow-ups, aborts
+    the agent        does all the rest itself: policies, approvals, validation, the loop
+
+Owns the stand-ins and the moments at which they act. What is on record is read in `recording`; what counts as a
+difference is in `divergence`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, cast
+
+from msgspec import structs
+
+from swink_agent.core.agent import Agent
+from swink_agent.core.approval import ApproveFn, ToolApprovalRequest
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import AgentError, ErrorKind
+from swink_agent.core.events import AgentEvent, MessageStart, ToolExecutionEnd, TurnEnd
+from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
+from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
+from swink_agent.core.types import AgentContext, AgentMessage, AgentResult, ModelSpec, ToolCall, ToolOutcome
+from swink_agent.core.value import copy_json
+
+from .divergence import Compared, Divergence, is_same
+from .recording import Expected, RecordedRun, Turn, arguments_of, events_of
+
+__all__ = ["Stage"]
+
+_LONGEST_WAIT = 5.0
+"""Seconds that a call which was cancelled in the recording waits to be cancelled again."""
+_NOT_STARTED = frozenset({ToolOutcome.REJECTED, ToolOutcome.SKIPPED, ToolOutcome.UNKNOWN_TOOL, ToolOutcome.INCOMPLETE})
+
+
+class Stage:
+    """Where one agent plays one session: what it is given, and what it is seen to do."""
+
+    def __init__(self, patience: float) -> None:
+        self.divergence: Divergence | None = None
+        self.reached = 0
+        """How many messages are known to be the same."""
+        self._agent: Agent | None = None
+        self._patience = patience
+        self._clock: asyncio.Timeout | None = None
+        self._run: RecordedRun | None = None
+        self._run_index = 0
+        self._expected: list[Expected] = []
+        self._answer_tool: str | None = None
+        self._begin_turn(-1)
+        self._is_asking = False
+        self._fed: set[tuple[int, str]] = set()
+
+    # -- the agent ---------------------------------------------------------------------------------------------
+
+    @property
+    def agent(self) -> Agent:
+        assert self._agent is not None
+        return self._agent
+
+    def take(self, agent: Agent) -> None:
+        """Puts the stand-ins in the place of everything by which the agent would reach the world."""
+        self._agent = agent
+        agent.detach_journal()
+        agent.tools = [tool if isinstance(tool, _StandIn) else self.wrap_tool(tool) for tool in agent.tools]
+        agent.subscribe(self._observe)
+        # Behind its back, on purpose: a user who changes these is told of it, and a replay must not depend on how
+        # `make_agent` was written. What retries, fallbacks and transforms led to is on record.
+        config = agent._config  # pyright: ignore[reportPrivateUsage]
+        agent._config = structs.replace(  # pyright: ignore[reportPrivateUsage]
+            config,
+            stream_fn=self.stream,
+            retry_strategy=_Never(),
+            fallbacks=(),
+            get_api_key=None,
+            async_transform_context=None,
+            transform_context=None,
+            approve=None if config.approve is None else self._approving(config.approve),
+        )
+        agent._queues.provider = self  # pyright: ignore[reportPrivateUsage]
+
+    async def play(self, index: int, run: RecordedRun) -> None:
+        """Plays one run, and compares what it added to the history."""
+        agent = self.agent
+        if run.before is not None:
+            agent.messages = run.before
+        if run.state is not None:
+            self._set_state(run.state)
+        self._run, self._run_index = run, index
+        self._expected = [expected for _, expected in run.expected()]
+        self._answer_tool = run.answer_tool([tool.name for tool in agent.tools])
+        self._fed.clear()
+        self._begin_turn(-1)
+        self.reached = run.start
+        how_it_ended = "the run ended"
+        try:
+            async with asyncio.timeout(self._patience) as self._clock:
+                result = await self._go(run)
+            if result is not None and result.stopped_by is not None:
+                stop = result.stopped_by
+                how_it_ended = f"policy {stop.policy} stopped the run ({stop.reason})"
+            elif result is not None and result.error is not None:
+                how_it_ended = f"the run ended with an error: {result.error}"
+        except TimeoutError:
+            self._diverge(len(agent.messages), reason=f"nothing happened for {self._patience:g} s")
+        except AgentError as error:
+            how_it_ended = f"the agent refused to run: {error}"
+        finally:
+            self._clock = None
+        if self.divergence is None:
+            self._compare_rest(run, how_it_ended)
+        self._run = None
+
+    async def _go(self, run: RecordedRun) -> AgentResult | None:
+        prompts = [message for _, message in run.prompts]
+        if self._answer_tool is not None and prompts:
+            await self._go_for_an_answer(run, prompts, self._answer_tool)
+            return None
+        return await (self.agent.prompt(prompts) if prompts else self.agent.continue_loop())
+
+    async def _go_for_an_answer(self, run: RecordedRun, prompts: list[AgentMessage], answer_tool: str) -> None:
+        """The schema is not on record; one that takes what was taken, and nothing else, comes to the same."""
+        accepted = run.accepted(answer_tool)
+        schema: dict[str, Any] = {"type": "object", "enum": accepted} if accepted else {"type": "object", "not": {}}
+        has_failed = run.end is not None and run.end.stopped_by is not None and not accepted
+        retries = run.attempts(answer_tool) - 1 if has_failed else len(run.turns)
+        try:
+            await self.agent.structured_output(prompts, schema, max(0, retries))
+        except AgentError:
+            pass  # that no answer came, or an error, is on record as well
+
+    # -- what it does ------------------------------------------------------------------------------------------
+
+    def _observe(self, event: AgentEvent) -> None:
+        if self._clock is not None and not self._clock.expired():
+            self._clock.reschedule(asyncio.get_running_loop().time() + self._patience)
+        if isinstance(event, MessageStart):
+            self._is_asking = True
+        elif isinstance(event, ToolExecutionEnd):
+            self._open.pop(event.call_id, None)
+            if not self._open and self._turn is not None and self._turn.state is not None:
+                self._set_state(self._turn.state)
+            self._interrupt_if_due(will_poll=True)
+        elif isinstance(event, TurnEnd):
+            self._is_in_batch = False
+
+    def _begin_turn(self, index: int) -> None:
+        self._turn_index = index
+        turn = self._turn
+        self._open = {} if turn is None else {call.id: index for index, call in enumerate(turn.calls)}
+        self._is_in_batch = bool(self._open)
+        self._is_steered = self._is_aborted = False
+
+    @property
+    def _turn(self) -> Turn | None:
+        return self._run.turns[self._turn_index] if self._run is not None and self._turn_index >= 0 else None
+
+    def _next_turn(self) -> Turn | None:
+        following = self._turn_index + 1
+        return self._run.turns[following] if self._run is not None and following < len(self._run.turns) else None
+
+    def _diverge(
+        self, position: int, expected: Compared | None = None, actual: Compared | None = None, reason: str = ""
+    ) -> None:
+        """Notes the first difference, and lets the agent do no more."""
+        if self.divergence is None:
+            self.divergence = Divergence(
+                position=position, expected=expected, actual=actual, reason=reason, run=self._run_index
+            )
+        self.agent.abort()
+
+    def _compare(self) -> bool:
+        """Whether everything that the run has added so far is as it was."""
+        run = self._run
+        assert run is not None
+        for actual in self.agent.messages[self.reached :]:
+            index = self.reached - run.start
+            if index >= len(self._expected):
+                if not run.ends_early:
+                    self._diverge(self.reached, None, actual, "the agent said more than is on record")
+                return run.ends_early
+            expected = self._expected[index]
+            if expected.is_known and not is_same(expected.message, actual, self._answer_tool):
+                self._diverge(self.reached, expected.message, actual, _difference(expected, actual))
+                return False
+            self.reached += 1
+        return True
+
+    def _compare_rest(self, run: RecordedRun, how_it_ended: str) -> None:
+        if self._compare() and self.reached < run.start + len(self._expected):
+            expected = self._expected[self.reached - run.start].message
+            self._diverge(self.reached, expected, None, f"{how_it_ended}, and more was recorded")
+
+    # -- the model ---------------------------------------------------------------------------------------------
+
+    async def stream(
+        self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
+    ) -> AsyncIterator[AssistantMessageEvent]:
+        """The recorded replies, one for each turn."""
+        if self._run is None or not self._is_asking:
+            text = "this is a replay: only the agent's own replies are on record, and nobody else's"
+            yield StreamFailed(text, ErrorKind.INVALID_REQUEST)
+            return
+        self._is_asking = False
+        reply = self._next_reply()
+        if reply is None:
+            yield StreamFailed("the replay ends here", ErrorKind.ABORTED)
+            return
+        for event in events_of(reply):
+            yield event
+
+    def _next_reply(self) -> Any:
+        run = self._run
+        assert run is not None
+        if self.divergence is not None or not self._compare():
+            return None
+        index = self.reached - run.start
+        if index >= len(self._expected):
+            if not run.ends_early:
+                self._diverge(self.reached, reason="the agent asks the model again, and the recorded run ends here")
+            return None
+        expected = self._expected[index]
+        if expected.source != "reply":
+            self._diverge(self.reached, expected.message, None, f"{_NAMES[expected.source]} did not come")
+            return None
+        self._begin_turn(expected.turn)
+        return None if self._turn is None else self._turn.reply
+
+    # -- the tools ---------------------------------------------------------------------------------------------
+
+    def wrap_tool(self, tool: AgentTool) -> AgentTool:
+        """A tool that looks like this one, and gives what is on record."""
+        return _StandIn(tool, self)
+
+    async def result_of(self, name: str, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
+        """What the call gave when it was recorded, unless it was another call."""
+        run, turn, index = self._run, self._turn, self._open.get(ctx.call_id)
+        if run is None or turn is None or index is None:
+            return AgentToolResult.error("this is a replay, and this call is not on record")
+        recorded, call = turn.results.get(index), turn.calls[index]
+        ran_with, now = arguments_of(turn, index), ToolCall(call.id, name, copy_json(arguments))
+        position = self._position_of(index)
+        is_lost = run.is_lost(self._turn_index, index)
+        if not is_lost and recorded is not None and _was_not_started(turn, index):
+            self._diverge(position, recorded, now, f"the tool {name} runs now, and did not when it was recorded")
+        elif arguments != ran_with:
+            then = ToolCall(call.id, name, ran_with)
+            self._diverge(position, then, now, f"the tool {name} is run with other arguments")
+        elif is_lost or recorded is None or recorded.outcome is ToolOutcome.CANCELLED:
+            return await self._wait_for_the_end(ctx)
+        else:
+            ctx.has_invalid_arguments = recorded.outcome is ToolOutcome.INVALID
+            return AgentToolResult(recorded.content, recorded.details, recorded.is_error)
+        return AgentToolResult.error("the replay ends here")
+
+    def foreseen(self, ctx: ToolContext) -> AgentToolResult | None:
+        """The refusal of a call that was refused before anybody was asked about it."""
+        turn, index = self._turn, self._open.get(ctx.call_id)
+        recorded = None if turn is None or index is None else turn.results.get(index)
+        if turn is None or index is None or recorded is None or index in turn.started:
+            return None
+        if recorded.outcome is not ToolOutcome.FAILED:
+            return None
+        return AgentToolResult(recorded.content, recorded.details, recorded.is_error)
+
+    def _position_of(self, call: int) -> int:
+        """Where the result of a call of this turn stands, or would."""
+        start = 0 if self._run is None else self._run.start
+        for index in range(self.reached - start, len(self._expected)):
+            if (self._expected[index].turn, self._expected[index].call) == (self._turn_index, call):
+                return start + index
+        return self.reached
+
+    def _set_state(self, state: dict[str, Any]) -> None:
+        self.agent.state.clear()
+        self.agent.state.update(copy_json(state))
+
+    # -- people ------------------------------------------------------------------------------------------------
+
+    def poll_steering(self) -> Sequence[AgentMessage]:
+        """What was said while the agent worked, when it enters the history at the same place."""
+        return self._feed("steering") if self._is_steered or not self._is_in_batch else ()
+
+    def poll_follow_up(self) -> Sequence[AgentMessage]:
+        return self._feed("follow_up")
+
+    def _feed(self, source: str) -> list[AgentMessage]:
+        turn, key = self._next_turn(), (self._turn_index, source)
+        if turn is None or key in self._fed:
+            return []
+        self._fed.add(key)
+        return turn.messages("steering" if source == "steering" else "follow_up")
+
+    def _approving(self, approve: ApproveFn) -> ApproveFn:
+        """The agent's own approval, but for a call over which the recorded run was aborted or broke off."""
+
+        async def ask(request: ToolApprovalRequest) -> Any:
+            self._interrupt_if_due(will_poll=False)
+            if self._is_aborted:
+                await asyncio.sleep(_LONGEST_WAIT)  # as somebody did who then gave up
+            answer = cast("Any", approve(request))
+            return await answer if inspect.isawaitable(answer) else answer
+
+        return ask
+
+    def _interrupt_if_due(self, *, will_poll: bool) -> None:
+        """Steers or aborts when the only calls left are those that had no result because of it."""
+        run, turn = self._run, self._turn
+        if run is None or turn is None or not self._is_in_batch or self._is_steered or self._is_aborted:
+            return
+        following = self._next_turn()
+        steering = [] if following is None else following.messages("steering")
+        left = set(self._open.values())
+        lost = any(run.is_lost(self._turn_index, index) for index in left)
+        if not left:
+            self._is_steered = following is not None and following.steers_before_policies
+        elif not all(self._was_cut_short(run, turn, index) for index in left):
+            return
+        elif steering and not lost:
+            self._is_steered = True
+            if not will_poll:  # nothing has finished: the agent must be woken
+                self.agent.steer(self._feed("steering"))
+        elif lost or (following is None and run.ends_early):
+            self._is_aborted = True
+            self.agent.abort()
+
+    def _was_cut_short(self, run: RecordedRun, turn: Turn, index: int) -> bool:
+        if run.is_lost(self._turn_index, index):
+            return True
+        return turn.results[index].outcome is ToolOutcome.CANCELLED
+
+    async def _wait_for_the_end(self, ctx: ToolContext) -> AgentToolResult:
+        """What a call does that was cancelled: it waits for that, or cancels itself if nobody did."""
+        self._interrupt_if_due(will_poll=False)
+        following = self._next_turn()
+        is_steered = following is not None and bool(following.messages("steering"))
+        if following is not None and not is_steered:
+            raise asyncio.CancelledError
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT):
+                # One that listens has a moment to end by itself when the run is aborted, and these had no such moment.
+                await (ctx.cancel.wait() if is_steered else asyncio.Event().wait())
+        except TimeoutError:
+            return AgentToolResult.error("it was cancelled when it was recorded, and now it is not")
+        raise asyncio.CancelledError
+
+
+class _StandIn:
+    """A tool in name, schema and manners only: what it gives is on record."""
+
+    def __init__(self, tool: AgentTool, stage: Stage) -> None:
+        self._stage = stage
+        self.name = tool.name
+        self.label = tool.label
+        self.description = tool.description
+        self.parameters_schema = tool.parameters_schema
+        self.requires_approval = tool.requires_approval
+        self.on_steer = getattr(tool, "on_steer", "cancel")
+        if hasattr(tool, "foresee") or hasattr(tool, "approval_scope"):
+            self.foresee = self._foresee
+
+    def __repr__(self) -> str:
+        return f"<stand-in for the tool {self.name}>"
+
+    def _foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
+        return self._stage.foreseen(ctx)
+
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+        """Gives what is on record. The tool that it stands for never runs."""
+        return await self._stage.result_of(self.name, arguments, ctx)
+
+
+class _Never:
+    """A failure on record is the one that was left when all attempts had been made."""
+
+    def should_retry(self, error: AgentError, attempt: int, /) -> bool:
+        return False
+
+    def delay(self, attempt: int, /) -> float:
+        return 0.0
+
+
+_NAMES = {
+    "prompt": "a prompt",
+    "steering": "what a person said meanwhile",
+    "follow_up": "a follow-up",
+    "policy": "what a policy injected",
+    "reply": "a reply",
+    "result": "a result",
+}
+
+
+def _was_not_started(turn: Turn, index: int) -> bool:
+    outcome = turn.results[index].outcome
+    return outcome in _NOT_STARTED or (outcome is ToolOutcome.INVALID and index not in turn.started)
+
+
+def _difference(expected: Expected, actual: AgentMessage) -> str:
+    if type(expected.message) is not type(actual):
+        return f"recorded is {_NAMES.get(expected.source, 'a message')}, and something else came"
+    name = getattr(actual, "tool_name", "")
+    return f"another result of the tool {name}" if name else f"{_NAMES.get(expected.source, 'a message')} is another"
