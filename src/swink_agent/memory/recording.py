@@ -262,6 +262,8 @@ class _Reader:
                 self.close_run()
                 self._add(number, entry.message)
                 self._is_set = True
+            case MessageAdded(source="result") if self._run is None:
+                pass  # recovered, and in its place already
             case MessageAdded():
                 self._message(self._run or self._open_run(), number, entry)
             case MessageReplaced():

@@ -1,0 +1,374 @@
+"""Full text search over all sessions of a folder, through an index beside them.
+
+The index is derived and disposable: it is brought up to date with every search, made anew when it is missing, damaged
+or of another version, and replaced by one in memory where it cannot be written. A session is read again only if its
+file has changed.
+
+Owns the index file. How texts and queries are taken apart is in `words`; where sessions come from is the store's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
+
+from swink_agent.core.types import AgentMessage
+from swink_agent.core.value import Value
+
+from .errors import SessionDamaged, SessionError, reason_of
+from .info import SessionInfo
+from .words import Query, parse_query, snippet_of, text_of, words_of
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["LoadFn", "SearchHit", "Searchable", "SessionIndex"]
+
+INDEX_NAME = "search-index.sqlite3"
+
+_VERSION = 1
+"""Of the tables and of the way in which words are made. It grows when either changes."""
+_SESSION = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,127})\.jsonl")
+_LONGEST_TEXT = 1_000_000
+"""Characters of one message that are indexed."""
+_PATIENCE = 2.0
+"""Seconds to wait for another process that writes the index."""
+_SHIFT = 32
+"""A row's number is the session's, shifted by this, and the position of the message."""
+_UNUSABLE = ("BUSY", "LOCKED", "READONLY", "CANTOPEN", "FULL", "IOERR", "PERM", "AUTH", "NOMEM", "NOLFS", "PROTOCOL")
+
+_TABLES = """
+CREATE TABLE sessions (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, size INTEGER, time INTEGER, inode INTEGER,
+    updated INTEGER, info BLOB
+);
+CREATE VIRTUAL TABLE messages USING fts5(words, text UNINDEXED, tokenize = 'ascii');
+"""
+
+
+class SearchHit(Value, frozen=True):
+    """A message in which everything was found that was asked for."""
+
+    session: SessionInfo
+    position: int
+    """The index of the message in the session's history, from 0."""
+    snippet: str
+    """The text around the hit, on one line."""
+
+
+class Searchable(Protocol):
+    """A session as far as it is indexed."""
+
+    @property
+    def info(self) -> SessionInfo: ...
+    @property
+    def messages(self) -> Sequence[AgentMessage]: ...
+
+
+LoadFn = Callable[[str], Searchable]
+
+
+class _State(NamedTuple):
+    """By what a file is known to be the one that was indexed."""
+
+    size: int
+    time: int
+    inode: int
+
+
+class SessionIndex:
+    """The index of one folder of sessions. It holds nothing open between two searches."""
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, connect: Callable[..., sqlite3.Connection] | None = None
+    ) -> None:
+        self.folder = Path(folder)
+        self.path = self.folder / INDEX_NAME
+        self._connect = connect
+
+    def __repr__(self) -> str:
+        return f"SessionIndex({str(self.folder)!r})"
+
+    def search(self, query: str, limit: int, load: LoadFn) -> list[SearchHit]:
+        """The messages in which all words of the query occur, the best first, then the newest.
+
+        Words in double quotes must stand next to each other, and the last word may be the beginning of one. A query
+        without anything to look for finds nothing. `load` reads a session; one that it cannot read is left out.
+
+        Raises `SessionError` if the folder cannot be read, or SQLite has no full text search.
+        """
+        wanted = parse_query(query)
+        if not wanted.terms or limit <= 0:
+            return []
+        files = self._files()
+        if not files:
+            return []
+        return self._with_index(lambda database: self._search(database, files, load, wanted, limit))
+
+    def forget(self, session_id: str) -> None:
+        """Takes a session out of the index now, and not with the next search. Does nothing if that cannot be done."""
+        if not self.path.exists():
+            return
+        sqlite = _sqlite()
+        with suppress(sqlite.Error, OSError), closing(self._open(sqlite)) as database:
+            _drop(database, session_id)
+
+    def _search(
+        self, database: sqlite3.Connection, files: dict[str, _State], load: LoadFn, query: Query, limit: int
+    ) -> list[SearchHit]:
+        _refresh(database, files, load)
+        return _hits(database, query, limit)
+
+    def _files(self) -> dict[str, _State]:
+        """The files that may be sessions, by id."""
+        found: dict[str, _State] = {}
+        try:
+            with os.scandir(self.folder) as entries:
+                for entry in entries:
+                    match = _SESSION.fullmatch(entry.name)
+                    if match is None:
+                        continue
+                    with suppress(OSError):  # gone meanwhile
+                        status = entry.stat()
+                        if stat.S_ISREG(status.st_mode):
+                            found[match[1]] = _State(status.st_size, status.st_mtime_ns, status.st_ino)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise SessionError(f"{self.folder} cannot be read: {reason_of(error)}", path=str(self.folder)) from error
+        return found
+
+    # -- the index file ----------------------------------------------------------------------------------------
+
+    def _with_index(self, work: Callable[[sqlite3.Connection], list[SearchHit]]) -> list[SearchHit]:
+        """Does the work with the index, or one made anew, or one in memory, whichever can be had."""
+        sqlite = _sqlite()
+        for _ in range(2):
+            try:
+                with closing(self._open(sqlite)) as database:
+                    return work(database)
+            except sqlite.Error as error:
+                _check_module(error)
+                if _is_unusable(error):
+                    break
+                self._remove()
+            except OSError:
+                break
+        with closing(self._in_memory(sqlite)) as database:
+            return work(database)
+
+    def _open(self, sqlite: Any) -> sqlite3.Connection:
+        with suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        if os.stat(self.path).st_mode & 0o077:
+            os.chmod(self.path, 0o600)
+        database = self._connection(sqlite, str(self.path))
+        try:
+            database.execute("PRAGMA journal_mode = WAL")  # who searches does not wait for who writes
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.execute("PRAGMA secure_delete = ON")
+            _prepare(database)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _connection(self, sqlite: Any, name: str, **options: Any) -> sqlite3.Connection:
+        connect = sqlite.connect if self._connect is None else self._connect
+        return connect(name, timeout=_PATIENCE, isolation_level=None, **options)
+
+    def _in_memory(self, sqlite: Any) -> sqlite3.Connection:
+        """An index that is gone after the search. It begins with what the file holds, if that can be read."""
+        for options in ("mode=ro", "immutable=1"):
+            database = sqlite.connect(":memory:", isolation_level=None)
+            try:
+                with closing(self._connection(sqlite, f"{self.path.absolute().as_uri()}?{options}", uri=True)) as found:
+                    found.backup(database)
+                _prepare(database)
+                return database
+            except sqlite.Error:
+                database.close()
+        database = sqlite.connect(":memory:", isolation_level=None)
+        try:
+            _prepare(database)
+        except sqlite.Error as error:
+            database.close()
+            _check_module(error)
+            raise SessionError(f"the sessions in {self.folder} cannot be searched: {error}") from error
+        return database
+
+    def _remove(self) -> None:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            with suppress(OSError):
+                os.unlink(f"{self.path}{suffix}")
+
+
+def _sqlite() -> Any:
+    try:
+        import sqlite3
+    except ImportError as error:
+        raise SessionError("search needs Python's sqlite3 module, which this Python was built without") from error
+    return sqlite3
+
+
+def _check_module(error: Exception) -> None:
+    if "no such module" in str(error):
+        raise SessionError("search needs an SQLite with FTS5, and that of this Python has none") from error
+
+
+def _is_unusable(error: Exception) -> bool:
+    """Whether the file may be good, but cannot be used here and now."""
+    name: str = getattr(error, "sqlite_errorname", None) or ""
+    return name.removeprefix("SQLITE_").startswith(_UNUSABLE)
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    """Makes the tables where there are none, and anew where they are another version's."""
+    if _version(database) == _VERSION:
+        return
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        if _version(database) != _VERSION:  # nobody else was faster
+            for (name,) in database.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND name IN ('sessions', 'messages')"
+            ).fetchall():
+                database.execute(f"DROP TABLE {name}")
+            for statement in _TABLES.split(";"):
+                database.execute(statement)
+            database.execute(f"PRAGMA user_version = {_VERSION}")
+        database.execute("COMMIT")
+    except BaseException:
+        _roll_back(database)
+        raise
+
+
+def _version(database: sqlite3.Connection) -> int:
+    return database.execute("PRAGMA user_version").fetchone()[0]
+
+
+def _roll_back(database: sqlite3.Connection) -> None:
+    if database.in_transaction:
+        database.execute("ROLLBACK")
+
+
+# -- bringing it up to date ------------------------------------------------------------------------------------
+
+
+def _refresh(database: sqlite3.Connection, files: dict[str, _State], load: LoadFn) -> None:
+    """Reads what has changed, and drops what is gone. Each session is one short transaction, so nobody waits long."""
+    known = {row[0]: _State(*row[1:]) for row in database.execute("SELECT id, size, time, inode FROM sessions")}
+    for session_id in known.keys() - files.keys():
+        _drop(database, session_id)
+    for session_id, state in files.items():
+        if known.get(session_id) == state or _is_indexed(database, session_id, state):
+            continue
+        try:
+            session = load(session_id)
+            info, messages = session.info, list(session.messages)
+        except SessionDamaged:
+            info, messages = None, []  # nothing can be read of it, and it need not be tried again
+        except Exception:
+            continue  # what was found in it before, if anything, still stands
+        _store(database, session_id, state, info, messages)
+
+
+def _is_indexed(database: sqlite3.Connection, session_id: str, state: _State) -> bool:
+    """Whether another process has done it meanwhile."""
+    row = database.execute("SELECT size, time, inode FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    return row is not None and _State(*row) == state
+
+
+def _store(
+    database: sqlite3.Connection,
+    session_id: str,
+    state: _State,
+    info: SessionInfo | None,
+    messages: Sequence[AgentMessage],
+) -> None:
+    rows = list(_rows(messages))  # made before anybody has to wait
+    encoded = None if info is None else msgspec.json.encode(info)
+    updated = 0 if info is None else info.updated
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        number = _clear(database, session_id)
+        database.execute(
+            "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (number, session_id, *state, updated, encoded),
+        )
+        if number is None:
+            (number,) = database.execute("SELECT number FROM sessions WHERE id = ?", (session_id,)).fetchone()
+        database.executemany(
+            "INSERT INTO messages (rowid, words, text) VALUES (?, ?, ?)",
+            [((number << _SHIFT) + position, words, text) for position, words, text in rows],
+        )
+        database.execute("COMMIT")
+    except BaseException:
+        _roll_back(database)
+        raise
+
+
+def _rows(messages: Sequence[AgentMessage]) -> Iterator[tuple[int, str, str]]:
+    for position, message in enumerate(messages):
+        text = text_of(message)[:_LONGEST_TEXT].encode("utf-8", "replace").decode().replace("\0", " ")
+        if text.strip():
+            yield position, " ".join(words_of(text)), text
+
+
+def _clear(database: sqlite3.Connection, session_id: str) -> int | None:
+    """Takes the messages of a session out, and returns its number, if it has one."""
+    row = database.execute("SELECT number FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    if row is None:
+        return None
+    first = row[0] << _SHIFT
+    database.execute("DELETE FROM messages WHERE rowid BETWEEN ? AND ?", (first, first + (1 << _SHIFT) - 1))
+    return row[0]
+
+
+def _drop(database: sqlite3.Connection, session_id: str) -> None:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        _clear(database, session_id)
+        database.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
+        database.execute("COMMIT")
+    except BaseException:
+        _roll_back(database)
+        raise
+
+
+# -- asking it -------------------------------------------------------------------------------------------------
+
+
+def _hits(database: sqlite3.Connection, query: Query, limit: int) -> list[SearchHit]:
+    """The best first: by relevance, then those of the session that was used last, then the later message."""
+    expression, literals = query.expression, query.literals
+    conditions = ["messages MATCH ?"] if expression else []
+    conditions += ["instr(lower(messages.text), lower(?)) > 0"] * len(literals)
+    order = "messages.rank, " if expression else ""
+    statement = (
+        "SELECT messages.rowid, sessions.info FROM messages "
+        f"JOIN sessions ON sessions.number = messages.rowid >> {_SHIFT} WHERE {' AND '.join(conditions)} "
+        f"ORDER BY {order}sessions.updated DESC, messages.rowid DESC LIMIT ?"
+    )
+    values = [*([expression] if expression else []), *literals, min(limit, 2**31)]
+    infos: dict[bytes, SessionInfo] = {}
+    hits: list[SearchHit] = []
+    database.execute("BEGIN")  # so that what was found is still there when it is read
+    try:
+        for row, encoded in database.execute(statement, values).fetchall():
+            (text,) = database.execute("SELECT text FROM messages WHERE rowid = ?", (row,)).fetchone()
+            info = infos.get(encoded)
+            if info is None:
+                info = infos[encoded] = msgspec.json.decode(encoded, type=SessionInfo)
+            hits.append(SearchHit(info, row & ((1 << _SHIFT) - 1), snippet_of(text, query)))
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise _sqlite().DatabaseError(f"the index holds what it should not: {error}") from error
+    finally:
+        _roll_back(database)
+    return hits

@@ -1,0 +1,213 @@
+"""Words: how a text is taken apart to be found again, what a query asks for, and how a hit is shown.
+
+Words are compared without case and accents. Scripts that put no spaces between words are taken apart into single
+characters, and so are pictures such as emoji; a sequence of them is then found wherever it stands. An identifier such
+as `foo_bar.baz` is a sequence of three words.
+
+Pure: nothing here knows of the index, which is in `search`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantMessage,
+    Base64Image,
+    CustomMessage,
+    Extension,
+    FileImage,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UrlImage,
+    UserMessage,
+)
+
+__all__ = ["Query", "Term", "parse_query", "snippet_of", "text_of", "words_of"]
+
+_MOST_TERMS = 64
+_MOST_WORDS = 64
+_SHORTEST_PREFIX = 2
+_BEFORE = 60
+_AFTER = 140
+
+# Thai to Tibetan, Myanmar, Khmer, kana, Han, Hangul.
+_UNSPACED = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+)
+_PICTURES = "\u00a9\u00ae\u2190-\u21ff\u2300-\u23ff\u2460-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff"
+_WORD = re.compile(f"[{_UNSPACED}]|[{_PICTURES}]|(?:(?![{_UNSPACED}])[^\\W_])+")
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_SINGLE = re.compile(f"[{_UNSPACED}{_PICTURES}]")
+_TERM = re.compile(r'"([^"]*)"|(\S+)')
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+
+
+# -- words ---------------------------------------------------------------------------------------------------
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, in order, in the form in which they are compared."""
+    return _WORD.findall(_folded(text))
+
+
+def _folded(text: str) -> str:
+    """The text without case and accents. It has no broken characters either, which no database takes."""
+    if text.isascii():
+        return text.lower()
+    text = unicodedata.normalize("NFKD", _whole(text).casefold())
+    return unicodedata.normalize("NFKC", _ACCENTS.sub("", text)).casefold()
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+# -- queries -------------------------------------------------------------------------------------------------
+
+
+class Term(NamedTuple):
+    """One thing that must occur: words next to each other, or, if it has no words, these very characters."""
+
+    words: tuple[str, ...]
+    literal: str
+    is_prefix: bool = False
+    """Whether the last word may be the beginning of one."""
+
+
+class Query(NamedTuple):
+    """What must occur in one message, all of it."""
+
+    terms: tuple[Term, ...]
+
+    @property
+    def expression(self) -> str:
+        """The query in the language of FTS5, of which nothing in it is taken for a command; empty without words."""
+        return " AND ".join(_quoted(term) for term in self.terms if term.words)
+
+    @property
+    def literals(self) -> list[str]:
+        """What must stand in the text as it is, since it holds no words: operators, punctuation."""
+        return [term.literal for term in self.terms if not term.words]
+
+
+def _quoted(term: Term) -> str:
+    return f'"{" ".join(term.words)}"{" *" if term.is_prefix else ""}'
+
+
+def parse_query(query: str) -> Query:
+    """What a person means who writes this: words, and phrases in double quotes; the last word may be unfinished."""
+    terms: dict[Term, None] = {}
+    found = list(_TERM.finditer(query))[:_MOST_TERMS]
+    for position, match in enumerate(found):
+        phrase, word = match[1], match[2]
+        literal = (phrase if word is None else word).strip()
+        words = tuple(words_of(literal)[:_MOST_WORDS])
+        if not words and not literal.strip('"'):
+            continue
+        is_last = position == len(found) - 1 and word is not None and not query[-1:].isspace()
+        is_prefix = is_last and bool(words) and literal[-1:].isalnum() and _may_go_on(words[-1])
+        terms[Term(words, _whole(literal), is_prefix)] = None
+    return Query(tuple(terms))
+
+
+def _may_go_on(word: str) -> bool:
+    return len(word) >= _SHORTEST_PREFIX and _SINGLE.fullmatch(word[-1]) is None
+
+
+# -- what of a message can be found ----------------------------------------------------------------------------
+
+
+def text_of(message: AgentMessage) -> str:
+    """Everything in a message that a person may remember of it: text, thinking, calls with arguments, results."""
+    return "\n".join(part for part in _parts(message) if part)
+
+
+def _parts(message: AgentMessage) -> Iterator[str]:
+    match message:
+        case UserMessage():
+            yield from _blocks(message.content)
+        case AssistantMessage():
+            yield from _blocks(message.content)
+            yield message.error_message or ""
+        case ToolResultMessage():
+            yield from _blocks(message.content)
+        case CustomMessage():
+            yield from _strings(msgspec.to_builtins(message, enc_hook=str, str_keys=True))
+
+
+def _blocks(blocks: Iterable[object]) -> Iterator[str]:
+    for block in blocks:
+        match block:
+            case Text():
+                yield block.text
+            case Thinking():
+                yield block.thinking
+            case ToolCall():
+                yield block.name
+                yield from _strings(block.arguments)
+                yield block.partial_json or ""
+            case Image(source=UrlImage() as source):
+                yield source.url
+            case Image(source=FileImage() as source):
+                yield str(source.path)
+            case Image(source=Base64Image()):
+                pass  # bytes that nobody searches for
+            case Extension():
+                yield block.type_name
+                yield from _strings(block.data)
+            case _:
+                pass
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """The names and values in JSON data, however deep they are."""
+    waiting: list[Any] = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            for name, inner in reversed(cast("dict[Any, Any]", item).items()):
+                waiting += [inner, str(name)]
+        elif isinstance(item, (list, tuple)):
+            waiting.extend(reversed(cast("list[Any]", item)))
+        elif item is not None and not isinstance(item, bool):
+            yield str(item)
+
+
+# -- showing a hit -------------------------------------------------------------------------------------------
+
+
+def snippet_of(text: str, query: Query) -> str:
+    """The text around the first hit: one line, with nothing in it that a terminal would obey."""
+    place = _place(text, query)
+    start = max(0, place - _BEFORE)
+    end = min(len(text), place + _AFTER)
+    if start:  # not from the middle of a word
+        space = re.search(r"\s", text[start:place])
+        start += space.end() if space is not None else 0
+    line = " ".join(_INVISIBLE.sub(" ", _whole(text[start:end])).split())
+    return f"{'…' if start else ''}{line}{'…' if end < len(text) else ''}"
+
+
+def _place(text: str, query: Query) -> int:
+    """Where the first term is, as it was written or else word by word; the beginning if it cannot be said."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        for term in query.terms:
+            place = lower.find(term.literal.lower())
+            if place >= 0:
+                return place
+    for match in re.finditer(r"\S+", text):
+        if any(term.words and term.words[0] in words_of(match[0]) for term in query.terms):
+            return match.start()
+    return 0
