@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -37,7 +38,8 @@ from swink_agent import (
 )
 from swink_agent.core.journal import JournalEntry, MessageAdded, RunEnded, ToolStarted
 from swink_agent.memory import ReplayReport, replay
-from swink_agent.testing import call, fail, scripted, stall, text, think, truncated
+from swink_agent.memory.errors import SessionNotFound
+from swink_agent.testing import assert_replays, assert_replays_sync, call, fail, scripted, stall, text, think, truncated
 
 MODEL = ModelSpec("test", "model")
 
@@ -702,3 +704,37 @@ async def test_an_agent_with_a_journal_writes_nothing_of_a_replay() -> None:
 
 async def test_an_empty_session_replays_to_nothing() -> None:
     assert await replayed(Ledger()) == ReplayReport()
+
+
+# -- in a test -------------------------------------------------------------------------------------------------
+
+
+async def test_the_assertion_holds_for_the_same_agent_and_shows_the_difference_of_another() -> None:
+    ledger = await _adding()
+    report = await assert_replays(ledger, maker(tools=[add]))
+    assert report.messages == 6
+    with pytest.raises(AssertionError) as raised:
+        await assert_replays(ledger, maker())
+    assert str(raised.value).splitlines() == [
+        "the session: the replay went another way after 2 of 6 messages",
+        "message 2, in run 0: another result of the tool add",
+        "--- recorded",
+        "+++ replayed",
+        "@@ -1,2 +1,2 @@",
+        "-result of add (ran):",
+        "-5",
+        "+result of add (unknown_tool):",
+        "+unknown tool 'add'; available: none",
+    ]
+
+
+def test_the_assertion_in_a_test_that_is_not_async() -> None:
+    ledger = asyncio.run(_adding())
+    assert assert_replays_sync(ledger, maker(tools=[add])).divergence is None
+    with pytest.raises(AssertionError, match="unknown tool"):
+        assert_replays_sync(ledger, maker())
+
+
+async def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(SessionNotFound, match=r"there is no session .*gone\.jsonl"):
+        await assert_replays(tmp_path / "gone.jsonl", maker())

@@ -7,6 +7,7 @@ check_events(events)
 
 from .check_conversation import check_conversation
 from .check_events import check_events
+from .check_replay import assert_replays, assert_replays_sync
 from .check_stream_fn import check_stream_fn
 from .clock import FakeClock
 from .collect import collect, names
@@ -22,6 +23,8 @@ __all__ = [
     "LoopbackServer",
     "Request",
     "ScriptedStream",
+    "assert_replays",
+    "assert_replays_sync",
     "call",
     "check_conversation",
     "check_events",

@@ -1,26 +1,27 @@
 """A recorded session as a test case: an agent goes through it again, offline, and the first difference is reported.
 
-Owns the one function. It is loaded with the room, so what it works with is loaded when it is called.
+Owns the one function, whose name its module cannot have: that would take its place in the room. What happens on the way
+is in `stage`.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from swink_agent.core.agent import Agent
-    from swink_agent.core.stream import StreamFn
-    from swink_agent.core.tool import AgentTool
+from swink_agent.core.agent import Agent
+from swink_agent.core.stream import StreamFn
+from swink_agent.core.tool import AgentTool
 
-    from .divergence import ReplayReport
-    from .recording import RecordedSession
+from .divergence import ReplayReport
+from .recording import RecordedSession, read_runs
+from .stage import Stage
 
 __all__ = ["MakeAgentFn", "WrapToolFn", "replay"]
 
-WrapToolFn: TypeAlias = "Callable[[AgentTool], AgentTool]"
-MakeAgentFn: TypeAlias = "Callable[[StreamFn, WrapToolFn], Agent | Awaitable[Agent]]"
+WrapToolFn: TypeAlias = Callable[[AgentTool], AgentTool]
+MakeAgentFn: TypeAlias = Callable[[StreamFn, WrapToolFn], Agent | Awaitable[Agent]]
 
 
 async def replay(session: RecordedSession, make_agent: MakeAgentFn, *, patience: float = 30.0) -> ReplayReport:
@@ -30,10 +31,6 @@ async def replay(session: RecordedSession, make_agent: MakeAgentFn, *, patience:
     if it uses neither of the two: what the agent has is replaced. A replay in which nothing happens for `patience`
     seconds, since a policy or an approval waits for somebody, is a divergence too.
     """
-    from .divergence import ReplayReport
-    from .recording import read_runs
-    from .stage import Stage
-
     runs, total = read_runs(session)
     stage = Stage(patience)
     made = make_agent(stage.stream, stage.wrap_tool)

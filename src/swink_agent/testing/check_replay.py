@@ -1,0 +1,69 @@
+"""A recorded session as a test: the agent of today must do what is on record.
+
+Owns the assertion. What a replay is, and what counts as a difference, is in `swink_agent.memory`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from swink_agent.core.sync import run_sync
+from swink_agent.core.types import CustomMessage
+from swink_agent.memory.divergence import ReplayReport
+from swink_agent.memory.errors import SessionNotFound
+from swink_agent.memory.recording import RecordedSession
+from swink_agent.memory.replaying import MakeAgentFn, replay
+
+__all__ = ["assert_replays", "assert_replays_sync"]
+
+
+async def assert_replays(
+    session: RecordedSession | str | os.PathLike[str],
+    make_agent: MakeAgentFn,
+    *,
+    types: Sequence[type[CustomMessage]] = (),
+    patience: float = 30.0,
+) -> ReplayReport:
+    """Replays a session, or the session in a file, and shows the first difference as a diff if there is one.
+
+    `make_agent(stream_fn, wrap_tool)` gives the agent to try; `types` are the custom messages in the file.
+
+    Raises `AssertionError`, and `SessionError` if the file cannot be read.
+    """
+    __tracebackhide__ = True
+    if isinstance(session, (str, os.PathLike)):
+        path = Path(session)
+        name, recorded = str(path), _load(path, types)
+    else:
+        name, recorded = "the session", session
+    report = await replay(recorded, make_agent, patience=patience)
+    if report.divergence is not None:
+        raise AssertionError(f"{name}: {report}")
+    return report
+
+
+def assert_replays_sync(
+    session: RecordedSession | str | os.PathLike[str],
+    make_agent: MakeAgentFn,
+    *,
+    types: Sequence[type[CustomMessage]] = (),
+    patience: float = 30.0,
+) -> ReplayReport:
+    """The same for tests that are not async."""
+    __tracebackhide__ = True
+    return run_sync(lambda: assert_replays(session, make_agent, types=types, patience=patience), _nothing)
+
+
+def _load(path: Path, types: Sequence[type[CustomMessage]]) -> Any:
+    if not path.is_file():
+        raise SessionNotFound(f"there is no session {path}", path=str(path))
+    store = import_module("swink_agent.memory").JsonlSessionStore(path.parent, types)
+    return store.load(path.stem)
+
+
+def _nothing() -> None:
+    pass
