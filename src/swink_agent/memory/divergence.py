@@ -32,6 +32,9 @@ __all__ = ["Divergence", "ReplayReport", "is_same"]
 _MOST_LINES = 40
 _LONGEST_LINE = 200
 
+_SAME_IN_ANY_WORDS = frozenset({ToolOutcome.UNKNOWN_TOOL, ToolOutcome.CANCELLED})
+"""Which other tools there are is no difference, and what a call was cancelled for shows in what follows."""
+
 Compared: TypeAlias = AgentMessage | ToolCall
 
 
@@ -70,7 +73,7 @@ class ReplayReport(Value, frozen=True, kw_only=True):
     messages: int = 0
     """How many messages of the recording came out the same, those from outside included."""
     total: int = 0
-    """How many messages the recording has."""
+    """How many messages the recording has, where its history is longest."""
     runs: int = 0
     """How many runs were begun."""
 
@@ -107,6 +110,8 @@ def _is_same_result(expected: ToolResultMessage, actual: ToolResultMessage, answ
         return False
     if expected.is_error and expected.tool_name == answer_tool:
         return True  # the schema of a structured output is not on record, and so neither is what it finds wrong
+    if expected.outcome in _SAME_IN_ANY_WORDS:
+        return actual.outcome is expected.outcome
     # What never ran, since a disk was full or a strategy failed, has a stand-in now.
     has_same_outcome = expected.outcome == actual.outcome or expected.outcome is ToolOutcome.NEVER_RAN
     return has_same_outcome and expected.content == actual.content

@@ -47,12 +47,17 @@ from swink_agent.core.types import (
     ToolCall,
     ToolOutcome,
     ToolResultMessage,
+    UserMessage,
+    extract_text,
 )
 
 __all__ = ["ANSWER", "Expected", "Record", "RecordedRun", "RecordedSession", "Turn", "events_of", "read_runs"]
 
 ANSWER = re.compile(r"final_answer_*")
 """The name of the library's own tool, by which structured output is given."""
+
+
+_REMINDER = re.compile(f"Answer by calling the tool ({ANSWER.pattern}), not in text")
 
 
 class Record(Protocol):
@@ -143,7 +148,7 @@ class RecordedRun:
         if result is None or result.outcome is ToolOutcome.LOST:
             return True
         # Where the run went on, the model was told why a call never ran, or what it was cancelled for.
-        is_last = index == len(self.turns) - 1 and self.end is None
+        is_last = self.end is None and all(turn.reply is None for turn in self.turns[index + 1 :])
         return is_last and result.outcome in (ToolOutcome.NEVER_RAN, ToolOutcome.CANCELLED)
 
     def expected(self, found: Sequence[AgentMessage] = ()) -> list[tuple[int | None, Expected]]:
@@ -181,6 +186,9 @@ class RecordedRun:
             return self.end.stopped_by.policy
         own = set(tool_names)
         for turn in self.turns:
+            for message in turn.messages("policy"):
+                if isinstance(message, UserMessage) and (asked := _REMINDER.match(extract_text(message.content))):
+                    return asked[1]
             for result in turn.results.values():
                 is_ours = ANSWER.fullmatch(result.tool_name) is not None and result.tool_name not in own
                 if is_ours and result.outcome is not ToolOutcome.UNKNOWN_TOOL:
@@ -225,12 +233,12 @@ def _recovered(call: ToolCall, found: Sequence[AgentMessage], position: int) -> 
 
 
 def read_runs(session: RecordedSession) -> tuple[list[RecordedRun], int]:
-    """The runs in order, and how many messages there are at the end."""
+    """The runs in order, and how many messages there are where the history is longest."""
     reader = _Reader(tuple(session.messages))
     for record in session.records():
         reader.read(record.number, record.entry)
     reader.close_run()
-    return reader.runs, len(reader.history)
+    return reader.runs, reader.longest
 
 
 class _Reader:
@@ -239,6 +247,7 @@ class _Reader:
     def __init__(self, found: Sequence[AgentMessage]) -> None:
         self.runs: list[RecordedRun] = []
         self.history: list[tuple[int | None, AgentMessage]] = []
+        self.longest = 0
         self._found = found
         self._run: RecordedRun | None = None
         self._state: dict[str, Any] | None = None
@@ -299,6 +308,7 @@ class _Reader:
 
     def _add(self, number: int | None, message: AgentMessage) -> None:
         self.history.append((number, message))
+        self.longest = max(self.longest, len(self.history))
         if number is not None:
             self._known[number] = message
 

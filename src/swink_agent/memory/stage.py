@@ -22,7 +22,7 @@ from swink_agent.core.agent import Agent
 from swink_agent.core.approval import ApproveFn, ToolApprovalRequest
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind
-from swink_agent.core.events import AgentEvent, MessageStart, ToolExecutionEnd, TurnEnd
+from swink_agent.core.events import AgentEvent, MessageEnd, MessageStart, ToolExecutionEnd, TurnEnd
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
 from swink_agent.core.types import AgentContext, AgentMessage, AgentResult, ModelSpec, ToolCall, ToolOutcome
@@ -55,6 +55,9 @@ class Stage:
         self._begin_turn(-1)
         self._is_asking = False
         self._fed: set[tuple[int, str]] = set()
+        self._given: dict[str, Any] = {}
+        """The reply and the results of a turn before policies saw them, by call id."""
+        self._replaced: set[int] = set()
 
     # -- the agent ---------------------------------------------------------------------------------------------
 
@@ -95,6 +98,7 @@ class Stage:
         self._expected = [expected for _, expected in run.expected()]
         self._answer_tool = run.answer_tool([tool.name for tool in agent.tools])
         self._fed.clear()
+        self._replaced.clear()
         self._begin_turn(-1)
         self.reached = run.start
         how_it_ended = "the run ended"
@@ -127,7 +131,8 @@ class Stage:
         """The schema is not on record; one that takes what was taken, and nothing else, comes to the same."""
         accepted = run.accepted(answer_tool)
         schema: dict[str, Any] = {"type": "object", "enum": accepted} if accepted else {"type": "object", "not": {}}
-        has_failed = run.end is not None and run.end.stopped_by is not None and not accepted
+        stop = None if run.end is None else run.end.stopped_by
+        has_failed = stop is not None and stop.policy == answer_tool and not accepted
         retries = run.attempts(answer_tool) - 1 if has_failed else len(run.turns)
         try:
             await self.agent.structured_output(prompts, schema, max(0, retries))
@@ -141,13 +146,28 @@ class Stage:
             self._clock.reschedule(asyncio.get_running_loop().time() + self._patience)
         if isinstance(event, MessageStart):
             self._is_asking = True
+        elif isinstance(event, MessageEnd):
+            self._given = {"": event.message.content}
         elif isinstance(event, ToolExecutionEnd):
+            self._given[event.call_id] = event.result.content
             self._open.pop(event.call_id, None)
             if not self._open and self._turn is not None and self._turn.state is not None:
                 self._set_state(self._turn.state)
-            self._interrupt_if_due(will_poll=True)
+            self._interrupt_if_due()
         elif isinstance(event, TurnEnd):
             self._is_in_batch = False
+            self._note_replaced(event)
+
+    def _note_replaced(self, event: TurnEnd) -> None:
+        """Where the recording broke off in this turn, what a policy made of it is not on record."""
+        run = self._run
+        if run is None or run.end is not None or self._turn_index != len(run.turns) - 1:
+            return
+        if event.message is not None and event.message.content != self._given.get(""):
+            self._replaced.add(id(event.message))
+        for result in event.tool_results:
+            if result.content != self._given.get(result.tool_call_id):
+                self._replaced.add(id(result))
 
     def _begin_turn(self, index: int) -> None:
         self._turn_index = index
@@ -185,14 +205,16 @@ class Stage:
                     self._diverge(self.reached, None, actual, "the agent said more than is on record")
                 return run.ends_early
             expected = self._expected[index]
-            if expected.is_known and not is_same(expected.message, actual, self._answer_tool):
+            is_known = expected.is_known and id(actual) not in self._replaced
+            if is_known and not is_same(expected.message, actual, self._answer_tool):
                 self._diverge(self.reached, expected.message, actual, _difference(expected, actual))
                 return False
             self.reached += 1
         return True
 
     def _compare_rest(self, run: RecordedRun, how_it_ended: str) -> None:
-        if self._compare() and self.reached < run.start + len(self._expected):
+        was_cut_short = self._is_aborted and run.end is None  # in the middle of what it was about to say
+        if self._compare() and self.reached < run.start + len(self._expected) and not was_cut_short:
             expected = self._expected[self.reached - run.start].message
             self._diverge(self.reached, expected, None, f"{how_it_ended}, and more was recorded")
 
@@ -300,7 +322,7 @@ class Stage:
         """The agent's own approval, but for a call over which the recorded run was aborted or broke off."""
 
         async def ask(request: ToolApprovalRequest) -> Any:
-            self._interrupt_if_due(will_poll=False)
+            self._interrupt_if_due()
             if self._is_aborted:
                 await asyncio.sleep(_LONGEST_WAIT)  # as somebody did who then gave up
             answer = cast("Any", approve(request))
@@ -308,7 +330,7 @@ class Stage:
 
         return ask
 
-    def _interrupt_if_due(self, *, will_poll: bool) -> None:
+    def _interrupt_if_due(self) -> None:
         """Steers or aborts when the only calls left are those that had no result because of it."""
         run, turn = self._run, self._turn
         if run is None or turn is None or not self._is_in_batch or self._is_steered or self._is_aborted:
@@ -323,8 +345,6 @@ class Stage:
             return
         elif steering and not lost:
             self._is_steered = True
-            if not will_poll:  # nothing has finished: the agent must be woken
-                self.agent.steer(self._feed("steering"))
         elif lost or (following is None and run.ends_early):
             self._is_aborted = True
             self.agent.abort()
@@ -336,7 +356,9 @@ class Stage:
 
     async def _wait_for_the_end(self, ctx: ToolContext) -> AgentToolResult:
         """What a call does that was cancelled: it waits for that, or cancels itself if nobody did."""
-        self._interrupt_if_due(will_poll=False)
+        self._interrupt_if_due()
+        if self._is_steered and (messages := self._feed("steering")):
+            self.agent.steer(messages)  # no tool has finished, after which it would be polled for
         following = self._next_turn()
         is_steered = following is not None and bool(following.messages("steering"))
         if following is not None and not is_steered:
