@@ -416,7 +416,7 @@ async def test_what_the_application_gave_and_cut_is_given_and_cut_again() -> Non
     await agent.prompt(Notice("hello", 8))
     report = await replayed(ledger, messages=["before"])
     assert report.divergence is None, str(report)
-    assert report.messages == 2
+    assert report.messages == 4
 
 
 async def test_policies_see_the_state_that_the_tools_made() -> None:

@@ -12,20 +12,27 @@ difference is in `divergence`.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 from msgspec import structs
 
 from swink_agent.core.agent import Agent
-from swink_agent.core.approval import ApproveFn, ToolApprovalRequest
+from swink_agent.core.approval import ApproveFn, Reject, ToolApprovalRequest
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind
 from swink_agent.core.events import AgentEvent, MessageEnd, MessageStart, ToolExecutionEnd, TurnEnd
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
-from swink_agent.core.types import AgentContext, AgentMessage, AgentResult, ModelSpec, ToolCall, ToolOutcome
+from swink_agent.core.types import (
+    AgentContext,
+    AgentMessage,
+    AgentResult,
+    ModelSpec,
+    ToolCall,
+    ToolOutcome,
+    extract_text,
+)
 from swink_agent.core.value import copy_json
 
 from .divergence import Compared, Divergence, is_same
@@ -35,6 +42,8 @@ __all__ = ["Stage"]
 
 _LONGEST_WAIT = 5.0
 """Seconds that a call which was cancelled in the recording waits to be cancelled again."""
+_ABORTED = "the run was aborted"
+"""Why a call is rejected if that happens while it is put up for approval."""
 _NOT_STARTED = frozenset({ToolOutcome.REJECTED, ToolOutcome.SKIPPED, ToolOutcome.UNKNOWN_TOOL, ToolOutcome.INCOMPLETE})
 
 
@@ -148,6 +157,7 @@ class Stage:
             self._is_asking = True
         elif isinstance(event, MessageEnd):
             self._given = {"": event.message.content}
+            self._interrupt_if_due(may_steer=False)
         elif isinstance(event, ToolExecutionEnd):
             self._given[event.call_id] = event.result.content
             self._open.pop(event.call_id, None)
@@ -270,7 +280,7 @@ class Stage:
         is_lost = run.is_lost(self._turn_index, index)
         if not is_lost and recorded is not None and _was_not_started(turn, index):
             self._diverge(position, recorded, now, f"the tool {name} runs now, and did not when it was recorded")
-        elif arguments != ran_with:
+        elif arguments != ran_with and not (is_lost and index not in turn.started):
             then = ToolCall(call.id, name, ran_with)
             self._diverge(position, then, now, f"the tool {name} is run with other arguments")
         elif is_lost or recorded is None or recorded.outcome is ToolOutcome.CANCELLED:
@@ -321,16 +331,27 @@ class Stage:
     def _approving(self, approve: ApproveFn) -> ApproveFn:
         """The agent's own approval, but for a call over which the recorded run was aborted or broke off."""
 
-        async def ask(request: ToolApprovalRequest) -> Any:
+        def ask(request: ToolApprovalRequest) -> Any:
             self._interrupt_if_due()
             if self._is_aborted:
-                await asyncio.sleep(_LONGEST_WAIT)  # as somebody did who then gave up
-            answer = cast("Any", approve(request))
-            return await answer if inspect.isawaitable(answer) else answer
+                return asyncio.sleep(_LONGEST_WAIT, False)  # as somebody did who then gave up
+            if self._was_aborted_when_asked(request.call_id):
+                self._is_aborted = True
+                self.agent.abort()
+                return Reject(_ABORTED)
+            return approve(request)
 
         return ask
 
-    def _interrupt_if_due(self) -> None:
+    def _was_aborted_when_asked(self, call_id: str) -> bool:
+        """Whether the run was aborted at the very moment at which this call was put up for approval."""
+        turn, index = self._turn, self._open.get(call_id)
+        recorded = None if turn is None or index is None else turn.results.get(index)
+        if recorded is None or recorded.outcome is not ToolOutcome.REJECTED:
+            return False
+        return extract_text(recorded.content).endswith(f": {_ABORTED}")
+
+    def _interrupt_if_due(self, *, may_steer: bool = True) -> None:
         """Steers or aborts when the only calls left are those that had no result because of it."""
         run, turn = self._run, self._turn
         if run is None or turn is None or not self._is_in_batch or self._is_steered or self._is_aborted:
@@ -344,7 +365,7 @@ class Stage:
         elif not all(self._was_cut_short(run, turn, index) for index in left):
             return
         elif steering and not lost:
-            self._is_steered = True
+            self._is_steered = may_steer
         elif lost or (following is None and run.ends_early):
             self._is_aborted = True
             self.agent.abort()
