@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -57,6 +57,8 @@ ANSWER = re.compile(r"final_answer_*")
 """The name of the library's own tool, by which structured output is given."""
 
 
+_BY_THE_TOOL = frozenset({ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.INVALID})
+"""How calls end of a tool that is there."""
 _REMINDER = re.compile(f"Answer by calling the tool ({ANSWER.pattern}), not in text")
 
 
@@ -114,12 +116,6 @@ class Turn:
         """What entered before the reply from there."""
         return [message for _, origin, message in self.injected if origin == source]
 
-    @property
-    def steers_before_policies(self) -> bool:
-        """Whether a person's message came before what a policy injected: so it came while tools ran."""
-        sources = [source for _, source, _ in self.injected]
-        return "steering" in sources and "policy" in sources[sources.index("steering") :]
-
 
 class RecordedRun:
     """One run: what it began with, its turns, and how it ended, if it did."""
@@ -150,6 +146,35 @@ class RecordedRun:
         # Where the run went on, the model was told why a call never ran, or what it was cancelled for.
         is_last = self.end is None and all(turn.reply is None for turn in self.turns[index + 1 :])
         return is_last and result.outcome in (ToolOutcome.NEVER_RAN, ToolOutcome.CANCELLED)
+
+    # -- interruptions -----------------------------------------------------------------------------------------
+
+    def was_cut_short(self, index: int, call: int) -> bool:
+        """Whether the call came to no result of its own, since somebody spoke or ended it."""
+        return self.is_lost(index, call) or self.turns[index].results[call].outcome is ToolOutcome.CANCELLED
+
+    def interruption(self, index: int) -> Literal["steering", "abort"] | None:
+        """What cut the calls of a turn short, if something did; `None` for a call that cancelled itself."""
+        turn = self.turns[index]
+        if any(self.is_lost(index, call) for call in range(len(turn.calls))):
+            return "abort"
+        if index + 1 == len(self.turns):
+            return "abort" if self.ends_early else "steering"
+        return "steering" if self.turns[index + 1].messages("steering") else None
+
+    def is_steered_early(self, index: int) -> bool:
+        """Whether the message that leads the next turn came while tools ran: before what a policy said after them."""
+        if index + 1 == len(self.turns):
+            return False
+        following = self.turns[index + 1]
+        sources = [source for _, source, _ in following.injected]
+        if "steering" not in sources:
+            return False
+        # Where the recording breaks off here, what a policy said may just not be on it.
+        is_cut = self.end is None and following.reply is None
+        return "policy" in sources[sources.index("steering") :] or (is_cut and sources[0] == "steering")
+
+    # -- what it came to ---------------------------------------------------------------------------------------
 
     def expected(self, found: Sequence[AgentMessage] = ()) -> list[tuple[int | None, Expected]]:
         """What the run added to the history, each with the number of its entry.
@@ -189,9 +214,13 @@ class RecordedRun:
             for message in turn.messages("policy"):
                 if isinstance(message, UserMessage) and (asked := _REMINDER.match(extract_text(message.content))):
                     return asked[1]
-            for result in turn.results.values():
-                is_ours = ANSWER.fullmatch(result.tool_name) is not None and result.tool_name not in own
-                if is_ours and result.outcome is not ToolOutcome.UNKNOWN_TOOL:
+            for index, result in turn.results.items():
+                if ANSWER.fullmatch(result.tool_name) is None or result.tool_name in own:
+                    continue
+                is_there = turn.calls[index].partial_json is None and result.outcome in _BY_THE_TOOL
+                # When people are asked and calls started, those of tools that are not there have their results already.
+                is_screened = turn.started or any(one.outcome is ToolOutcome.REJECTED for one in turn.results.values())
+                if is_there or (is_screened and result.outcome is ToolOutcome.CANCELLED):
                     return result.tool_name
         return None
 

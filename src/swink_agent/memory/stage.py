@@ -22,15 +22,18 @@ from swink_agent.core.approval import ApproveFn, Reject, ToolApprovalRequest
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind
 from swink_agent.core.events import AgentEvent, MessageEnd, MessageStart, ToolExecutionEnd, TurnEnd
+from swink_agent.core.queues import QueueName
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
 from swink_agent.core.types import (
     AgentContext,
     AgentMessage,
     AgentResult,
+    AssistantMessage,
     ModelSpec,
     ToolCall,
     ToolOutcome,
+    UserMessage,
     extract_text,
 )
 from swink_agent.core.value import copy_json
@@ -125,6 +128,7 @@ class Stage:
             how_it_ended = f"the agent refused to run: {error}"
         finally:
             self._clock = None
+            agent.clear_queues()
         if self.divergence is None:
             self._compare_rest(run, how_it_ended)
         self._run = None
@@ -190,10 +194,6 @@ class Stage:
     def _turn(self) -> Turn | None:
         return self._run.turns[self._turn_index] if self._run is not None and self._turn_index >= 0 else None
 
-    def _next_turn(self) -> Turn | None:
-        following = self._turn_index + 1
-        return self._run.turns[following] if self._run is not None and following < len(self._run.turns) else None
-
     def _diverge(
         self, position: int, expected: Compared | None = None, actual: Compared | None = None, reason: str = ""
     ) -> None:
@@ -246,7 +246,7 @@ class Stage:
         for event in events_of(reply):
             yield event
 
-    def _next_reply(self) -> Any:
+    def _next_reply(self) -> AssistantMessage | None:
         run = self._run
         assert run is not None
         if self.divergence is not None or not self._compare():
@@ -284,7 +284,7 @@ class Stage:
             then = ToolCall(call.id, name, ran_with)
             self._diverge(position, then, now, f"the tool {name} is run with other arguments")
         elif is_lost or recorded is None or recorded.outcome is ToolOutcome.CANCELLED:
-            return await self._wait_for_the_end(ctx)
+            return await self._wait_for_the_end(run, ctx)
         else:
             ctx.has_invalid_arguments = recorded.outcome is ToolOutcome.INVALID
             return AgentToolResult(recorded.content, recorded.details, recorded.is_error)
@@ -321,12 +321,16 @@ class Stage:
     def poll_follow_up(self) -> Sequence[AgentMessage]:
         return self._feed("follow_up")
 
-    def _feed(self, source: str) -> list[AgentMessage]:
-        turn, key = self._next_turn(), (self._turn_index, source)
-        if turn is None or key in self._fed:
-            return []
+    def _feed(self, source: QueueName) -> Sequence[AgentMessage]:
+        key = (self._turn_index, source)
+        if self._run is None or key in self._fed:
+            return ()
         self._fed.add(key)
-        return turn.messages("steering" if source == "steering" else "follow_up")
+        following = self._turn_index + 1
+        if following < len(self._run.turns):
+            return self._run.turns[following].messages(source)
+        # Tools made way for what somebody said, and a policy ended the run before it was heard.
+        return (UserMessage("not on record"),) if self._is_in_batch and source == "steering" else ()
 
     def _approving(self, approve: ApproveFn) -> ApproveFn:
         """The agent's own approval, but for a call over which the recorded run was aborted or broke off."""
@@ -353,41 +357,31 @@ class Stage:
 
     def _interrupt_if_due(self, *, may_steer: bool = True) -> None:
         """Steers or aborts when the only calls left are those that had no result because of it."""
-        run, turn = self._run, self._turn
-        if run is None or turn is None or not self._is_in_batch or self._is_steered or self._is_aborted:
+        run = self._run
+        if run is None or not self._is_in_batch or self._is_steered or self._is_aborted:
             return
-        following = self._next_turn()
-        steering = [] if following is None else following.messages("steering")
         left = set(self._open.values())
-        lost = any(run.is_lost(self._turn_index, index) for index in left)
         if not left:
-            self._is_steered = following is not None and following.steers_before_policies
-        elif not all(self._was_cut_short(run, turn, index) for index in left):
-            return
-        elif steering and not lost:
-            self._is_steered = may_steer
-        elif lost or (following is None and run.ends_early):
-            self._is_aborted = True
-            self.agent.abort()
+            self._is_steered = run.is_steered_early(self._turn_index)
+        elif all(run.was_cut_short(self._turn_index, index) for index in left):
+            interruption = run.interruption(self._turn_index)
+            self._is_steered = interruption == "steering" and may_steer
+            if interruption == "abort":
+                self._is_aborted = True
+                self.agent.abort()
 
-    def _was_cut_short(self, run: RecordedRun, turn: Turn, index: int) -> bool:
-        if run.is_lost(self._turn_index, index):
-            return True
-        return turn.results[index].outcome is ToolOutcome.CANCELLED
-
-    async def _wait_for_the_end(self, ctx: ToolContext) -> AgentToolResult:
+    async def _wait_for_the_end(self, run: RecordedRun, ctx: ToolContext) -> AgentToolResult:
         """What a call does that was cancelled: it waits for that, or cancels itself if nobody did."""
         self._interrupt_if_due()
         if self._is_steered and (messages := self._feed("steering")):
             self.agent.steer(messages)  # no tool has finished, after which it would be polled for
-        following = self._next_turn()
-        is_steered = following is not None and bool(following.messages("steering"))
-        if following is not None and not is_steered:
+        interruption = run.interruption(self._turn_index)
+        if interruption is None:
             raise asyncio.CancelledError
         try:
             async with asyncio.timeout(_LONGEST_WAIT):
                 # One that listens has a moment to end by itself when the run is aborted, and these had no such moment.
-                await (ctx.cancel.wait() if is_steered else asyncio.Event().wait())
+                await (ctx.cancel.wait() if interruption == "steering" else asyncio.Event().wait())
         except TimeoutError:
             return AgentToolResult.error("it was cancelled when it was recorded, and now it is not")
         raise asyncio.CancelledError
