@@ -88,7 +88,7 @@ class Expected(NamedTuple):
     """Which turn of the run it belongs to; -1 for its prompts."""
     call: int | None = None
     is_known: bool = True
-    """False for a result that no tool gave: it was made after a crash."""
+    """False for what a crash left half done: it is not compared."""
 
 
 class Turn:
@@ -170,9 +170,7 @@ class RecordedRun:
         sources = [source for _, source, _ in following.injected]
         if "steering" not in sources:
             return False
-        # Where the recording breaks off here, what a policy said may just not be on it.
-        is_cut = self.end is None and following.reply is None
-        return "policy" in sources[sources.index("steering") :] or (is_cut and sources[0] == "steering")
+        return "policy" in sources[sources.index("steering") :]
 
     # -- what it came to ---------------------------------------------------------------------------------------
 
@@ -185,8 +183,10 @@ class RecordedRun:
             (number, Expected(self._now(number, message), "prompt", -1)) for number, message in self.prompts
         ]
         for index, turn in enumerate(self.turns):
+            # Where the recording breaks off, more may have been about to enter, in whatever order.
+            is_known = turn.reply is not None or self.end is not None
             for number, source, message in turn.injected:
-                added.append((number, Expected(self._now(number, message), source, index)))
+                added.append((number, Expected(self._now(number, message), source, index, None, is_known)))
             if turn.reply is None:
                 continue
             added.append((turn.reply_number, Expected(self._now(turn.reply_number, turn.reply), "reply", index)))

@@ -40,6 +40,8 @@ _LONGEST_TEXT = 1_000_000
 """Characters of one message that are indexed."""
 _PATIENCE = 2.0
 """Seconds to wait for another process that writes the index."""
+_MOST_AT_ONCE = 4_000_000
+"""Characters that go into the index in one transaction, for which others wait."""
 _SHIFT = 32
 """A row's number is the session's, shifted by this, and the position of the message."""
 _UNUSABLE = ("BUSY", "LOCKED", "READONLY", "CANTOPEN", "FULL", "IOERR", "PERM", "AUTH", "NOMEM", "NOLFS", "PROTOCOL")
@@ -261,22 +263,38 @@ def _roll_back(database: sqlite3.Connection) -> None:
 # -- bringing it up to date ------------------------------------------------------------------------------------
 
 
+class _Fresh(NamedTuple):
+    """A session that was read, to be put into the index."""
+
+    id: str
+    state: _State
+    info: SessionInfo | None
+    rows: list[tuple[int, str, str]]
+
+
 def _refresh(database: sqlite3.Connection, files: dict[str, _State], load: LoadFn) -> None:
-    """Reads what has changed, and drops what is gone. Each session is one short transaction, so nobody waits long."""
+    """Reads what has changed, and drops what is gone. Transactions are kept short, so nobody waits long."""
     known = {row[0]: _State(*row[1:]) for row in database.execute("SELECT id, size, time, inode FROM sessions")}
     for session_id in known.keys() - files.keys():
         _drop(database, session_id)
+    fresh: list[_Fresh] = []
+    size = 0
     for session_id, state in files.items():
         if known.get(session_id) == state or _is_indexed(database, session_id, state):
             continue
         try:
             session = load(session_id)
-            info, messages = session.info, list(session.messages)
+            info, rows = session.info, list(_rows(session.messages))
         except SessionDamaged:
-            info, messages = None, []  # nothing can be read of it, and it need not be tried again
+            info, rows = None, []  # nothing can be read of it, and it need not be tried again
         except Exception:
             continue  # what was found in it before, if anything, still stands
-        _store(database, session_id, state, info, messages)
+        fresh.append(_Fresh(session_id, state, info, rows))
+        size += sum(len(text) for _, _, text in rows)
+        if size > _MOST_AT_ONCE:
+            _store(database, fresh)
+            fresh, size = [], 0
+    _store(database, fresh)
 
 
 def _is_indexed(database: sqlite3.Connection, session_id: str, state: _State) -> bool:
@@ -285,33 +303,32 @@ def _is_indexed(database: sqlite3.Connection, session_id: str, state: _State) ->
     return row is not None and _State(*row) == state
 
 
-def _store(
-    database: sqlite3.Connection,
-    session_id: str,
-    state: _State,
-    info: SessionInfo | None,
-    messages: Sequence[AgentMessage],
-) -> None:
-    rows = list(_rows(messages))  # made before anybody has to wait
-    encoded = None if info is None else msgspec.json.encode(info)
-    updated = 0 if info is None else info.updated
+def _store(database: sqlite3.Connection, sessions: Sequence[_Fresh]) -> None:
+    if not sessions:
+        return
     database.execute("BEGIN IMMEDIATE")
     try:
-        number = _clear(database, session_id)
-        database.execute(
-            "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (number, session_id, *state, updated, encoded),
-        )
-        if number is None:
-            (number,) = database.execute("SELECT number FROM sessions WHERE id = ?", (session_id,)).fetchone()
-        database.executemany(
-            "INSERT INTO messages (rowid, words, text) VALUES (?, ?, ?)",
-            [((number << _SHIFT) + position, words, text) for position, words, text in rows],
-        )
+        for session in sessions:
+            _store_one(database, session)
         database.execute("COMMIT")
     except BaseException:
         _roll_back(database)
         raise
+
+
+def _store_one(database: sqlite3.Connection, session: _Fresh) -> None:
+    number = _clear(database, session.id)
+    encoded = None if session.info is None else msgspec.json.encode(session.info)
+    updated = 0 if session.info is None else session.info.updated
+    stored = database.execute(
+        "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (number, session.id, *session.state, updated, encoded),
+    )
+    first = (stored.lastrowid or 0) << _SHIFT
+    database.executemany(
+        "INSERT INTO messages (rowid, words, text) VALUES (?, ?, ?)",
+        [(first + position, words, text) for position, words, text in session.rows],
+    )
 
 
 def _rows(messages: Sequence[AgentMessage]) -> Iterator[tuple[int, str, str]]:

@@ -223,10 +223,10 @@ class Stage:
         return True
 
     def _compare_rest(self, run: RecordedRun, how_it_ended: str) -> None:
-        was_cut_short = self._is_aborted and run.end is None  # in the middle of what it was about to say
-        if self._compare() and self.reached < run.start + len(self._expected) and not was_cut_short:
-            expected = self._expected[self.reached - run.start].message
-            self._diverge(self.reached, expected, None, f"{how_it_ended}, and more was recorded")
+        if self._compare() and self.reached < run.start + len(self._expected):
+            expected = self._expected[self.reached - run.start]
+            if expected.is_known:
+                self._diverge(self.reached, expected.message, None, f"{how_it_ended}, and more was recorded")
 
     # -- the model ---------------------------------------------------------------------------------------------
 
@@ -257,6 +257,8 @@ class Stage:
                 self._diverge(self.reached, reason="the agent asks the model again, and the recorded run ends here")
             return None
         expected = self._expected[index]
+        if not expected.is_known:
+            return None
         if expected.source != "reply":
             self._diverge(self.reached, expected.message, None, f"{_NAMES[expected.source]} did not come")
             return None

@@ -46,7 +46,8 @@ _UNSPACED = (
     "\uac00-\ud7af\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
 _PICTURES = "\u00a9\u00ae\u2190-\u21ff\u2300-\u23ff\u2460-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff"
-_WORD = re.compile(f"[{_UNSPACED}]|[{_PICTURES}]|(?:(?![{_UNSPACED}])[^\\W_])+")
+_WORD = re.compile(f"[^\\W_{_UNSPACED}]+|[{_UNSPACED}]|[{_PICTURES}]")
+_ASCII_WORD = re.compile("[a-z0-9]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _SINGLE = re.compile(f"[{_UNSPACED}{_PICTURES}]")
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
@@ -58,13 +59,13 @@ _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u206
 
 def words_of(text: str) -> list[str]:
     """The words of a text, in order, in the form in which they are compared."""
+    if text.isascii():  # many times faster, and most texts
+        return _ASCII_WORD.findall(text.lower())
     return _WORD.findall(_folded(text))
 
 
 def _folded(text: str) -> str:
     """The text without case and accents. It has no broken characters either, which no database takes."""
-    if text.isascii():
-        return text.lower()
     text = unicodedata.normalize("NFKD", _whole(text).casefold())
     return unicodedata.normalize("NFKC", _ACCENTS.sub("", text)).casefold()
 
