@@ -25,8 +25,8 @@ from swink_agent.memory.info import SessionInfo
 
 from .__main__ import print_table
 
-MOST_TO_INDEX = 12.0
-MOST_TO_SEARCH = 4.0
+MOST_TO_INDEX = 20.0
+MOST_TO_SEARCH = 8.0
 
 
 class Loaded(NamedTuple):

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -55,6 +55,9 @@ CREATE VIRTUAL TABLE messages USING fts5(words, text UNINDEXED, tokenize = 'asci
 """
 
 
+_STATES = "SELECT id, size, time, inode FROM sessions"
+
+
 class SearchHit(Value, frozen=True):
     """A message in which everything was found that was asked for."""
 
@@ -77,12 +80,8 @@ class Searchable(Protocol):
 LoadFn = Callable[[str], Searchable]
 
 
-class _State(NamedTuple):
-    """By what a file is known to be the one that was indexed."""
-
-    size: int
-    time: int
-    inode: int
+_State: TypeAlias = tuple[int, int, int]
+"""By what a file is known to be the one that was indexed: its size, time and inode. Plain, since there are many."""
 
 
 class SessionIndex:
@@ -137,10 +136,12 @@ class SessionIndex:
                     match = _SESSION.fullmatch(entry.name)
                     if match is None:
                         continue
-                    with suppress(OSError):  # gone meanwhile
+                    try:
                         status = entry.stat()
-                        if stat.S_ISREG(status.st_mode):
-                            found[match[1]] = _State(status.st_size, status.st_mtime_ns, status.st_ino)
+                    except OSError:
+                        continue  # gone meanwhile
+                    if stat.S_ISREG(status.st_mode):
+                        found[match[1]] = (status.st_size, status.st_mtime_ns, status.st_ino)
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -274,7 +275,7 @@ class _Fresh(NamedTuple):
 
 def _refresh(database: sqlite3.Connection, files: dict[str, _State], load: LoadFn) -> None:
     """Reads what has changed, and drops what is gone. Transactions are kept short, so nobody waits long."""
-    known = {row[0]: _State(*row[1:]) for row in database.execute("SELECT id, size, time, inode FROM sessions")}
+    known: dict[str, _State] = {row[0]: row[1:] for row in database.execute(_STATES)}
     for session_id in known.keys() - files.keys():
         _drop(database, session_id)
     fresh: list[_Fresh] = []
@@ -299,8 +300,8 @@ def _refresh(database: sqlite3.Connection, files: dict[str, _State], load: LoadF
 
 def _is_indexed(database: sqlite3.Connection, session_id: str, state: _State) -> bool:
     """Whether another process has done it meanwhile."""
-    row = database.execute("SELECT size, time, inode FROM sessions WHERE id = ?", (session_id,)).fetchone()
-    return row is not None and _State(*row) == state
+    row = database.execute(f"{_STATES} WHERE id = ?", (session_id,)).fetchone()
+    return row is not None and row[1:] == state
 
 
 def _store(database: sqlite3.Connection, sessions: Sequence[_Fresh]) -> None:
