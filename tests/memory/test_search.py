@@ -528,6 +528,13 @@ def test_an_sqlite_without_full_text_search_is_said_so(folder: Folder) -> None:
         folder.hits("word", connect=lambda name, **options: sqlite3.connect(name, factory=Poor, **options))
 
 
+def test_a_python_without_sqlite_is_said_so(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swink_agent.memory.search.sqlite3", None)
+    folder.put("one", "word")
+    with pytest.raises(SessionError, match="sqlite3 module"):
+        folder.hits("word")
+
+
 def test_a_folder_that_is_not_there_or_is_none(tmp_path: Path) -> None:
     def load(session_id: str) -> Any:
         raise AssertionError

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -26,8 +26,10 @@ from .errors import SessionDamaged, SessionError, reason_of
 from .info import SessionInfo
 from .words import Query, parse_query, snippet_of, text_of, words_of
 
-if TYPE_CHECKING:
+try:
     import sqlite3
+except ImportError:  # a Python that was built without it; said when somebody searches
+    sqlite3 = None  # pyright: ignore[reportAssignmentType]
 
 __all__ = ["LoadFn", "SearchHit", "Searchable", "SessionIndex"]
 
@@ -214,11 +216,10 @@ class SessionIndex:
 
 
 def _sqlite() -> Any:
-    try:
-        import sqlite3
-    except ImportError as error:
-        raise SessionError("search needs Python's sqlite3 module, which this Python was built without") from error
-    return sqlite3
+    module: Any = sqlite3
+    if module is None:
+        raise SessionError("search needs Python's sqlite3 module, which this Python was built without")
+    return module
 
 
 def _check_module(error: Exception) -> None:

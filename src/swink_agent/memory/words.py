@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from swink_agent.core.invisible import is_deceptive, ordinary_places
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
@@ -51,7 +52,6 @@ _ASCII_WORD = re.compile("[a-z0-9]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _SINGLE = re.compile(f"[{_UNSPACED}{_PICTURES}]")
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
-_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 
 
 # -- words ---------------------------------------------------------------------------------------------------
@@ -196,8 +196,14 @@ def snippet_of(text: str, query: Query) -> str:
     if start:  # not from the middle of a word
         space = re.search(r"\s", text[start:place])
         start += space.end() if space is not None else 0
-    line = " ".join(_INVISIBLE.sub(" ", _whole(text[start:end])).split())
-    return f"{'…' if start else ''}{line}{'…' if end < len(text) else ''}"
+    return f"{'…' if start else ''}{_plain(_whole(text[start:end]))}{'…' if end < len(text) else ''}"
+
+
+def _plain(text: str) -> str:
+    """One line of what there is to see."""
+    ordinary = ordinary_places(text)
+    shown = [" " if is_deceptive(one) and at not in ordinary else one for at, one in enumerate(text)]
+    return " ".join("".join(shown).split())
 
 
 def _place(text: str, query: Query) -> int:
