@@ -15,7 +15,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -26,10 +26,13 @@ from .errors import SessionDamaged, SessionError, reason_of
 from .info import SessionInfo
 from .words import Query, parse_query, snippet_of, text_of, words_of
 
-try:
+if TYPE_CHECKING:
     import sqlite3
-except ImportError:  # a Python that was built without it; said when somebody searches
-    sqlite3 = None  # pyright: ignore[reportAssignmentType]
+else:
+    try:
+        import sqlite3
+    except ImportError:  # a Python that was built without it; said when somebody searches
+        sqlite3 = None
 
 __all__ = ["LoadFn", "SearchHit", "Searchable", "SessionIndex"]
 
