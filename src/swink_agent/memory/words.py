@@ -108,6 +108,7 @@ def _quoted(term: Term) -> str:
 
 def parse_query(query: str) -> Query:
     """What a person means who writes this: words, and phrases in double quotes; the last word may be unfinished."""
+    query = query.replace("\0", " ")  # in the index it is one too
     terms: dict[Term, None] = {}
     found = list(_TERM.finditer(query))[:_MOST_TERMS]
     for position, match in enumerate(found):
