@@ -471,6 +471,31 @@ async def test_structured_output_comes_to_the_same(replies: list[Any]) -> None:
     assert report.divergence is None, str(report)
 
 
+async def test_a_recording_without_its_secrets_replays_with_and_without_them() -> None:
+    secret = "kX9-very-secret-value-42"
+
+    def knowing() -> Redactor:
+        redactor = Redactor()
+        redactor.register(secret, "token")
+        return redactor
+
+    @tool
+    async def show_it(what: str) -> str:
+        """Shows it."""
+        return f"{what} is {secret}"
+
+    model = scripted(
+        [text(f"I use {secret}"), call("show_it", what=secret)], text(f"it was {secret}"), fail("auth", secret)
+    )
+    agent, ledger = recorder(model, tools=[show_it], redactor=knowing())
+    await agent.prompt(f"it is {secret}")
+    await agent.prompt("again")
+    assert "very-secret" not in msgspec.json.encode(ledger.entries).decode()
+    for redactor in (None, knowing()):
+        report = await replayed(ledger, tools=[show_it], redactor=redactor)
+        assert report.divergence is None, str(report)
+
+
 # -- crashes -------------------------------------------------------------------------------------------------
 
 
