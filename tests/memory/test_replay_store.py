@@ -8,11 +8,8 @@ from typing import Any
 import pytest
 
 from swink_agent import Agent, CustomMessage, Inject, PolicyContext, ToolContext, UserMessage, tool
-from swink_agent.memory import SessionIndex, replay
+from swink_agent.memory import JsonlSessionStore, SessionIndex, replay
 from swink_agent.testing import assert_replays, call, scripted, text, think
-
-pytest.importorskip("swink_agent.memory.store")
-from swink_agent.memory import JsonlSessionStore  # type: ignore[attr-defined]
 
 
 class Notice(CustomMessage, tag="notice"):
@@ -136,7 +133,7 @@ async def test_sessions_of_the_store_are_searched_also_while_one_is_written(tmp_
     store = folder_store(tmp_path)
     path = await recorded(store)
     index = SessionIndex(store.folder)
-    (hit,) = index.search("both", 20, store.load)
+    (hit,) = store.search("both")
     assert (hit.session.id, hit.session.title, hit.position, hit.snippet) == (path.stem, "A talk", 5, "Both.")
     assert {hit.position for hit in index.search("where c", 20, store.load)} == {9}
     assert [hit.position for hit in index.search("by the way", 20, store.load)] == [1]

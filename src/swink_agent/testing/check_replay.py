@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from swink_agent.core.sync import run_sync
 from swink_agent.core.types import CustomMessage
@@ -17,6 +15,8 @@ from swink_agent.memory.divergence import ReplayReport
 from swink_agent.memory.errors import SessionNotFound
 from swink_agent.memory.recording import RecordedSession
 from swink_agent.memory.replaying import MakeAgentFn, replay
+from swink_agent.memory.session import LoadedSession
+from swink_agent.memory.store import JsonlSessionStore
 
 __all__ = ["assert_replays", "assert_replays_sync"]
 
@@ -58,11 +58,10 @@ def assert_replays_sync(
     return run_sync(lambda: assert_replays(session, make_agent, types=types, patience=patience), _nothing)
 
 
-def _load(path: Path, types: Sequence[type[CustomMessage]]) -> Any:
+def _load(path: Path, types: Sequence[type[CustomMessage]]) -> LoadedSession:
     if not path.is_file():
         raise SessionNotFound(f"there is no session {path}", path=str(path))
-    store = import_module("swink_agent.memory").JsonlSessionStore(path.parent, types)
-    return store.load(path.stem)
+    return JsonlSessionStore(path.parent, types).load(path.stem)
 
 
 def _nothing() -> None:
