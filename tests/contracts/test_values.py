@@ -106,8 +106,11 @@ from swink_agent import (
 from swink_agent.local import LocalModelError, LocalModelEvent, LocalState, Preset, StoredModel
 from swink_agent.local.presets import HubFile, IndexFile
 from swink_agent.memory import (
+    Divergence,
     LabelAdded,
     NoteAdded,
+    ReplayReport,
+    SearchHit,
     SessionAmbiguous,
     SessionDamaged,
     SessionError,
@@ -302,6 +305,9 @@ VALUES += [
     StoredModel("small", Path("/models/small.gguf"), 3, True),
     LabelAdded("here", 3),
     NoteAdded("mood", {"good": [1]}),
+    Divergence(position=3, expected=UserMessage("a", 1), actual=UserMessage("b", 1), reason="another", run=1),
+    ReplayReport(divergence=Divergence(position=3), messages=3, total=4, runs=2),
+    SearchHit(SessionInfo(id="20261115-172530-123-4f9c2a"), 3, "what was said"),
     SessionInfo(
         id="20261115-172530-123-4f9c2a",
         title="Sums",
