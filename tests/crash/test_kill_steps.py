@@ -1,0 +1,159 @@
+"""`kill -9` at every step of what is done to a session's file as a whole: forking, renaming, mending, locking."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent.core.journal import ContextReplaced
+from swink_agent.memory import JsonlSessionStore, LoadedSession, SessionDamaged, SessionNotFound
+from swink_agent.testing import check_conversation
+
+from .checking import Child, Nursery
+
+WHERE = ["before", "amid", "after"]
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as nursery:
+        yield nursery
+
+
+@pytest.fixture(scope="module")
+def source(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A session with compactions, that came to its end."""
+    folder = tmp_path_factory.mktemp("source")
+    nursery.lives("live", folder, seed=1)
+    (path,) = (folder / "sessions").iterdir()
+    records = JsonlSessionStore(path.parent).load(path.stem).records()
+    assert any(isinstance(record.entry, ContextReplaced) for record in records)
+    return path
+
+
+def copied(source: Path, folder: Path, contents: bytes | None = None) -> Path:
+    """The session in a folder of its own, or another content under its name."""
+    (folder / "sessions").mkdir(parents=True)
+    path = folder / "sessions" / source.name
+    path.write_bytes(source.read_bytes() if contents is None else contents)
+    return path
+
+
+def every_death(nursery: Nursery, do: str, folder: Path, where: str, prepare: Any, **order: Any) -> Iterator[Child]:
+    """The scenario, once for every step of the disk at which it can die; the last one lives."""
+    step = 0
+    while True:
+        step += 1
+        shutil.rmtree(folder, ignore_errors=True)
+        path = prepare(folder)
+        child = nursery.begin(do, folder, id=path.stem, die_at=step, where=where, **order)
+        child.wait()
+        yield child
+        if not child.was_killed:
+            assert step > 2
+            return
+
+
+def load(path: Path) -> LoadedSession:
+    return JsonlSessionStore(path.parent).load(path.stem)
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_a_kill_while_forking_harms_no_session(nursery: Nursery, source: Path, tmp_path: Path, where: str) -> None:
+    folder = tmp_path / "one"
+    whole = load(source).messages
+    at = len(whole) - 2  # in the midst of a reply's results or not: whatever it is, it is made valid
+    deaths = every_death(nursery, "fork", folder, where, lambda to: copied(source, to), at=at)
+    for child in deaths:
+        store = JsonlSessionStore(folder / "sessions")
+        assert (folder / "sessions" / source.name).read_bytes() == source.read_bytes()
+        for path in (folder / "sessions").iterdir():
+            if path.name == source.name:
+                continue
+            try:
+                loaded = store.load(path.stem)
+            except (SessionDamaged, SessionNotFound):
+                assert child.was_killed, "a fork that was made cannot be read"
+                continue
+            check_conversation(loaded.messages)
+            if child.one("closed"):
+                assert loaded.messages[:at] == whole[:at]
+        with store.open(source.stem) as session:
+            assert session.messages == whole
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_a_kill_while_renaming_leaves_the_old_title_or_the_new(
+    nursery: Nursery, source: Path, tmp_path: Path, where: str
+) -> None:
+    whole = load(source)
+    for child in every_death(
+        nursery, "rename", tmp_path / "one", where, lambda to: copied(source, to), title="another"
+    ):
+        path = tmp_path / "one" / "sessions" / source.name
+        loaded = load(path)
+        assert loaded.messages == whole.messages
+        assert loaded.info.title == "another" or (child.was_killed and loaded.info.title == whole.info.title)
+        assert [info.title for info in JsonlSessionStore(path.parent).list()] == [loaded.info.title]
+        with JsonlSessionStore(path.parent).open(path.stem) as session:
+            session.rename("a third")
+        assert load(path).info.problems == ()
+        assert load(path).info.title == "a third"
+
+
+def damaged(source: Path) -> dict[str, bytes]:
+    """The session's file with its end cut, its middle hit, its first line lost, and zeros behind it."""
+    data = source.read_bytes()
+    lines = data.splitlines(keepends=True)
+    return {
+        "cut": data[: -len(lines[-1]) // 2],
+        "hit": b"".join([*lines[:9], lines[9].replace(b'"seq"', b'"s\0q"'), *lines[10:]]),
+        "headless": b"".join([lines[0][:-9] + b"\n", *lines[1:]]),
+        "zeros": data + bytes(500),
+    }
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("how", ["cut", "hit", "headless", "zeros"])
+def test_a_kill_while_mending_loses_neither_the_good_nor_the_bad(
+    nursery: Nursery, source: Path, tmp_path: Path, how: str, where: str
+) -> None:
+    contents = damaged(source)[how]
+    path = copied(source, tmp_path / "before", contents)
+    before = load(path)
+    for _ in every_death(nursery, "mend", tmp_path / "one", where, lambda to: copied(source, to, contents)):
+        path = tmp_path / "one" / "sessions" / source.name
+        assert load(path).messages == before.messages
+        with JsonlSessionStore(path.parent).open(path.stem) as session:
+            assert session.messages == before.messages
+        assert load(path).messages == before.messages
+        assert not [problem for problem in load(path).info.problems if "damaged" in problem or "cut off" in problem]
+        kept = sorted(path.parent.glob("*.damaged-*"))
+        assert kept, "the damaged bytes are gone"
+        if how == "zeros":
+            assert bytes(500) in kept[-1].read_bytes()
+        others = set(os.listdir(path.parent)) - {path.name, *[one.name for one in kept]}
+        assert not others, "copies that were never used are left"
+
+
+def test_one_of_two_processes_gets_the_session_and_a_kill_frees_it_at_once(
+    nursery: Nursery, source: Path, tmp_path: Path
+) -> None:
+    path = copied(source, tmp_path)
+    with Nursery() as other:
+        for _ in range(10):
+            both = [one.begin("compete", tmp_path, id=path.stem) for one in (nursery, other)]
+            for child in both:
+                child.read(1)
+            assert sorted(child.said[0][0] for child in both) == ["held", "in use"]
+            holder = next(child for child in both if child.said[0] == ["held"])
+            holder.kill()
+            for child in both:
+                child.wait()
+            with JsonlSessionStore(path.parent).open(path.stem) as session:
+                assert session.messages == load(path).messages
