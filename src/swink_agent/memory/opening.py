@@ -27,7 +27,17 @@ from .log import SessionLog
 from .reading import Reading, read_records, whole_lines
 from .records import VERSION, SessionStarted, encode_line
 
-__all__ = ["SUFFIX", "Contents", "create_log", "created_from", "lock_file", "new_id", "open_log", "read_contents"]
+__all__ = [
+    "SUFFIX",
+    "Contents",
+    "copies_beside",
+    "create_log",
+    "created_from",
+    "lock_file",
+    "new_id",
+    "open_log",
+    "read_contents",
+]
 
 SUFFIX = ".jsonl"
 _GLANCE = 0.002
@@ -232,6 +242,8 @@ def _refuse_newer(path: Path, start: SessionStarted) -> None:
 def _mended(path: Path, descriptor: int, data: bytes, contents: Contents, files: FileOperations) -> int:
     """Replaces the file by a copy of what is whole in it, and keeps what is not; returns the copy, locked."""
     reading = contents.reading
+    for unused in copies_beside(path):
+        files.unlink(unused)  # of somebody who died while mending: the lock says that nobody else does now
     if reading.damaged:
         bad = b"".join([data[span.start : span.end] + b"\n" for span in reading.damaged])
         _keep(path, bad, files)
@@ -239,7 +251,7 @@ def _mended(path: Path, descriptor: int, data: bytes, contents: Contents, files:
     if reading.start is None:
         first = encode_line(0, contents.start.created, contents.start)
         lines.insert(0, first[:-1])
-    copy = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    copy = path.with_name(f"{_copy_prefix(path)}{secrets.token_hex(4)}")
     new = files.open(copy, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         if not files.lock(new):
@@ -254,6 +266,16 @@ def _mended(path: Path, descriptor: int, data: bytes, contents: Contents, files:
         raise
     close_quietly(files, descriptor)
     return new
+
+
+def copies_beside(path: Path) -> list[Path]:
+    """Mended copies that never took the name of the file: whoever made them was killed."""
+    prefix = _copy_prefix(path)
+    return [path.with_name(name) for name in os.listdir(path.parent) if name.startswith(prefix)]
+
+
+def _copy_prefix(path: Path) -> str:
+    return f".{path.name}."
 
 
 def _keep(path: Path, damaged: bytes, files: FileOperations) -> None:

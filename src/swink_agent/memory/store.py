@@ -24,7 +24,7 @@ from .files import FileOperations, close_quietly
 from .forking import copy_into
 from .info import SessionInfo
 from .listing import info_from_file
-from .opening import SUFFIX, create_log, lock_file, open_log, read_contents
+from .opening import SUFFIX, copies_beside, create_log, lock_file, open_log, read_contents
 from .session import LoadedSession, Session, checked_text
 
 __all__ = ["AsyncSessionStore", "ExportFormat", "JsonlSessionStore"]
@@ -105,7 +105,7 @@ class JsonlSessionStore:
         path = self._find(session_id)
         descriptor = lock_file(path, self._files)
         try:
-            for beside in self.folder.glob(f"{path.stem}.damaged-*"):
+            for beside in [*self.folder.glob(f"{path.stem}.damaged-*"), *copies_beside(path)]:
                 self._files.unlink(beside)
             self._files.unlink(path)
             if self._sync:
