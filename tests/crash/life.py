@@ -143,11 +143,22 @@ def work_of(prompt: int, step: int) -> list[str]:
     return [f"{prompt}-{step}-{number}" for number in range(STEPS[step])] if step < len(STEPS) else []
 
 
+ALL_WORK = {item for prompt in range(PROMPTS) for step in range(len(STEPS)) for item in work_of(prompt, step)}
+
+
 class Worker:
     """An agent with a plan, which goes on with it wherever its history is."""
 
-    def __init__(self, folder: str, *, seed: int, url: str | None = None, ids_recur: bool = False) -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: str,
+        *,
+        seed: int,
+        url: str | None = None,
+        ids_recur: bool = False,
+        say: Callable[..., None] = say,
+    ) -> None:
+        self.folder, self.say = folder, say
         self.dice = random.Random(seed)
         self.ids_recur = ids_recur
         """Whether every process counts the ids of its calls from 1, as some models do."""
@@ -159,7 +170,7 @@ class Worker:
         async def ask(model: Any, context: Any, options: Any, cancel: Any) -> AsyncIterator[Any]:
             history = self.agent.messages
             ran = self.agent.state.get("ran", 0)
-            say("asked", len(history), digest(history), len(context.messages), digest(context.messages), ran)
+            self.say("asked", len(history), digest(history), len(context.messages), digest(context.messages), ran)
             async for event in stream_fn(model, context, options, cancel):
                 yield event
 
@@ -170,7 +181,7 @@ class Worker:
         async def work(ctx: ToolContext, item: str, naps: int = 0) -> str:
             """Does a piece of work, once."""
             mark(self.folder, item)
-            say("started", item)
+            self.say("started", item)
             for _ in range(naps):
                 await asyncio.sleep(0.0002)
             ctx.state["ran"] = ctx.state.get("ran", 0) + 1
@@ -210,7 +221,7 @@ class Worker:
         agent = self.agent
         session.attach(agent)
         if len(agent.messages):
-            say("resumed", len(agent.messages), digest(agent.messages))
+            self.say("resumed", len(agent.messages), digest(agent.messages))
         while True:
             last = agent.messages[-1] if len(agent.messages) else None
             prompts = sum(isinstance(message, UserMessage) for message in agent.messages)
@@ -221,7 +232,7 @@ class Worker:
             else:
                 return
             assert result.error is None, result
-            say("returned", len(agent.messages), digest(agent.messages), agent.state.get("ran", 0))
+            self.say("returned", len(agent.messages), digest(agent.messages), agent.state.get("ran", 0))
             session.label(f"after {prompts}")
 
 

@@ -5,45 +5,19 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import FakeProvider
 from swink_agent.testing.fakes import FakeReply
 
 from .acceptance import Loop, Planned, Providers
 from .checking import Child, Nursery, Said, check_after_kill, read_marks, results_of
-from .life import PROMPTS, STEPS, work_of
+from .life import ALL_WORK, work_of
 
-ALL_WORK = {item for prompt in range(PROMPTS) for step in range(len(STEPS)) for item in work_of(prompt, step)}
 MOST_KILLS_OF_ONE = 5
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as nursery:
-        yield nursery
-
-
-@pytest.fixture(scope="module")
-def loop() -> Iterator[Loop]:
-    with Loop() as loop:
-        yield loop
-
-
-@pytest.fixture(scope="module")
-def providers(loop: Loop) -> Iterator[Providers]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "OLLAMA_HOST", "OLLAMA_API_KEY"):
-            patch.delenv(name, raising=False)
-        patch.setenv("AWS_ACCESS_KEY_ID", "AKIDFAKE")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "fake-key")
-        with Providers(loop) as providers:
-            yield providers
 
 
 class Life:

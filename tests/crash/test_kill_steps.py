@@ -20,12 +20,6 @@ WHERE = ["before", "amid", "after"]
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as nursery:
-        yield nursery
-
-
-@pytest.fixture(scope="module")
 def source(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A session with compactions, that came to its end."""
     folder = tmp_path_factory.mktemp("source")

@@ -1,0 +1,146 @@
+"""A disk that loses its power: what was done to it is written on a tape, and any moment of the tape can be looked at.
+
+What a file held when it was synced is there afterwards. Of what was written later, anything may be: nothing, all, a
+beginning, or all of its length with zeros where the rest should be. A name is there when the folder was synced after it
+was made; else it may be, each name for itself.
+
+Owns the tape and the making of folders from it. What must be true of them is in the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from swink_agent.memory.files import FileOperations
+
+
+class Written(NamedTuple):
+    inode: int
+    data: bytes
+
+
+class Synced(NamedTuple):
+    inode: int
+
+
+class Named(NamedTuple):
+    """A name stands for a file from now on, or for none."""
+
+    name: str
+    inode: int | None
+
+
+class Said(NamedTuple):
+    """Somebody relies on something from now on."""
+
+    line: list[Any]
+
+
+Step = Written | Synced | Named | Said
+
+
+class Tape(FileOperations):
+    """The real files, and all that was done to them, in order; nothing is waited for."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def say(self, *what: Any) -> None:
+        self.steps.append(Said(list(what)))
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        descriptor = super().open(path, flags, mode)
+        if flags & os.O_CREAT:
+            self.steps.append(Named(path.name, os.fstat(descriptor).st_ino))
+        return descriptor
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        self.steps.append(Written(os.fstat(descriptor).st_ino, data))  # it may be on disk before this returns
+        return super().write(descriptor, data)
+
+    def sync(self, descriptor: int) -> None:
+        self.steps.append(Synced(os.fstat(descriptor).st_ino))
+
+    def replace(self, source: Path, target: Path) -> None:
+        super().replace(source, target)
+        self.steps += [Named(target.name, os.stat(target).st_ino), Named(source.name, None)]
+
+    def unlink(self, path: Path) -> None:
+        super().unlink(path)
+        self.steps.append(Named(path.name, None))
+
+
+class Moment:
+    """The disk after some steps of a tape, and what was relied on by then."""
+
+    def __init__(self, folder: Path, before: dict[str, bytes]) -> None:
+        self._folder = os.stat(folder).st_ino
+        self._parent = os.stat(folder.parent).st_ino
+        self.has_folder = bool(before)
+        self.said: list[list[Any]] = []
+        self._safe: dict[int, bytes] = {}
+        self._later: dict[int, list[bytes]] = {}
+        self._names: dict[str, list[int | None]] = {}
+        """Of each name, what it may stand for: what it surely did at the last sync, then each change since."""
+        for number, (name, contents) in enumerate(before.items(), 1):
+            self._safe[-number] = contents
+            self._names[name] = [-number]
+
+    def add(self, step: Step) -> None:
+        match step:
+            case Said(line):
+                self.said.append(line)
+            case Written(inode, data):
+                self._later.setdefault(inode, []).append(data)
+            case Named(name, inode):
+                self._names.setdefault(name, [None]).append(inode)
+            case Synced(inode) if inode == self._folder:
+                self._names = {name: changes[-1:] for name, changes in self._names.items()}
+            case Synced(inode) if inode == self._parent:
+                self.has_folder = True
+            case Synced(inode):
+                self._safe[inode] = self._safe.get(inode, b"") + b"".join(self._later.pop(inode, []))
+
+    def adopt(self, inode: int, name: str) -> None:
+        """The file that had the name from the beginning is this one."""
+        first = self._names[name][0]
+        assert first is not None
+        self._safe[inode] = self._safe[first]
+        self._names[name] = [inode]
+
+    def folders(self, dice: random.Random, several: int) -> Iterator[dict[str, bytes] | None]:
+        """What may be there after a loss of power now: names and contents; `None` if the folder itself is gone."""
+        if not self.has_folder:
+            yield None
+        for how in ["nothing", "all", "newest", *["cut", "zeros", "holes"] * several]:
+            found: dict[str, bytes] = {}
+            for name, changes in self._names.items():
+                inode = changes[
+                    0 if how == "nothing" else -1 if how in ("all", "newest") else dice.randrange(len(changes))
+                ]
+                if inode is not None:
+                    found[name] = self._safe.get(inode, b"") + _left(self._later.get(inode, []), how, dice)
+            yield found
+
+
+def _left(writes: list[bytes], how: str, dice: random.Random) -> bytes:
+    """What is left of writes that were not synced."""
+    data = b"".join(writes)
+    match how:
+        case "nothing":
+            return b""
+        case "all":
+            return data
+        case "newest":  # the last write came first, as disks do
+            return bytes(len(data) - len(writes[-1])) + writes[-1] if writes else b""
+        case "cut":
+            return data[: dice.randint(0, len(data))]
+        case "zeros":
+            kept = dice.randint(0, len(data))
+            return data[:kept] + bytes(len(data) - kept)
+        case _:
+            return b"".join([write if dice.random() < 0.5 else bytes(len(write)) for write in writes])
