@@ -18,6 +18,7 @@ import random
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -295,7 +296,12 @@ SCENARIOS: dict[str, Callable[[dict[str, Any]], None]] = {
 # -- the process that forks --------------------------------------------------------------------------------------
 
 
+LOADED_ON_USE = ("aiohttp", "jsonschema_rs", "swink_agent.core.schema", "swink_agent.tools.search")
+
+
 def main() -> None:
+    for module in LOADED_ON_USE:  # once here, and not in every child
+        import_module(module)
     waiting: list[int] = []
     for line in sys.stdin:
         while waiting:
