@@ -134,7 +134,7 @@ def create_log(
     """A new file with its first line, locked. Raises `SessionError`."""
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        _make_folder(folder, files, sync=sync)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise SessionError(f"the folder {folder} cannot be made: {reason_of(error)}", path=str(folder)) from error
     created = time.time_ns() // 1_000_000
@@ -159,18 +159,6 @@ def create_log(
     fold.add(0, start, created)
     folders = [folder, *[place.parent for place in missing]]
     return SessionLog(path, descriptor, fold, 0, files=files, sync=sync, folders=folders), start
-
-
-def _make_folder(folder: Path, files: FileOperations, *, sync: bool) -> None:
-    """Makes the folder, and those above it, so that their names survive a loss of power as the file's own will."""
-    made: list[Path] = []
-    place = folder
-    while not place.exists():
-        made.append(place)
-        place = place.parent
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for one in made if sync else ():
-        files.sync_folder(one.parent)
 
 
 # -- opening -------------------------------------------------------------------------------------------------
