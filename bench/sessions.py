@@ -1,4 +1,4 @@
-"""What sessions cost: appending, opening, listing, and a turn with one attached.
+"""What sessions cost: appending, opening, listing, a turn with one attached, and other agents' turns.
 
     python -m bench.sessions [--quick] [--check]
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import os
+import statistics
 import sys
 import tempfile
 import time
@@ -23,11 +25,14 @@ from swink_agent import Agent, AssistantMessage, Text, ToolCall, ToolResultMessa
 from swink_agent.core import journal
 from swink_agent.core.journal import MessageAdded, ToolStarted
 from swink_agent.memory import JsonlSessionStore, Session
+from swink_agent.memory.files import FileOperations
 from swink_agent.testing import call, scripted, text
 
 from .__main__ import print_table
 
-LIMITS = {"append": 1.3, "open": 2.0, "turn": 1.5, "list": 0.1}
+LIMITS = {"append": 1.3, "open": 2.0, "turn": 1.5, "list": 0.1, "bytes": 0.5, "others": 1.3}
+SLOW_SYNC = 0.1
+"""Seconds: a disk that others must not wait for."""
 ENTRIES: Any = Union[tuple(journal.JournalEntry.__args__)]  # type: ignore[attr-defined] # noqa: UP007
 WORDS = "The quick brown fox jumps over the lazy dog, and the dog does not mind. "
 
@@ -110,38 +115,141 @@ def turn(folder: Path, repeats: int) -> float:
     return (least[220, True] - least[20, True]) / (least[220, False] - least[20, False])
 
 
+class Disk(FileOperations):
+    """The real files, which count their syncs; `seconds` is how long one takes instead of what the disk takes."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._seconds = seconds
+        self.syncs = 0
+        self.waited = 0.0
+
+    def sync(self, descriptor: int) -> None:
+        start = time.perf_counter()
+        if self._seconds is None:
+            super().sync(descriptor)
+        else:
+            time.sleep(self._seconds)
+        self.syncs += 1
+        self.waited += time.perf_counter() - start
+
+
+def say_synced_turn(folder: Path) -> None:
+    """Says how often a turn waits for the disk, and how long: the disk's own time, and no promise."""
+    disk, turns = Disk(), 50
+    agent = Agent("test:model", stream_fn=scripted(*[call("add", a=1, b=2)] * turns, text("done")), tools=[add])
+    with JsonlSessionStore(folder / "synced", files=disk).create() as session:
+        session.attach(agent)
+        start = time.perf_counter()
+        asyncio.run(agent.prompt(WORDS))
+        took = time.perf_counter() - start
+    print(
+        f"a turn that waits for this disk: {disk.syncs / turns:.1f} syncs, "
+        f"{took / turns * 1000:.1f} ms, of which {disk.waited / turns * 1000:.1f} in the disk",
+        file=sys.stderr,
+    )
+
+
+def others(folder: Path, repeats: int) -> float:
+    """Of 100 agents in one event loop, those whose disk is quick, while that of ten is slow: against none slow."""
+
+    async def work(store: JsonlSessionStore) -> float:
+        replies = [*[call("add", a=1, b=2)] * 4, text("done")]
+        agent = Agent("test:model", stream_fn=scripted(*replies), tools=[add])
+        session = store.create()
+        session.attach(agent)
+        start = time.perf_counter()
+        result = await agent.prompt(WORDS)
+        took = time.perf_counter() - start
+        assert result.error is None, result
+        await asyncio.to_thread(session.close)
+        return took
+
+    async def all_at_once(slow: float) -> float:
+        stores = [JsonlSessionStore(folder / "others", files=Disk(slow if n < 10 else 0.0)) for n in range(100)]
+        return statistics.median((await asyncio.gather(*[work(store) for store in stores]))[10:])
+
+    pairs = [(asyncio.run(all_at_once(SLOW_SYNC)), asyncio.run(all_at_once(0.0))) for _ in range(repeats)]
+    return min(slow for slow, _ in pairs) / min(quick for _, quick in pairs)
+
+
+def bytes_read() -> int:
+    """How many bytes this process has read so far, by any call."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["rchar"])
+
+
+def many_sessions(folder: Path) -> JsonlSessionStore:
+    store = JsonlSessionStore(folder / "list", sync=False)
+    if not store.folder.exists():
+        for _ in range(1_000):
+            with store.create() as session:
+                fill(session, 200)
+    return store
+
+
 def listing(folder: Path, repeats: int) -> float:
     """Listing 1,000 sessions of 200 messages, against reading them whole."""
-    store = JsonlSessionStore(folder / "list", sync=False)
-    for _ in range(1_000):
-        with store.create() as session:
-            fill(session, 200)
+    store = many_sessions(folder)
 
     def load_all() -> None:
         for path in store.folder.iterdir():
             store.load(path.stem)
 
+    def read_ends() -> None:
+        for name in os.listdir(store.folder):
+            with open(store.folder / name, "rb", buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                file.read(share)
+                os.pread(file.fileno(), share, size - share)
+
+    before = bytes_read()
+    store.list()
+    share = (bytes_read() - before) // 2_000
     took = best(store.list, repeats, time.perf_counter)
-    print(f"listing 1,000 sessions took {took * 1000:.0f} ms", file=sys.stderr)
+    print(
+        f"listing 1,000 sessions took {took * 1000:.0f} ms, {took / best(read_ends, repeats, time.perf_counter):.1f} "
+        "times a bare read of as many bytes at both ends",
+        file=sys.stderr,
+    )
     return took / best(load_all, 0, time.perf_counter)
+
+
+def listed_bytes(folder: Path, repeats: int) -> float:
+    """The bytes that listing them reads, against all that they have."""
+    store = many_sessions(folder)
+    before = bytes_read()
+    assert len(store.list()) == 1_000
+    return (bytes_read() - before) / sum(path.stat().st_size for path in store.folder.iterdir())
+
+
+MEASURES = {
+    "append": append,
+    "open": open_whole,
+    "turn": turn,
+    "list": listing,
+    "bytes": listed_bytes,
+    "others": others,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--only", default="", help="one of append, open, turn, list")
+    parser.add_argument("--only", default="", help=f"one of {', '.join(MEASURES)}")
     options = parser.parse_args()
     repeats = 3 if options.quick else 9
     rows: list[list[str]] = []
     is_over = False
     with tempfile.TemporaryDirectory() as name:
-        for measure, key in ((append, "append"), (open_whole, "open"), (turn, "turn"), (listing, "list")):
+        for key, measure in MEASURES.items():
             if options.only not in key:
                 continue
             ratio = measure(Path(name), repeats)
             is_over |= ratio > LIMITS[key]
             rows.append([measure.__doc__ or "", f"{ratio:.2f}", f"{LIMITS[key]:.2f}"])
+        if options.only in "turn":
+            say_synced_turn(Path(name))
     print_table([["work", "ratio", "at most"], *rows])
     return int(options.check and is_over)
 
