@@ -52,7 +52,7 @@ class Providers:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._fakes = [FakeProvider(api) for api in APIS]
-        self._seen: set[str] = set()
+        self._adapters: list[StreamFn] = []
 
     def __enter__(self) -> Providers:
         self._loop.run(self._start())
@@ -64,6 +64,7 @@ class Providers:
     async def _start(self) -> None:
         for fake in self._fakes:
             await fake.__aenter__()
+            self._adapters.append(_adapter(fake))
 
     async def _stop(self) -> None:
         for fake in self._fakes:
@@ -74,23 +75,22 @@ class Providers:
         self._loop.run(self._check((*messages, UserMessage("and now?"))))
 
     async def _check(self, messages: Sequence[AgentMessage]) -> None:
-        await asyncio.gather(*[_ask(fake, messages) for fake in self._fakes])
+        await asyncio.gather(*[_ask(*pair, messages) for pair in zip(self._fakes, self._adapters, strict=True)])
 
 
-async def _ask(fake: FakeProvider, messages: Sequence[AgentMessage]) -> None:
+async def _ask(fake: FakeProvider, adapter: StreamFn, messages: Sequence[AgentMessage]) -> None:
     fake.replies = ["fine"]
     fake.rejections.clear()
     context: Any = AgentContext("You work.", messages, ())
     last: Any = None
-    async for event in _stream_fn(fake)(
-        ModelSpec(fake.api, ADAPTERS[fake.api][2]), context, StreamOptions(), CancellationToken()
-    ):
+    model = ModelSpec(fake.api, ADAPTERS[fake.api][2])
+    async for event in adapter(model, context, StreamOptions(), CancellationToken()):
         last = event
     assert not fake.rejections, f"{fake.api} refuses the history: {fake.rejections}"
     assert not isinstance(last, StreamFailed), f"{fake.api}: {last}"
 
 
-def _stream_fn(fake: FakeProvider) -> StreamFn:
+def _adapter(fake: FakeProvider) -> StreamFn:
     module, name, _ = ADAPTERS[fake.api]
     adapter = getattr(import_module(f"swink_agent.adapters.{module}"), name)
     return adapter(region="eu-west-1", base_url=fake.url) if fake.api == "bedrock" else adapter(fake.url, fake.key)

@@ -10,19 +10,19 @@ from .acceptance import Loop, Providers
 from .checking import Nursery
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
     with Nursery() as nursery:
         yield nursery
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def loop() -> Iterator[Loop]:
     with Loop() as loop:
         yield loop
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def providers(loop: Loop) -> Iterator[Providers]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "OLLAMA_HOST", "OLLAMA_API_KEY"):

@@ -16,7 +16,8 @@ from swink_agent.testing import check_conversation
 
 from .checking import Child, Nursery
 
-WHERE = ["before", "amid", "after"]
+WHERE = ["amid", pytest.param("before", marks=pytest.mark.sweep), pytest.param("after", marks=pytest.mark.sweep)]
+"""Where in a step of the disk the process dies."""
 
 
 @pytest.fixture(scope="module")
@@ -135,12 +136,24 @@ def test_a_kill_while_mending_loses_neither_the_good_nor_the_bad(
         assert not others, "copies that were never used are left"
 
 
+def test_deleting_a_session_deletes_what_a_kill_left_of_mending_it(
+    nursery: Nursery, source: Path, tmp_path: Path
+) -> None:
+    contents, found = damaged(source)["cut"], 0
+    for _ in every_death(nursery, "mend", tmp_path / "one", "before", lambda to: copied(source, to, contents)):
+        path = tmp_path / "one" / "sessions" / source.name
+        found += len(list(path.parent.glob(f".{path.name}.*")))
+        JsonlSessionStore(path.parent).delete(path.stem)
+        assert os.listdir(path.parent) == []
+    assert found
+
+
 def test_one_of_two_processes_gets_the_session_and_a_kill_frees_it_at_once(
     nursery: Nursery, source: Path, tmp_path: Path
 ) -> None:
     path = copied(source, tmp_path)
     with Nursery() as other:
-        for _ in range(10):
+        for _ in range(5):
             both = [one.begin("compete", tmp_path, id=path.stem) for one in (nursery, other)]
             for child in both:
                 child.read(1)

