@@ -38,12 +38,21 @@ class Loop:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.run(_settled())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def run(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(50)
+
+
+async def _settled() -> None:
+    """Waits for what closes itself."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        await asyncio.wait(left, timeout=5)
+    await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 class Providers:
