@@ -38,7 +38,7 @@ from swink_agent import (
     tool,
 )
 from swink_agent.adapters.anthropic import AnthropicStreamFn
-from swink_agent.memory import JsonlSessionStore, Session, SessionInUse
+from swink_agent.memory import JsonlSessionStore, Session, SessionInUse, SummarizingCompactor
 from swink_agent.memory.files import FileOperations
 from swink_agent.testing import call, scripted, text, think
 
@@ -157,10 +157,12 @@ class Worker:
         seed: int,
         url: str | None = None,
         ids_recur: bool = False,
+        sums_up: bool = False,
         say: Callable[..., None] = say,
     ) -> None:
         self.folder, self.say = folder, say
         self.dice = random.Random(seed)
+        self.sums_up = sums_up
         self.ids_recur = ids_recur
         """Whether every process counts the ids of its calls from 1, as some models do."""
         self.agent = self._with_provider(url) if url else self._with_script()
@@ -204,8 +206,22 @@ class Worker:
             "test:model",
             stream_fn=self._telling(scripted(*[reply] * 100, suspend=True)),
             tools=[work],
-            transform_context=SlidingWindow(400, overflow_tokens=200, keep_first=1),
+            transform_context=self._compactor(),
         )
+
+    def _compactor(self) -> Any:
+        if not self.sums_up:
+            return SlidingWindow(400, overflow_tokens=200, keep_first=1)
+
+        async def summaries(model: Any, context: Any, options: Any, cancel: Any) -> AsyncIterator[Any]:
+            history = self.agent.messages
+            self.say("resumed", len(history), digest(history))  # all that is to be summed up is relied on
+            async for event in scripted(text("## Goal\nTo do all the work.\n" + "Done so far. " * 5), suspend=True)(
+                model, context, options, cancel
+            ):
+                yield event
+
+        return SummarizingCompactor(max_tokens=400, keep_recent=180, stream_fn=summaries, overflow_tokens=300)
 
     def _with_provider(self, url: str) -> Agent:
         folder = os.path.join(self.folder, "work")
@@ -248,7 +264,13 @@ def store_of(order: dict[str, Any]) -> JsonlSessionStore:
 def live(order: dict[str, Any]) -> None:
     """A whole life of one session, or the rest of it."""
     store = store_of(order)
-    worker = Worker(order["folder"], seed=order["seed"], url=order.get("url"), ids_recur=order.get("ids_recur", False))
+    worker = Worker(
+        order["folder"],
+        seed=order["seed"],
+        url=order.get("url"),
+        ids_recur=order.get("ids_recur", False),
+        sums_up=order.get("sums_up", False),
+    )
     with store.open(order["id"]) if order.get("id") else store.create() as session:
         say("opened", session.id)
         asyncio.run(worker.live(session))

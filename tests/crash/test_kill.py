@@ -82,7 +82,7 @@ def kill_many(nursery: Nursery, providers: Providers, folder: Path, kills: int, 
     seed = first_seed
     done = 0
     while done < kills:
-        life = Life(nursery, folder / str(seed), seed, ids_recur=seed % 5 == 0)
+        life = Life(nursery, folder / str(seed), seed, ids_recur=seed % 5 == 0, sums_up=seed % 2 == 0)
         try:
             live_through(life, providers)
         except BaseException:
