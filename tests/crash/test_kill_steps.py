@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from swink_agent.core.journal import ContextReplaced
-from swink_agent.memory import JsonlSessionStore, LoadedSession, SessionDamaged, SessionNotFound
-from swink_agent.testing import check_conversation
+from swink_agent.memory import JsonlSessionStore, LoadedSession
 
-from .checking import Child, Nursery
+from .checking import Child, Nursery, check_loaded
 
 WHERE = ["amid", pytest.param("before", marks=pytest.mark.sweep), pytest.param("after", marks=pytest.mark.sweep)]
 """Where in a step of the disk the process dies."""
@@ -67,19 +66,31 @@ def test_a_kill_while_forking_harms_no_session(nursery: Nursery, source: Path, t
     for child in deaths:
         store = JsonlSessionStore(folder / "sessions")
         assert (folder / "sessions" / source.name).read_bytes() == source.read_bytes()
-        for path in (folder / "sessions").iterdir():
-            if path.name == source.name:
-                continue
-            try:
-                loaded = store.load(path.stem)
-            except (SessionDamaged, SessionNotFound):
-                assert child.was_killed, "a fork that was made cannot be read"
-                continue
-            check_conversation(loaded.messages)
-            if child.one("closed"):
-                assert loaded.messages[:at] == whole[:at]
+        others = [info.id for info in store.list() if info.id != source.stem]
+        assert len(others) <= 1
+        assert others or child.was_killed
+        for session_id in others:  # a fork that is seen at all is all of it
+            loaded = store.load(session_id)
+            check_loaded(loaded)
+            assert loaded.messages[:at] == whole[:at]
+            assert loaded.context is not None
         with store.open(source.stem) as session:
             assert session.messages == whole
+
+
+def test_what_a_kill_left_of_forking_is_cleared_away_by_a_later_fork(
+    nursery: Nursery, source: Path, tmp_path: Path
+) -> None:
+    path = copied(source, tmp_path)
+    nursery.lives("fork", tmp_path, id=path.stem, die_at=5, where="amid")
+    (left,) = [one for one in path.parent.iterdir() if one != path]
+    store = JsonlSessionStore(path.parent)
+    with store.fork(path.stem) as young:
+        assert left.exists(), "somebody may still be at it"
+    os.utime(left, (0, 0))
+    with store.fork(path.stem) as fork:
+        pass
+    assert sorted(os.listdir(path.parent)) == sorted([path.name, young.path.name, fork.path.name])
 
 
 @pytest.mark.parametrize("where", WHERE)
