@@ -40,7 +40,6 @@ def copy_into(session: Session, loaded: LoadedSession, at: int) -> None:
     for label in loaded.labels:
         if label.position <= at:
             log.add(label)
-    log.flush(30)
 
 
 def _fold_up_to(loaded: LoadedSession, numbers: list[int | None]) -> Fold:

@@ -199,6 +199,20 @@ class SessionLog:
                 self._wake.wait(rest)
             self._check()
 
+    def finish(self, path: Path, seconds: float) -> None:
+        """Gives a file its name when all of it is written: nobody sees a part of it. Raises `SessionError`."""
+        self.flush(seconds)
+        with self._lock:
+            self._check()
+            try:
+                if self._sync:
+                    self._files.sync(self._descriptor)
+                self._files.replace(self.path, path)
+            except OSError as error:
+                self._fail(error, "finished")
+                self._check()
+            self.path = path
+
     def check(self) -> None:
         """Raises the `SessionError` that keeps the log from taking anything more, if there is one."""
         with self._lock:

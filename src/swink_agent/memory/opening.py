@@ -30,9 +30,11 @@ from .records import VERSION, SessionStarted, encode_line
 __all__ = [
     "SUFFIX",
     "Contents",
+    "clear_unfinished",
     "copies_beside",
     "create_log",
     "created_from",
+    "finished",
     "lock_file",
     "new_id",
     "open_log",
@@ -40,6 +42,9 @@ __all__ = [
 ]
 
 SUFFIX = ".jsonl"
+_UNFINISHED = "unfinished"
+_ABANDONED = 3600.0
+"""Seconds after which a file that is not finished was left by somebody who died."""
 _GLANCE = 0.002
 """Seconds that a write of one record takes at most, as a rule."""
 _MOST_GLANCES = 5
@@ -130,8 +135,12 @@ def create_log(
     title: str,
     metadata: dict[str, object],
     parent: str | None,
+    is_unfinished: bool = False,
 ) -> tuple[SessionLog, SessionStarted]:
-    """A new file with its first line, locked. Raises `SessionError`."""
+    """A new file with its first line, locked. Raises `SessionError`.
+
+    One that is unfinished is no session yet: nobody sees it before `SessionLog.finish` gives it its name.
+    """
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -140,6 +149,8 @@ def create_log(
     created = time.time_ns() // 1_000_000
     session_id = new_id(created)
     path = folder / (session_id + SUFFIX)
+    if is_unfinished:
+        path = path.with_name(_copy_prefix(path) + _UNFINISHED)
     start = SessionStarted(id=session_id, created=created, cwd=cwd, title=title, metadata=metadata, parent=parent)
     line = encode_line(0, created, start)
     descriptor = -1
@@ -159,6 +170,21 @@ def create_log(
     fold.add(0, start, created)
     folders = [folder, *[place.parent for place in missing]]
     return SessionLog(path, descriptor, fold, 0, files=files, sync=sync, folders=folders), start
+
+
+def finished(path: Path) -> Path:
+    """The name that an unfinished file is to have."""
+    return path.with_name(path.name.removeprefix(".").removesuffix(f".{_UNFINISHED}"))
+
+
+def clear_unfinished(folder: Path, files: FileOperations) -> None:
+    """Removes what somebody began to make and was killed at, long enough ago that nobody is still at it."""
+    for path in folder.glob(f".*{SUFFIX}.{_UNFINISHED}"):
+        try:
+            if path.stat().st_mtime < time.time() - _ABANDONED:
+                files.unlink(path)
+        except OSError:
+            continue  # it is in nobody's way
 
 
 # -- opening -------------------------------------------------------------------------------------------------

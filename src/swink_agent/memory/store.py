@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +25,7 @@ from .files import FileOperations, close_quietly
 from .forking import copy_into
 from .info import SessionInfo
 from .listing import info_from_file
-from .opening import SUFFIX, copies_beside, create_log, lock_file, open_log, read_contents
+from .opening import SUFFIX, clear_unfinished, copies_beside, create_log, finished, lock_file, open_log, read_contents
 from .session import LoadedSession, Session, checked_text
 
 __all__ = ["AsyncSessionStore", "ExportFormat", "JsonlSessionStore"]
@@ -33,6 +34,8 @@ ExportFormat = Literal["markdown", "html", "json"]
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _DATA_VARIABLE = "SWINK_DATA_DIR"
+_FORKING = 30.0
+"""Seconds that a fork waits for the disk at most."""
 
 
 class JsonlSessionStore:
@@ -70,7 +73,9 @@ class JsonlSessionStore:
         """A new session; `cwd` is the folder that it is about, by default the current one. Raises `SessionError`."""
         return self._create(_folder_text(cwd, default=True), checked_text(title, "a title"), _checked(metadata), None)
 
-    def _create(self, cwd: str, title: str, metadata: dict[str, Any], parent: str | None) -> Session:
+    def _create(
+        self, cwd: str, title: str, metadata: dict[str, Any], parent: str | None, *, is_unfinished: bool = False
+    ) -> Session:
         log, start = create_log(
             self.folder,
             files=self._files,
@@ -79,6 +84,7 @@ class JsonlSessionStore:
             title=title,
             metadata=metadata,
             parent=parent,
+            is_unfinished=is_unfinished,
         )
         return Session(log, start, types=self._types)
 
@@ -126,12 +132,17 @@ class JsonlSessionStore:
         if at is not None and (type(at) is not int or not 0 <= at <= count):
             raise ValueError(f"session {loaded.id} has {count} messages: it cannot be forked at {at}")
         info = loaded.info
-        session = self._create(info.cwd, loaded.fold.title, copy_json(dict(info.metadata)), loaded.id)
+        clear_unfinished(self.folder, self._files)
+        metadata = copy_json(dict(info.metadata))
+        session = self._create(info.cwd, loaded.fold.title, metadata, loaded.id, is_unfinished=True)
         try:
             copy_into(session, loaded, count if at is None else at)
+            session.log.finish(finished(session.path), _FORKING)
         except BaseException:
-            session.close()
-            self.delete(session.id)
+            with suppress(SessionError):
+                session.close()
+            with suppress(OSError):
+                self._files.unlink(session.path)
             raise
         return session
 
