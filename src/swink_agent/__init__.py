@@ -16,10 +16,11 @@ of the other rooms. A room is loaded when a name of it is first asked for. The r
 
 import sys
 
-if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
-    # `python -m swink_agent` looks for every module in the working folder first, and that is where a model writes.
-    # Python's own search is still under way here, so this is the first moment at which it can be stopped.
-    del sys.path[0]
+if sys.argv[:1] == ["-m"]:  # Python is still looking for the module that it is to run
+    from ._start import is_looked_for, leave_working_folder
+
+    if is_looked_for():
+        leave_working_folder()  # before anything else is imported, where swink_agent.pth was not read
 
 from typing import TYPE_CHECKING, Any
 

@@ -2,7 +2,11 @@
 
 import sys
 
-from .cli import main
+from ._start import leave_working_folder
+
+leave_working_folder()
+
+from .cli import main  # noqa: E402 - not before the line above
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -215,25 +217,57 @@ async def test_a_search_runs_nothing_from_the_folder_where_no_sandbox_works(
 # -- what is imported --------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_imported_from_the_working_folder(folder: Path) -> None:
-    """By name of every module that there is, but those that Python itself loads before the first line of ours."""
-    listing = "import runpy, sys; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True).stdout.split()
-    others = ["msgspec", "click", "aiohttp", "keyring", "platformdirs", "tomlkit", "jsonschema_rs", "sitecustomize"]
-    trap = "import os\nos.write(1, b'IMPORTED ' + __name__.encode() + b'\\n')\n"
-    names = [name for name in (*sys.stdlib_module_names, *others) if name not in loaded]
-    for name in names:
-        (folder / f"{name}.py").write_text(trap)
-    done = subprocess.run(
-        [sys.executable, "-m", "swink_agent", "doctor"],
-        cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "ANTHROPIC_API_KEY": "x"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+PACKAGES = ["msgspec", "click", "aiohttp", "keyring", "platformdirs", "tomlkit", "jsonschema_rs", "sitecustomize"]
+TRAP = "import os\nos.write(1, b'IMPORTED ' + __name__.encode() + b'\\n')\n"
+
+
+@pytest.mark.parametrize("form", [["-m", "swink_agent"], ["-Bmswink_agent"], ["-W", "error", "-m", "swink_agent"]])
+def test_nothing_is_imported_from_the_working_folder(folder: Path, environment: Path, form: list[str]) -> None:
+    """By name of every module that there is, those that Python loads before us and this program itself among them."""
+    installed(environment)
+    work = folder / "work"
+    lay_traps(work, [*sys.stdlib_module_names, *PACKAGES], [*sys.stdlib_module_names, *PACKAGES, "swink_agent"])
+    done = start(environment / "bin/python", *form, "doctor", cwd=work)
     assert "landlock" in done.stdout, done.stderr
     assert "IMPORTED" not in done.stdout
+    naive = start(environment / "bin/python", "-m", "timeit", "-n1", "pass", cwd=work)
+    assert "IMPORTED" in naive.stdout  # what holds for us is nothing that Python does by itself
+
+
+def test_nothing_is_imported_from_there_after_our_first_line_in_any_set_up(folder: Path, environment: Path) -> None:
+    """Where the file beside the package was not read, all but what Python itself loads before that line."""
+    listing = "import runpy, sys; print(*sys.modules)"
+    loaded = start(environment / "bin/python", "-c", listing, cwd=folder).stdout.split()
+    names = [name for name in (*sys.stdlib_module_names, *PACKAGES) if name not in loaded]
+    lay_traps(folder / "work", names, [])
+    done = start(environment / "bin/python", "-m", "swink_agent", "doctor", cwd=folder / "work")
+    assert "landlock" in done.stdout, done.stderr
+    assert "IMPORTED" not in done.stdout
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_a_program_that_imports_ours_keeps_its_own_modules(folder: Path, environment: Path, in_time: bool) -> None:
+    if in_time:
+        installed(environment)
+    (folder / "theirs").mkdir()
+    (folder / "theirs/__init__.py").write_text("import swink_agent\n")
+    (folder / "theirs/__main__.py").write_text("import beside\n")
+    (folder / "beside.py").write_text("print('found')\n")
+    for words in (["-m", "theirs"], ["-m", "theirs", "swink_agent"]):
+        assert start(environment / "bin/python", *words, cwd=folder).stdout == "found\n"
+
+
+def test_a_working_folder_that_is_gone_is_no_reason_to_fail(folder: Path, environment: Path) -> None:
+    installed(environment)
+    script = f'mkdir gone && cd gone && rmdir ../gone && exec "{environment}/bin/python" -m swink_agent --version'
+    done = subprocess.run(["sh", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("swink "), done.stderr
+
+
+def test_the_file_that_is_read_in_time_comes_with_the_package() -> None:
+    project = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())
+    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert included == {"src/swink_agent.pth": "swink_agent.pth"}
 
 
 def test_what_a_command_could_write_is_not_imported_later(folder: Path) -> None:
@@ -250,6 +284,27 @@ async def said(sandbox: Sandbox, script: str, cwd: Path) -> str:
     await process.wait()
     process.kill()
     return (await process.output.read()).decode()
+
+
+def installed(environment: Path) -> None:
+    """Puts the file beside the packages that an installation puts there."""
+    (packages,) = (environment / "lib").glob("python3*/site-packages")
+    shutil.copy(SOURCE / "swink_agent.pth", packages)
+
+
+def lay_traps(folder: Path, modules: list[str], packages: list[str]) -> None:
+    folder.mkdir()
+    for name in modules:
+        (folder / f"{name}.py").write_text(TRAP)
+    for name in packages:
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text(TRAP)
+        (folder / name / "__main__.py").write_text(TRAP)
+
+
+def start(python: Path, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    variables = {"PATH": "/usr/bin:/bin", "HOME": str(cwd), "ANTHROPIC_API_KEY": "x"}
+    return subprocess.run([python, *words], cwd=cwd, env=variables, capture_output=True, text=True, check=False)
 
 
 def make_environment(folder: Path) -> None:
