@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from ._exit_status import can_tell_exits, exit_code_of
 from ._pipes import OutputPipe, is_running_here
 from ._placeholders import Placeholder, is_placeholder
 from ._tree import Watch, children_of, too_many_beneath
@@ -31,17 +32,11 @@ _END_DEADLINE = 5.0
 _FREE_AFTER = 0.01
 _TASKS_TO_PROCESSES = 4  # threads are counted too, and every other program has some
 _WATCH_AFTER = 0.02  # most commands are over by then, and need no watch
+_BETWEEN_LOOKS = 0.001  # for the command, which starts when all is mounted
 
 # What bubblewrap complains of where it may not make namespaces; all else is about paths.
 _OF_THE_MACHINE = re.compile(
     r"namespace|[ug]id map|loopback|RTM_|pivot_root|capabilit|setuid|seccomp|no_new_privs", re.I
-)
-
-# bubblewrap says 128 + n for a command that signal n ended, as shells do. These are what ends commands.
-_FATAL = frozenset(
-    {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS}
-    | {signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV, signal.SIGPIPE, signal.SIGALRM, signal.SIGTERM}
-    | {signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGXFSZ, signal.SIGSYS}
 )
 
 
@@ -65,6 +60,7 @@ class BubblewrapCommand:
         self._outer = -1  # a descriptor of bwrap itself
         self._first = -1  # and of the first process in its namespace
         self._first_pid = 0
+        self._command = -1  # and of the command, where that tells how it ended
         self._status = -1
         self._said = b""
         self._killed = False
@@ -99,6 +95,8 @@ class BubblewrapCommand:
             os.close(go)
         self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill)
         self._timer = self._loop.call_later(_WATCH_AFTER, self._begin_watch)
+        if can_tell_exits():
+            self._find_command()
         return self._handle
 
     def hold(self, path: str) -> None:
@@ -219,6 +217,16 @@ class BubblewrapCommand:
         finally:
             self._loop.remove_reader(self._status)
 
+    def _find_command(self) -> None:
+        """A descriptor of the command as soon as it is there; of one that was over at once there is none."""
+        if self._is_over:
+            return
+        if children := children_of(self._first_pid):
+            with suppress(OSError):
+                self._command = os.pidfd_open(children[0])
+        else:
+            self._loop.call_later(_BETWEEN_LOOKS, self._find_command)
+
     async def _complaint(self, error: BaseException) -> str:
         """What bubblewrap wrote before it gave up."""
         self.kill()
@@ -300,7 +308,8 @@ class BubblewrapCommand:
         if self._process is not None:
             code = self._process.wait(_END_DEADLINE)
             self._said += _read(self._status) or b""
-        for descriptor in (self._outer, self._first, self._status):
+        ended = exit_code_of(self._command) if self._command >= 0 else None
+        for descriptor in (self._outer, self._first, self._status, self._command):
             if descriptor >= 0:
                 if not self._loop.is_closed():
                     self._loop.remove_reader(descriptor)
@@ -309,7 +318,7 @@ class BubblewrapCommand:
             self._pipe.close()
         else:
             self._pipe.drain()
-            self._tell(code)
+            self._tell(code, ended)
 
     def _free(self) -> None:
         for placeholder in self.placeholders:
@@ -318,7 +327,7 @@ class BubblewrapCommand:
     def __del__(self) -> None:
         self._free()  # the loop may have ended before
 
-    def _tell(self, code: int) -> None:
+    def _tell(self, code: int, ended: int | None) -> None:
         if self._exited.done():
             return
         said = re.search(rb'"exit-code"\s*:\s*(\d+)', self._said)
@@ -330,7 +339,8 @@ class BubblewrapCommand:
             self._exited.exception()  # nobody has to wait for it
         else:
             code = int(said[1])
-            self._exited.set_result(128 - code if code - 128 in _FATAL else code)
+            is_of_command = ended is not None and ended < 0 and code == 128 - ended
+            self._exited.set_result(ended if is_of_command else code)
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -51,6 +51,7 @@ class SandboxedProcess:
     async def wait(self, *, look: bool = True) -> int:
         """The exit code of the command, or minus the signal that ended it, as soon as it has ended.
 
+        Where nobody can tell the two apart (bubblewrap before Linux 6.15), a signal is told as shells do: 128 and it.
         Does not wait for background children, even if they hold the pipe: `kill()` ends them. What the command left
         behind is looked at first, unless `look` is false: then `look_behind()` is for the caller to await.
         """

@@ -40,6 +40,7 @@ _MOST_OUTPUT = 64 * 1024 * 1024
 _CHUNK = 64 * 1024
 _UPDATE_EVERY = 0.05
 _QUICKLY_MASKED = 32 * 1024
+_LAST_SIGNAL_CODE = 128 + 31
 _NOTE = 256
 _DRAIN = 0.5
 """Seconds for what a command left in the pipe, once everything that could write to it has been ended."""
@@ -280,6 +281,8 @@ class _Command:
             ending = f"[ended by the sandbox, as {self._process.ended_because}]"
         elif name is not None:
             ending = f"[exit code {code}: killed by {name}]"
+        elif 128 < code <= _LAST_SIGNAL_CODE:  # a shell's word for the end of what it ran, or just a number
+            ending = f"[exit code {code}, which is 128 + {_signal_name(128 - code)}]"
         else:
             ending = f"[exit code {code}]" if code else ""
         left = [_as_json(warning)[:400] for warning in self._process.warnings]
@@ -319,14 +322,13 @@ def _not_run(error: SandboxError) -> str:
 
 
 def _signal_name(code: int | None) -> str | None:
-    """The signal that an exit code stands for: a negative one, or, as shells have it, one above 128."""
-    if code is None or 0 <= code <= 128 or code > 128 + 31:
+    """The signal that a negative exit code stands for."""
+    if code is None or code >= 0:
         return None
-    number = -code if code < 0 else code - 128
     try:
-        return signal.Signals(number).name
+        return signal.Signals(-code).name
     except ValueError:
-        return f"signal {number}"
+        return f"signal {-code}"
 
 
 def _identity(folder: str) -> tuple[int, int] | None:
