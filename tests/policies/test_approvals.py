@@ -164,8 +164,8 @@ async def test_what_is_not_just_an_allowed_command_is_asked_about(request_: Tool
 async def test_other_tools_may_take_commands_too() -> None:
     approve, person = approvals("session_prefix", tools={"run": "line"})
     assert await approve(other("run", line="git status")) == Approve()
-    assert await approve(other("run", line="npm test")) == Approve()
-    assert await approve(other("run", line="npm test -x")) == Approve()
+    assert await approve(other("run", line="go test")) == Approve()
+    assert await approve(other("run", line="go test -v")) == Approve()
     assert len(person.questions) == 1
     assert await Approvals(rules=RULES, tools={})(bash("ls")) != Approve()
 
@@ -328,6 +328,30 @@ RUNS_ANYTHING = [
     "rake x", "just x", "nix run x", "pip install x", "curl x", "watchexec x", "entr x", "parallel x", "script x",
     "expect x", "osascript x", "java -jar x", "frobnicate x", "ls; make", "npm test > f", "A=b npm test", "../run.sh",
     "/opt/tool x", "~/bin/x", "./../x",
+    # A name that stands for a text or a file of the folder, which a model can write.
+    "npm test", "npm t", "npm start", "npm run build", "npm run-script build", "npm run test:unit -- x", "npm ci",
+    "npm --prefix x test", "pnpm test", "pnpm run build", "pnpm build", "pnpm -r test", "yarn", "yarn test",
+    "yarn run x", "yarn start", "yarn workspace a test", "bun test", "bun run x", "bun install", "deno task x",
+    "npx jest", "jest", "./run.sh x", "./manage.py test", "bin/rails test", "scripts/test", "tools/check -q",
+    "./gradlew build", "./mvnw test", "./pytest", "tools/pytest -q", "./rm x", "./ls", "bin/git status",
+    "src/cargo test", ".venv/bin/ls", ".venv/bin/tool", ".venv/bin/pip install x", ".venv/bin/python x.py",
+    ".venv/bin/python -c x", "./.venv/bin/uv run pytest", "node_modules/.bin/jest",
+    "/home/ada/project/.venv/bin/pytest", "/home/ada/project/rm x", "/tmp/ls", "uv run x.py", "uv run ls",
+    "uv run ruff check", "uv run python x.py", "uv run --with x pytest", "uv sync", "poetry run pytest",
+    "poetry run x", "poetry install", "pdm run pytest", "pdm run test", "hatch run pytest", "hatch test", "rye run x",
+    "pipenv run pytest", "conda run x", "bundle exec rspec", "bundle install", "rspec", "tox", "tox -e py311", "nox",
+    "invoke x", "fab x", "task x", "rake test", "make -j4", "gmake", "ninja test", "meson test", "ctest",
+    "bazel run x", "bazel test x", "buck2 test x", "gradle test", "mvn verify", "sbt test", "lein run", "mix test",
+    "composer test", "composer run-script x", "php artisan x", "dotnet run", "dotnet test", "swift run", "zig build",
+    "cabal run", "stack exec x", "dune exec x", "pre-commit run", "husky", "lint-staged", "lerna run x", "nx run x",
+    "turbo run x", "vite build", "webpack", "rollup -c", "eslint .", "prettier .", "gulp", "grunt", "docker build .",
+    "docker-compose up", "podman exec x y", "kubectl apply -f x", "helm install x", "terraform apply",
+    "ansible-playbook x", "vagrant ssh", "ssh -t host", "scp a b", "su -c x", "chroot x y", "unshare x", "setsid x",
+    "stdbuf -o0 x", "ionice x", "taskset 1 x", "flock x y", "time x", "command x", "exec x", "xargs -n1 x", "fd -x x",
+    "find . -name x -execdir y +", "git merge-tool", "git mergetool", "git rebase -i", "git am x", "git svn x",
+    "git lfs x", "git submodule update", "git checkout-index", "git send-email x", "cargo watch x", "cargo xtask x",
+    "cargo nextest run", "cargo +nightly test", "go install x", "go get x", "rustup run x y", "direnv exec . x",
+    "mise run x", "asdf exec x",
 ]
 # fmt: on
 
@@ -335,17 +359,21 @@ RUNS_ANYTHING = [
 @pytest.mark.parametrize(
     ("command", "prefix"),
     [
-        ("npm test", "npm test"),
-        ("npm run build -- x", "npm run build"),
         ("git commit -m 'a b'", "git commit"),
         ("rm a.txt", "rm"),
-        ("./run.sh x", "./run.sh"),
         ("python script.py x", None),
         ("python3.13 'my script.py'", None),
         ("node app.js", None),
         ("python -m pytest -q", "python -m pytest"),
         ("/usr/bin/python3.12 -m pytest", "/usr/bin/python3.12 -m pytest"),
         (".venv/bin/pytest -q", ".venv/bin/pytest"),
+        ("./venv/bin/python -m pytest", "./venv/bin/python -m pytest"),
+        ("/usr/bin/rm -r build", "/usr/bin/rm"),
+        ("mkdir -p a/b", "mkdir"),
+        ("cp -r a b", "cp"),
+        ("ruff check .", "ruff"),
+        ("git merge main", "git merge"),
+        ("cargo build --release", "cargo build"),
         ("uv run pytest -q", "uv run pytest"),
         ("cargo test", "cargo test"),
         ("go test ./...", "go test"),
@@ -376,8 +404,12 @@ async def test_a_tool_is_trusted_for_the_session() -> None:
 @pytest.mark.parametrize(
     ("prefix", "covered", "asked"),
     [
-        ("npm test", ["npm test -x", "npm test a", "npm test -- --script-shell=x"], ["npm test --script-shell=./x"]),
-        ("npm run build", ["npm run build"], ["npm run build --node-options=-rx", "npm run other"]),
+        (
+            "git merge",
+            ["git merge --squash main"],
+            ["git merge -s ./x main", "git merge -sx m", "git merge --strateg=x m"],
+        ),
+        ("git revert", ["git revert HEAD"], ["git revert --strategy x HEAD"]),
         ("cargo test", ["cargo test --release a", "cargo test -- --exact"], ["cargo test --config 'a=\"b\"'"]),
         ("go test", ["go test -v ./...", "go test -run X"], ["go test -exec ./x", "go test --toolexec=./x"]),
         ("pytest", ["pytest -q -x a.py", "pytest --tb=short", "pytest -k 'a or b'"], ["pytest -p x", "pytest -c x"]),
@@ -397,11 +429,11 @@ async def test_trust_in_a_prefix_is_none_in_options_that_run_something_else(
 
 async def test_the_end_of_what_a_trusted_command_prints_may_be_looked_at() -> None:
     approve, _ = approvals(*["no"] * 20)
-    approve.trust.trust_command("npm test", scope=HERE)
-    covered = ["npm test 2>&1 | tail -20", "npm test | grep -i fail | head", "npm test >/dev/null", "ls && npm test"]
+    approve.trust.trust_command("go test", scope=HERE)
+    covered = ["go test 2>&1 | tail -20", "go test | grep -i fail | head", "go test >/dev/null", "ls && go test"]
     asked = [
-        *["npm test | tee f", "npm test | tail -20 f", "npm test && cat f", "npm test | sh", "npm test; ls *"],
-        *["cd src && npm test", "npm test < f", "npm test | grep -r x", "npm test | xargs rm", "npm test & ls"],
+        *["go test | tee f", "go test | tail -20 f", "go test && cat f", "go test | sh", "go test; ls *"],
+        *["cd src && go test", "go test < f", "go test | grep -r x", "go test | xargs rm", "go test & ls"],
     ]
     assert [await approve(bash(command)) for command in covered] == [Approve()] * len(covered)
     assert [await approve(bash(command)) for command in asked] == [Reject("the user said no")] * len(asked)
@@ -409,18 +441,18 @@ async def test_the_end_of_what_a_trusted_command_prints_may_be_looked_at() -> No
 
 async def test_a_prefix_is_trusted_for_the_session() -> None:
     approve, person = approvals("session_prefix", *["no"] * 20)
-    assert await approve(bash("npm test")) == Approve()
-    for command in ("npm test", "npm test -- --watch", "'npm' te\\st 'a;b'"):
+    assert await approve(bash("go test")) == Approve()
+    for command in ("go test", "go test -- --watch", "'go' te\\st 'a;b'"):
         assert await approve(bash(command, timeout=3)) == Approve()
     assert len(person.questions) == 1
     asked = [
-        *["npm", "npm install", "npm testing", "npm test; id", "npm test && id", "npm test > f", "npm test $(id)"],
-        *["npm test\nid", "A=b npm test", "./npm test", "npm test *", "npm test '\u200b'", "env npm test"],
+        *["go", "go install", "go testing", "go test; id", "go test && id", "go test > f", "go test $(id)"],
+        *["go test\nid", "A=b go test", "./go test", "go test *", "go test '\u200b'", "env go test"],
     ]
     for command in asked:
         assert await approve(bash(command)) == Reject("the user said no"), command
-    assert await approve(bash("npm test", cwd="/")) == Reject("the user said no")
-    assert await approve(other("run", command="npm test")) == Reject("the user said no")
+    assert await approve(bash("go test", cwd="/")) == Reject("the user said no")
+    assert await approve(other("run", command="go test")) == Reject("the user said no")
 
 
 @pytest.mark.parametrize(
@@ -435,12 +467,12 @@ async def test_a_prefix_is_trusted_for_the_session() -> None:
 )
 async def test_trust_holds_only_in_the_folder_and_sandbox_where_it_was_given(scope: dict[str, Any]) -> None:
     approve, _ = approvals("session_prefix", "session_tool", "no", "no")
-    assert await approve(bash("npm test")) == Approve()
+    assert await approve(bash("go test")) == Approve()
     assert await approve(other(path="a", content="1")) == Approve()
-    assert await approve(bash("npm test", scope=scope)) == Reject("the user said no")
+    assert await approve(bash("go test", scope=scope)) == Reject("the user said no")
     assert await approve(other(path="a", content="1", scope=scope)) == Reject("the user said no")
     shuffled = dict(reversed(HERE.items()))
-    assert await approve(bash("npm test", scope=shuffled)) == Approve()
+    assert await approve(bash("go test", scope=shuffled)) == Approve()
 
 
 @pytest.mark.parametrize(
@@ -549,7 +581,7 @@ async def test_an_agent_runs_what_is_allowed_trusted_or_approved_and_nothing_els
     shell = Shell()
     approve, person = approvals("session_prefix", ApprovalAnswer(ApprovalChoice.NO, "not that"), "once")
     results = await results_of(
-        shell, approve, "git status", "npm test", "npm test -x", "npm test; id", "sudo id", "curl x"
+        shell, approve, "git status", "go test", "go test -x", "go test; id", "sudo id", "curl x"
     )
     assert results == [
         "done",
@@ -559,10 +591,10 @@ async def test_an_agent_runs_what_is_allowed_trusted_or_approved_and_nothing_els
         "tool call rejected: the rule 'sudo' denies it",
         "done",
     ]
-    assert shell.ran == ["git status", "npm test", "npm test -x", "curl x"]
+    assert shell.ran == ["git status", "go test", "go test -x", "curl x"]
     assert [question.request.arguments["command"] for question in person.questions] == [
-        "npm test",
-        "npm test; id",
+        "go test",
+        "go test; id",
         "curl x",
     ]
 
@@ -590,14 +622,14 @@ async def test_a_person_who_raises_has_said_no() -> None:
 async def test_trust_does_not_follow_the_tool_to_another_folder() -> None:
     shell = Shell()
     approve, person = approvals("session_prefix", "no")
-    assert await results_of(shell, approve, "npm test", "npm test") == ["done", "done"]
+    assert await results_of(shell, approve, "go test", "go test") == ["done", "done"]
     shell.folder = "/etc"
-    assert await results_of(shell, approve, "npm test") == ["tool call rejected: the user said no"]
+    assert await results_of(shell, approve, "go test") == ["tool call rejected: the user said no"]
     assert len(person.questions) == 2
 
 
 async def test_a_command_that_a_person_changed_runs_as_changed() -> None:
     shell = Shell()
-    approve, _ = approvals(ApprovalAnswer(ApprovalChoice.ONCE, arguments={"command": "npm ci"}))
-    assert await results_of(shell, approve, "npm install") == ["done"]
-    assert shell.ran == ["npm ci"]
+    approve, _ = approvals(ApprovalAnswer(ApprovalChoice.ONCE, arguments={"command": "go ci"}))
+    assert await results_of(shell, approve, "go install") == ["done"]
+    assert shell.ran == ["go ci"]

@@ -1,15 +1,19 @@
 """Which first words of a command a person may trust for a session, and what such trust covers.
 
 Owns a list of what can be offered. Trust in a prefix is trust in whatever follows it, so it is offered only where what
-follows is known to be data: never for a program that runs what its words name or say, under whatever name or path. What
+follows is known to be data: never for a program that runs what its words name or say, under whatever name or path, nor
+for a name that stands for a text or a file of the folder (`npm run x`, `make x`, `./x`), which a model can write. What
 is not in the list is asked about each time.
+
+Test runners and compilers are in the list. They run the project's tests and build steps, for that is what they are
+for; what they run stays in the sandbox.
 """
 
 from __future__ import annotations
 
 import re
 
-from ._named_commands import is_runner, program_name
+from ._named_commands import program_name
 from ._shell_words import names
 
 __all__ = ["prefix_covers", "prefix_length"]
@@ -24,13 +28,6 @@ _PLAIN = names(
 )
 # These run a script that is named first, and what follows is the script's.
 _INTERPRETERS = names("node nodejs perl php pypy python ruby")
-# Names that are none of a project's own, wherever they lie.
-_NEVER_BY_PATH = names(
-    "ash awk bash bun busybox csh dash deno elvish env fish gawk groovy guile iex ipython irb java jshell "
-    "julia jupyter ksh lua luajit make mawk nawk nix node nodejs npm npx nu octave osascript perl php "
-    "pnpm powershell pwsh pypy python rscript ruby runghc sbcl scala sh tclsh toybox ts-node tsx uv wish "
-    "xonsh yarn zsh"
-)
 _MODULES = names("black build compileall flake8 isort json.tool mypy pytest ruff unittest")
 # `git` is not offered for what fetches (--upload-pack names a program), bisects, rebases (--exec) or configures.
 _SUBCOMMANDS = {
@@ -40,9 +37,12 @@ _SUBCOMMANDS = {
     ),
     "cargo": names("bench build check clippy doc fmt test"),
     "go": names("build fmt test vet"),
-    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), names("run test")),
 }
-_WRAPPERS = {"uv": "run", "poetry": "run", "pdm": "run", "hatch": "run", "bundle": "exec"}
+# A strategy of another name is a program of that name.
+_MERGES = names("merge cherry-pick revert")
+_STRATEGY = re.compile(r"-s.*|--str.*", re.DOTALL)
+# What environments have of their own. Other wrappers than uv run what the project calls so, not what is called so.
+_IN_ENVIRONMENTS = names("flake8 isort mypy pypy pytest python")
 
 _PYTEST = (
     "-[qvxslh]+|-[qvxs]*[kmr].*|-n.*|--(tb|maxfail|lf|last-failed|ff|failed-first|durations|collect-only|co|no-header"
@@ -66,8 +66,10 @@ _OPTIONS = {
         "-(v|race|run|count|short|cover|coverprofile|timeout|bench|benchmem|json|failfast|parallel|tags|p|o|trimpath|x)"
         "(=.*)?"
     ),
-    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), "-[a-zA-Z]|--silent"),
 }
+# Where a program is the one that it is called like: the system's own, and an environment's test runner or linter.
+_SYSTEM = re.compile(r"/(usr/(local/)?)?s?bin/[^/]+")
+_ENVIRONMENT = re.compile(r"(\./)?\.?venv/bin/[^/]+")
 
 
 def prefix_length(words: tuple[str, ...]) -> int:
@@ -75,28 +77,28 @@ def prefix_length(words: tuple[str, ...]) -> int:
     first = words[0]
     program = _name(first)
     following = words[1] if len(words) > 1 else ""
+    is_where_it_belongs = "/" not in first or _SYSTEM.fullmatch(first)
+    if not is_where_it_belongs and not (_ENVIRONMENT.fullmatch(first) and _is_of_an_environment(first)):
+        return 0
     if program in _INTERPRETERS:
         if following == "-m" and program in ("python", "pypy") and len(words) > 2:
             return 3 if words[2] in _MODULES else 0
         return 0  # the script is a file that the model may write
-    if program in _WRAPPERS:
-        inner = prefix_length(words[2:]) if following == _WRAPPERS[program] and len(words) > 2 else 0
+    if program == "uv":
+        is_known = following == "run" and len(words) > 2 and _is_of_an_environment(words[2])
+        inner = prefix_length(words[2:]) if is_known else 0
         return 2 + inner if inner else 0
     if program in _SUBCOMMANDS:
-        if following not in _SUBCOMMANDS[program]:
-            return 0
-        if following == "run":
-            return 3 if len(words) > 2 and not words[2].startswith("-") else 0
-        return 2
-    if program in _PLAIN or program in _OPTIONS:
-        return 1
-    return 1 if _is_of_the_project(first) and program not in _NEVER_BY_PATH and not is_runner(words) else 0
+        return 2 if following in _SUBCOMMANDS[program] else 0
+    return 1 if program in _PLAIN or program in _OPTIONS else 0
 
 
 def prefix_covers(prefix: tuple[str, ...], words: tuple[str, ...]) -> bool:
     """Whether the words begin with the prefix, and what follows is nothing that would run something else."""
     if words[: len(prefix)] != prefix:
         return False
+    if _name(prefix[0]) == "git" and not _MERGES.isdisjoint(prefix[1:2]):
+        return not any(_STRATEGY.fullmatch(word) for word in words[len(prefix) :])
     allowed = _options(prefix)
     if allowed is None:
         return True
@@ -110,18 +112,18 @@ def prefix_covers(prefix: tuple[str, ...], words: tuple[str, ...]) -> bool:
 
 def _options(prefix: tuple[str, ...]) -> str | None:
     program = _name(prefix[0])
-    if program in _WRAPPERS and len(prefix) > 2:
+    if program == "uv" and len(prefix) > 2:
         return _options(prefix[2:])
     if program in _INTERPRETERS and prefix[1:2] == ("-m",) and len(prefix) > 2:
         return _OPTIONS.get(prefix[2])
     return _OPTIONS.get(program)
 
 
+def _is_of_an_environment(program: str) -> bool:
+    return _name(program) in _IN_ENVIRONMENTS
+
+
 def _name(program: str) -> str:
     """What a program is called, without its path and its version: python for /usr/bin/python3.12."""
     name = program_name(program)
     return name if name in _PLAIN else _VERSION.sub("", name) or name
-
-
-def _is_of_the_project(program: str) -> bool:
-    return "/" in program and not program.startswith(("/", "~", "../")) and "/../" not in program
