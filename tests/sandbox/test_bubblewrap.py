@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -450,6 +451,22 @@ async def test_an_ordinary_user_s_processes_are_limited_by_the_kernel_in_the_nam
         for other in others:
             other.kill()
             other.wait()
+
+
+async def test_a_bomb_of_roots_is_ended_long_before_it_has_grown(playground: Any) -> None:
+    """It is counted from outside, as the kernel does not count root's. Of 2047 processes at most, if nobody stops it."""
+    code = (
+        "import os, time\nfor _ in range(11):\n  try: os.fork()\n  except OSError: break\n"
+        "  os.close(os.open(f'made-{os.getpid()}', os.O_CREAT))\ntime.sleep(20)"
+    )
+    limits = ProcessLimits(processes=60)
+    with BubblewrapSandbox(playground.profile(limits=limits)) as sandbox:
+        process = await sandbox.spawn([PYTHON, "-c", code], cwd=str(playground.root))
+        async with asyncio.timeout(30):
+            assert await process.wait() == -signal.SIGKILL
+        assert process.ended_because == "it had more than 60 processes"
+        assert len(list(playground.root.glob("made-*"))) < 1500
+        assert await output_of(sandbox, "echo still") == "still\n"
 
 
 def sleepers(number: int) -> list[subprocess.Popen[bytes]]:
