@@ -108,14 +108,22 @@ async def test_what_the_user_made_is_never_removed(playground: Any, sandbox: Bub
     assert (playground.root / ".swink/settings.toml").read_text() == "by the user, while a command runs"
 
 
-async def test_a_folder_that_is_no_repository_does_not_become_one_by_a_command(tmp_path: Path) -> None:
+async def test_a_folder_becomes_a_repository_and_its_place_is_held_meanwhile(tmp_path: Path) -> None:
+    """What is in it is judged afterwards; that `.git` is no link, other sandboxes rely on while it runs."""
     with BubblewrapSandbox(SandboxProfile(write=(str(tmp_path),))) as sandbox:
-        output = await output_of(
-            sandbox, "mkdir -p .git/hooks && echo made; git init -q . ; git init -q sub && ls -d sub/.git"
+        swap = (
+            "mkdir other; rmdir .git && echo gone; mv other .git/. ; mv -T .git else && echo moved; ln -sfnT /etc .git"
         )
-    assert output.endswith("sub/.git\n")
-    assert "made" not in output
-    assert os.listdir(tmp_path) == ["sub"]
+        output = await output_of(
+            sandbox, f"{swap}; rm -rf .git/* ; git init -q . && git init -q sub && ls -d .git/HEAD"
+        )
+        assert output.endswith(".git/HEAD\n")
+        assert "gone" not in output
+        assert "moved" not in output
+        again = await output_of(sandbox, "echo x >> .git/config; rm -rf .git; git init -q . ; ls .git/config")
+        assert again.endswith(".git/config\n")
+    assert sorted(os.listdir(tmp_path)) == [".git", "sub"]
+    assert not (tmp_path / ".git").is_symlink()
 
 
 # -- what is held --------------------------------------------------------------------------------------------------
@@ -454,7 +462,7 @@ async def test_an_ordinary_user_s_processes_are_limited_by_the_kernel_in_the_nam
 
 
 async def test_a_bomb_of_roots_is_ended_long_before_it_has_grown(playground: Any) -> None:
-    """It is counted from outside, as the kernel does not count root's. Of 2047 processes at most, if nobody stops it."""
+    """It is counted from outside, as the kernel does not count root's. 2047 processes at most, if nobody stops it."""
     code = (
         "import os, time\nfor _ in range(11):\n  try: os.fork()\n  except OSError: break\n"
         "  os.close(os.open(f'made-{os.getpid()}', os.O_CREAT))\ntime.sleep(20)"

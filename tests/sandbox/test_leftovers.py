@@ -208,3 +208,81 @@ async def test_what_the_users_own_settings_lead_to_cannot_be_put_there(
         await leave(playground, sandbox, script)
     said = type_(playground, "git status; git commit -q --allow-empty -m x")
     assert mark.exists(), said
+
+
+# -- a folder that is no repository yet ------------------------------------------------------------------------------
+
+UNMADE = {
+    "a monitor": ("git init -q; git config core.fsmonitor $EVIL", "git status"),
+    "hooks": ("git init -q; cp $EVIL .git/hooks/pre-commit", "git commit -q --allow-empty -m x"),
+    "hooks elsewhere": ("git init -q; mkdir h; cp $EVIL h/pre-commit; git config core.hooksPath h", "git commit -qm x"),
+    "an include": ('git init -q; git config include.path ../i; echo "[core] fsmonitor = $EVIL" > i', "git status"),
+    "a file that leads elsewhere": (
+        "git init -q n; git -C n config core.fsmonitor $EVIL; mv n/.git else; rm -rf .git; echo gitdir: else > .git",
+        "git status",
+    ),
+    "a link that leads elsewhere": (
+        "git init -q n; git -C n config core.fsmonitor $EVIL; mv n/.git else; rm -rf .git; ln -s else .git",
+        "git status",
+    ),
+    "a repository that is moved there": (
+        "git init -q n; git -C n config core.fsmonitor $EVIL; mv n/.git/* .git/ || mv n/.git .git",
+        "git status",
+    ),
+}
+
+
+@pytest.fixture
+def bare_folder(playground: Any) -> Any:
+    """The playground, whose folder is no repository."""
+    shutil.rmtree(playground.root)
+    playground.root.mkdir()
+    furnish(playground)
+    return playground
+
+
+@pytest.mark.parametrize("name", UNMADE)
+async def test_a_repository_that_a_command_makes_of_the_folder_runs_nothing(
+    name: str, bare_folder: Any, open_backend: OpenFn
+) -> None:
+    script, typed = UNMADE[name]
+    typed = f"export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a; {typed}"
+    sandbox = open_backend(bare_folder.profile())
+    await leave(bare_folder, sandbox, script)
+    said = type_(bare_folder, f"{typed}; {typed} --allow-empty")
+    assert not (bare_folder.outside / "mark").exists(), said
+    shutil.rmtree(bare_folder.root / ".git", ignore_errors=True)
+    with open_unconfined(bare_folder.profile()) as unconfined:
+        await leave(bare_folder, unconfined, f"rm -rf .git n else h; {script}")
+    said = type_(bare_folder, f"{typed}; {typed} --allow-empty")
+    assert (bare_folder.outside / "mark").exists(), said
+
+
+async def test_a_folder_becomes_a_repository_and_is_held_from_then_on(bare_folder: Any, open_backend: OpenFn) -> None:
+    sandbox = open_backend(bare_folder.profile())
+    work = "git init -q -b main && git config user.name A && git remote add o https://example.org/x.git && echo x > f"
+    code, told, output = await leave(
+        bare_folder, sandbox, f"{work} && git add f && git commit -qm x && git log --oneline"
+    )
+    assert (code, told) == (0, ()), output
+    assert type_(bare_folder, "git config user.name; git remote; git status --short f") == "A\no\n"
+    code, told, output = await leave(
+        bare_folder, sandbox, "echo y > f; git commit -qam y && git branch b && git switch -q b"
+    )
+    assert (code, told) == (0, ()), output
+    before = (bare_folder.root / ".git/config").read_text()
+    await leave(
+        bare_folder,
+        sandbox,
+        f"git config core.fsmonitor $EVIL; echo x >> .git/config; {'cp $EVIL .git/hooks/pre-commit'}",
+    )
+    assert (bare_folder.root / ".git/config").read_text() == before
+    assert not (bare_folder.root / ".git/hooks/pre-commit").exists()
+
+
+async def test_a_folder_that_stays_none_has_nothing_in_it(bare_folder: Any, open_backend: OpenFn) -> None:
+    sandbox = open_backend(bare_folder.profile())
+    for script in ("true", "git init -q; rm -rf .git/* .git", "mkdir -p .git/x; rmdir .git/x"):
+        await leave(bare_folder, sandbox, script)
+    assert [path.name for path in bare_folder.root.iterdir() if path.name not in ("evil", ".git")] == []
+    assert type_(bare_folder, "find . -path './.git/*'") == ""

@@ -26,7 +26,7 @@ from ._placeholders import Placeholder, is_a_file, is_placeholder, place
 from ._places import check_folders
 from ._presence import Presence
 from ._private import PrivateFolder
-from ._protected import Hold, HoldKind, holds, own_names, protected_paths
+from ._protected import Hold, HoldKind, holds, own_names, protected_paths, unmade_repositories, without
 from ._seccomp import base_rules, build_filter
 from ._tree import Watch
 from .errors import SandboxClosed, SandboxError
@@ -108,10 +108,12 @@ class BubblewrapSandbox(Sandbox):
             hidden = self._hidden_now()
             self._running[command] = self._may_hold_all(is_alone, hidden)
             command.expect_none_of(self.profile.hidden_elsewhere(hidden))
-            arguments = [*self._mounted(command, hidden), "--chdir", cwd]
+            unmade = unmade_repositories(self.profile)
+            arguments = [*self._mounted(command, hidden, unmade), "--chdir", cwd]
             variables = self.child_environment(self._temporary, environment)
             process = await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
-            return self._under_watch(process, look, self._known(self._running.get(command, False)))
+            held = without(self._known(self._running.get(command, False)), unmade)
+            return self._under_watch(process, look, held)
         except BaseException:
             command.abandon()
             raise
@@ -158,7 +160,7 @@ class BubblewrapSandbox(Sandbox):
     def _inside(self, paths: Sequence[str]) -> frozenset[str]:
         return frozenset(path for path in paths if any(is_beneath(path, root) for root in self.profile.write))
 
-    def _mounted(self, command: BubblewrapCommand, hidden: Sequence[str]) -> list[str]:
+    def _mounted(self, command: BubblewrapCommand, hidden: Sequence[str], unmade: Sequence[str]) -> list[str]:
         """The walls, outer before inner: a later mount lies over an earlier one."""
         profile = self.profile
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
@@ -179,7 +181,7 @@ class BubblewrapSandbox(Sandbox):
         if self._temporary != _TMP:
             mounts += ["--bind", self._private.path, self._private.path]
         for hold in self._holds(hidden, self._running[command]):
-            held = self._hold(hold.path, hold.kind, command.placeholders)
+            held = self._hold(hold.path, hold.kind, command.placeholders, is_free=hold.path in unmade)
             if held:
                 command.hold(hold.path)
                 mounts += held
@@ -214,7 +216,8 @@ class BubblewrapSandbox(Sandbox):
                     mounts += [*self._empty_folder("0755"), first]
         return mounts
 
-    def _hold(self, path: str, kind: HoldKind, placeholders: list[Placeholder]) -> list[str]:
+    def _hold(self, path: str, kind: HoldKind, placeholders: list[Placeholder], *, is_free: bool) -> list[str]:
+        """`is_free`: that a command may fill what is missing, and only not put something else in its place."""
         # A repository further in may be gone by the time that it is mounted, as other programs work there too.
         must = "" if any(is_beneath(own, path) for own in self._own) else "-try"
         if kind is HoldKind.PINNED:
@@ -225,6 +228,8 @@ class BubblewrapSandbox(Sandbox):
             placeholder = place(max((root for root in self.profile.write if is_beneath(path, root)), key=len), path)
             if placeholder is not None:
                 placeholders.append(placeholder)
+                if is_free:
+                    return ["--bind", path, path]
                 # For a folder, a file system of its own costs a quarter of what mounting the place-holder does.
                 return ["--ro-bind", path, path] if is_a_file(path) else [*self._empty_folder("0555"), path]
             if not os.path.lexists(path):

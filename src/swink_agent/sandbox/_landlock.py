@@ -27,7 +27,7 @@ from typing import Any, cast
 from ._pipes import OutputPipe
 from ._places import check_folders
 from ._private import PrivateFolder
-from ._protected import protected_paths
+from ._protected import protected_paths, unmade_repositories, without
 from .errors import SandboxClosed, SandboxError
 from .process import Sandbox, SandboxedProcess
 from .profile import SandboxProfile, is_beneath
@@ -132,7 +132,7 @@ class LandlockSandbox(Sandbox):
         if not self._searched or (not self._running and time.monotonic() - self._searched > _SEARCH_AGAIN_AFTER):
             self._protected.update(dict.fromkeys(protected_paths(self.profile)))
             self._searched = time.monotonic()
-        return list(self._protected)
+        return without(self._protected, unmade_repositories(self.profile))
 
 
 def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: int) -> dict[str, Any]:

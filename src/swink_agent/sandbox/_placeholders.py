@@ -69,7 +69,9 @@ class Placeholder:
         """Removes it if nobody else uses it and nothing was put there. To be called when the command is gone."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_placeholder(self._parent, os.path.basename(self.path), self._descriptor):
+            # A repository that a command began to make there, and gave up, is as empty.
+            is_git = os.path.basename(self.path) == ".git"
+            if is_git or _is_placeholder(self._parent, os.path.basename(self.path), self._descriptor):
                 if is_a_file(self.path):
                     os.unlink(os.path.basename(self.path), dir_fd=self._parent)
                 else:

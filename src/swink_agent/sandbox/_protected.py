@@ -20,8 +20,19 @@ from ._places import why_not_entered
 from ._presence import lock_path
 from .errors import UnfitFolder
 from .profile import SandboxProfile, is_beneath
+from .repository import is_git_folder
 
-__all__ = ["PLACEHOLDER_STAMP", "Hold", "HoldKind", "exposed_paths", "holds", "own_names", "protected_paths"]
+__all__ = [
+    "PLACEHOLDER_STAMP",
+    "Hold",
+    "HoldKind",
+    "exposed_paths",
+    "holds",
+    "own_names",
+    "protected_paths",
+    "unmade_repositories",
+    "without",
+]
 
 PLACEHOLDER_STAMP = 347155199
 """The time, in seconds, that marks what stands for something missing; no file system is too coarse for it."""
@@ -72,6 +83,27 @@ def own_names(profile: SandboxProfile) -> tuple[str, ...]:
     locks = lock_path()
     mine = (locks,) if any(is_beneath(locks, root) for root in profile.write) else ()
     return (*profile.protected_names(), *mine)
+
+
+def unmade_repositories(profile: SandboxProfile) -> tuple[str, ...]:
+    """The `.git` of roots that have none. A command may make it: what it makes is judged afterwards, by its content."""
+    if ".git" in profile.protected or not any(name.startswith(".git/") for name in profile.protected):
+        return ()
+    places = (os.path.join(root, ".git") for root in profile.write if not is_git_folder(root))
+    return tuple(place for place in places if _is_missing(place))
+
+
+def without(paths: Iterable[str], folders: Sequence[str]) -> list[str]:
+    """The paths that are in none of the folders."""
+    return [path for path in paths if not any(is_beneath(path, folder) for folder in folders)]
+
+
+def _is_missing(path: str) -> bool:
+    try:
+        state = os.lstat(path)
+    except OSError:
+        return True
+    return int(state.st_mtime) == PLACEHOLDER_STAMP and stat.S_ISDIR(state.st_mode) and _is_empty(path, state)
 
 
 def holds(

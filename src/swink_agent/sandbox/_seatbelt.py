@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from ._plain import PlainSandbox
-from ._protected import protected_paths
+from ._protected import protected_paths, unmade_repositories, without
 from .errors import SandboxError
 from .profile import SandboxProfile, is_beneath
 
@@ -69,14 +69,16 @@ class SeatbeltSandbox(PlainSandbox):
             raise SandboxError(f"{_PROGRAM} is not there")
         super().__init__(profile)
         self._protected: dict[str, None] = {}
+        self._held: list[str] = []
 
     def command_line(self, argv: Sequence[str]) -> list[str]:
         self._protected.update(dict.fromkeys(protected_paths(self.profile)))
-        text = seatbelt_profile(self.profile, self._private.path, self._protected)
+        self._held = without(self._protected, unmade_repositories(self.profile))
+        text = seatbelt_profile(self.profile, self._private.path, self._held)
         return [_PROGRAM, "-p", text, *argv]
 
     def held(self) -> Sequence[str]:
-        return tuple(self._protected)
+        return self._held
 
 
 def _reads(profile: SandboxProfile, roots: Sequence[str]) -> str:
