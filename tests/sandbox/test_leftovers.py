@@ -210,6 +210,67 @@ async def test_what_the_users_own_settings_lead_to_cannot_be_put_there(
     assert mark.exists(), said
 
 
+# -- what the repository itself has ----------------------------------------------------------------------------------
+
+WHO = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a"
+OPENED = "vim -T dumb --not-a-term -n -i NONE --cmd 'set exrc' -c qa! hello.txt < /dev/null"
+
+
+async def keep_files(playground: Any, *, packed: bool = False) -> None:
+    """Commits of the user's, with hooks and editors' files, on a branch of their own."""
+    (playground.root / "tracked").mkdir()
+    kept = "mkdir -p .tracked .helix; echo '((nil . ((a . 1))))' > .dir-locals.el; echo x > .helix/languages.toml"
+    hook = "printf '#!/bin/sh\\nexit 0\\n' > .tracked/pre-commit; chmod +x .tracked/pre-commit"
+    done = "git add -f .dir-locals.el .helix .tracked; git commit -qm kept; git switch -q main"
+    pack = "git gc -q" if packed else "true"
+    type_(playground, f"{WHO}; git switch -qc kept; {kept}; {hook}; {done}; git config core.hooksPath .tracked; {pack}")
+    await asyncio.sleep(0.1)  # what changes in the moment before a command begins counts as its doing
+
+
+@pytest.mark.parametrize("packed", [False, True])
+async def test_what_the_repository_had_before_is_left_where_a_checkout_puts_it(
+    packed: bool, playground: Any, open_backend: OpenFn
+) -> None:
+    await keep_files(playground, packed=packed)
+    sandbox = open_backend(playground.profile())
+    code, told, output = await leave(playground, sandbox, "git worktree add -q t kept && cd t && git status --short")
+    assert (code, output) == (0, ""), told
+    code, more, output = await leave(playground, sandbox, "rm -rf t; git worktree prune; git checkout -q kept")
+    assert code == 0, output
+    assert [path.name for path in playground.root.rglob(".swink-quarantine-*")] == []
+    names = {name.partition(" is new")[0].rpartition("/")[2].strip("'") for name in (*told, *more)}
+    assert names == {".dir-locals.el", "languages.toml"}  # told of, once for each place
+    assert (playground.root / ".dir-locals.el").exists()
+
+
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize(
+    "hook",
+    ["cp $EVIL .tracked/pre-commit", "rm -r .tracked; mkdir h; cp $EVIL h/pre-commit; ln -s h .tracked"],
+    ids=["a file", "a link"],
+)
+async def test_what_a_command_added_to_it_is_not_its_own(
+    committed: bool, hook: str, playground: Any, open_backend: OpenFn
+) -> None:
+    """Nor what was committed by one command and is checked out by the next."""
+    mark = furnish(playground)
+    await keep_files(playground)
+    commit = "git add -f .tracked .exrc; git commit -q --no-verify -m x" if committed else "true"
+    made = f'git worktree add -q t kept; cd t; {hook}; echo "silent !$EVIL" > .exrc; {commit}'
+    again = "cd t; git checkout -q HEAD~1 2>/dev/null; git checkout -qf kept 2>/dev/null; true"
+    typed = f"{WHO}; cd t; git commit -q --allow-empty -m y; {OPENED if shutil.which('vim') else 'true'}"
+    sandbox = open_backend(playground.profile())
+    for script in (made, again):
+        await leave(playground, sandbox, script)
+    said = type_(playground, typed)
+    assert not mark.exists(), said
+    shutil.rmtree(playground.root / "t")
+    with open_unconfined(playground.profile()) as unconfined:
+        await leave(playground, unconfined, f"git worktree prune; {made}")
+    said = type_(playground, typed)
+    assert mark.exists(), said
+
+
 # -- a folder that is no repository yet ------------------------------------------------------------------------------
 
 UNMADE = {

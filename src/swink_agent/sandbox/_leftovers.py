@@ -22,6 +22,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 
 from ._git_config import LARGEST, STRATEGIES, is_harmless, is_plain, read_settings, written
+from ._git_objects import has_held
 from ._mounts import network_mounts
 from ._quarantine import OpenFolder
 from .profile import EDITOR_PROTECTED, SandboxProfile, is_beneath
@@ -65,11 +66,20 @@ class Leftovers:
     Both may take a while in a large tree: not in an event loop. Any thread may call them; they wait for each other.
     """
 
-    def __init__(self, profile: SandboxProfile, exposed: Callable[[], Iterable[str]]) -> None:
-        """`exposed`: what git reads by the user's configuration and cannot be held, as it is missing or a link."""
+    def __init__(
+        self,
+        profile: SandboxProfile,
+        exposed: Callable[[], Iterable[str]],
+        hooks: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        """`exposed`: what git reads by the user's configuration and cannot be held, as it is missing or a link.
+
+        `hooks`: folders in a work tree, relative to it, that the user's configuration has hooks in.
+        """
         roots = profile.write if profile.protected else ()  # who protects nothing wants nothing judged
         self._roots = [root for root in roots if not any(root != other and is_beneath(root, other) for other in roots)]
         self._exposed_now = exposed
+        self._hooks_now = hooks
         self._lock = threading.Lock()
         self._running: weakref.WeakSet[Look] = weakref.WeakSet()
         self._folders: dict[str, int] = {}
@@ -77,6 +87,9 @@ class Leftovers:
         self._editors: dict[str, None] = {}
         self._known: dict[str, _Signature] = {}
         self._exposed: frozenset[str] = frozenset()
+        self._hooks: tuple[str, ...] = ()
+        self._first = 0
+        """When the first command was about to begin: what repositories held before is their own."""
         self._slow: frozenset[str] = frozenset()
 
     @property
@@ -91,6 +104,8 @@ class Leftovers:
                 self._slow = frozenset(network_mounts())
                 self._list(self._roots, time.monotonic() + _LONGEST)
                 self._exposed = frozenset(self._exposed_now())
+                self._hooks = tuple(self._hooks_now())
+                self._first = time.time_ns() - _COARSE
             if not self._running:  # else what has changed may be the doing of one that runs
                 self._note_known()
             look.since = time.time_ns() - _COARSE
@@ -168,7 +183,7 @@ class Leftovers:
         for path in self._editors:
             for file in _editor_files(path):
                 self._note(file)
-        for path in self._exposed:
+        for path in (*self._exposed, *self._hooks_in_trees()):
             self._note(path)
 
     def _note(self, path: str) -> None:
@@ -182,6 +197,7 @@ class Leftovers:
 
     def _judge(self, new: set[str]) -> None:
         fresh = {repository for repository in new if self._is_recent(_signature(repository))}
+        clones = {os.path.dirname(repository) for repository in fresh if os.path.isdir(repository)}
         todo = deque(self._repositories)
         while todo:
             repository = todo.popleft()
@@ -190,16 +206,21 @@ class Leftovers:
                 if path in self._held or not (is_of_new or self._is_changed(path)):
                     continue
                 leads_to = self._judge_file(repository, path)
+                if leads_to and self._is_recent(_signature(os.path.join(leads_to, "objects"))):
+                    clones.add(os.path.dirname(repository))
                 if leads_to and leads_to not in fresh:  # it may have been there for long, and nobody looked there
                     fresh.add(leads_to)
                     self._repositories.setdefault(leads_to, _inode(leads_to))
                     todo.append(leads_to)
         for path in self._exposed:
-            if self._is_changed(path):
+            if self._is_changed(path) and not _is_folder(path) and not self._is_of_repository(path):
                 self._put_away(path, "git reads it as configuration or hooks, by settings of yours")
+        for path in self._hooks_in_trees():
+            if self._is_changed(path) and _runs(path) and not self._is_of_repository(path):
+                self._put_away(path, "git would run this hook, by settings of yours")
         for path in self._editors:
             if not any(is_beneath(path, held) for held in self._held):
-                is_cloned = any(is_beneath(path, os.path.dirname(repository)) for repository in fresh)
+                is_cloned = any(is_beneath(path, clone) for clone in clones)
                 for file in [file for file in _editor_files(path) if self._is_changed(file)]:
                     self._judge_editors(path, file, is_cloned=is_cloned)
 
@@ -286,16 +307,41 @@ class Leftovers:
             self._rewrite(path, "\n".join(kept), why)
 
     def _judge_editors(self, path: str, file: str, *, is_cloned: bool) -> None:
-        """An editor's file, or one in an editor's folder. A fresh clone has what its repository has, and keeps it."""
+        """An editor's file, or one in an editor's folder. What a repository has, such as a fresh clone, it keeps."""
         name = os.path.basename(file)
         if not os.path.lexists(file) or (file == path and os.path.isdir(path) and not os.path.islink(path)):
             return
-        if os.path.basename(path) in EDITOR_PROTECTED and not is_cloned:
+        if os.path.basename(path) in EDITOR_PROTECTED and not is_cloned and not self._is_of_repository(file):
             self._put_away(file, "an editor would run what it says when a file in its folder is opened")
         elif name == "tasks.json" and _STARTS_BY_ITSELF.search(self._text(file) or ""):
             self._put_away(file, "an editor would run its tasks when the folder is opened")
         elif not name.startswith(".swink-quarantine-"):
             self._told.append(f"{file!r} is new or changed: look at it before you open its folder in an editor")
+
+    def _hooks_in_trees(self) -> list[str]:
+        """Hooks that lie among the files of a work tree, where a checkout puts those that the repository has."""
+        folders = [path for path in self._exposed if _is_folder(path)]
+        for repository in self._repositories if self._hooks else ():
+            if os.path.basename(repository) == ".git" and os.path.isfile(repository):
+                folders += (os.path.join(os.path.dirname(repository), hooks) for hooks in self._hooks)
+        found: list[str] = []
+        for folder in folders:
+            if os.path.islink(folder):
+                found.append(folder)
+                continue
+            with suppress(OSError):
+                found += [os.path.join(folder, name) for name in os.listdir(folder)]
+        return [path for path in found if ".swink-quarantine-" not in path]
+
+    def _is_of_repository(self, path: str) -> bool:
+        """Whether a repository here has held this very content since before the first command."""
+        try:
+            with OpenFolder(self._root_of(path), os.path.dirname(path)) as folder:
+                data = folder.read(os.path.basename(path), LARGEST)
+        except OSError:
+            return False
+        folders = [path for path in self._repositories if os.path.isdir(path)]
+        return data is not None and any(has_held(folder, data, self._first) for folder in folders)
 
     # -- what is done --------------------------------------------------------------------------------------------
 
@@ -381,6 +427,10 @@ def _signature(path: str) -> _Signature | None:
 def _inode(path: str) -> int:
     signature = _signature(path)
     return signature[1] if signature else 0
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
 
 
 def _runs(path: str) -> bool:

@@ -28,6 +28,7 @@ __all__ = [
     "HoldKind",
     "exposed_paths",
     "holds",
+    "hooks_in_work_trees",
     "own_names",
     "protected_paths",
     "unmade_repositories",
@@ -254,9 +255,37 @@ def exposed_paths(profile: SandboxProfile) -> tuple[str, ...]:
     return tuple(found)
 
 
+def hooks_in_work_trees(profile: SandboxProfile) -> tuple[str, ...]:
+    """Folders with hooks that the configuration of known repositories has in every work tree, relative to it."""
+    if not any(name.startswith(".git/") for name in profile.protected):
+        return ()
+    found: dict[str, None] = {}
+    for root in profile.write:
+        for folder in _git_folders(root):
+            if os.path.isdir(folder) and not os.path.islink(folder):
+                found.update((value, None) for _, _, value in _named_values(folder) if value and _is_relative(value))
+    return tuple(found)
+
+
+def _is_relative(place: str) -> bool:
+    return not os.path.isabs(os.path.expanduser(place)) and not os.path.normpath(place).startswith("..")
+
+
 def _named_in_config(git_folder: str, root: str) -> list[str]:
     """Hooks and further configuration in the writable tree, by the configuration of the repository or of the user."""
+    base = os.path.dirname(git_folder) if os.path.basename(git_folder) == ".git" else git_folder
     found: list[str] = []
+    for file, include, hooks in _named_values(git_folder):
+        if include:
+            found.append(_beside(file, include))
+        if hooks:
+            found.append(os.path.normpath(os.path.join(base, os.path.expanduser(hooks))))
+    return [path for path in dict.fromkeys(found) if path != root and is_beneath(path, root)]
+
+
+def _named_values(git_folder: str) -> list[tuple[str, str, str]]:
+    """What the configuration includes and where it has hooks: the file that says so, and either of the two."""
+    found: list[tuple[str, str, str]] = []
     home = os.path.expanduser("~")
     others = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
     files = [os.path.join(git_folder, "config"), os.path.join(git_folder, "config.worktree")]
@@ -269,13 +298,15 @@ def _named_in_config(git_folder: str, root: str) -> list[str]:
         seen.add(file)
         for section, _, name, value in _settings_in(file):
             if (section, name) == ("core", "hookspath") and value:
-                base = os.path.dirname(git_folder) if os.path.basename(git_folder) == ".git" else git_folder
-                found.append(os.path.normpath(os.path.join(base, os.path.expanduser(value))))
+                found.append((file, "", value))
             elif section in ("include", "includeif") and name == "path" and value:
-                path = os.path.normpath(os.path.join(os.path.dirname(file), os.path.expanduser(value)))
-                files.append(path)
-                found.append(path)
-    return [path for path in dict.fromkeys(found) if path != root and is_beneath(path, root)]
+                files.append(_beside(file, value))
+                found.append((file, value, ""))
+    return found
+
+
+def _beside(file: str, place: str) -> str:
+    return os.path.normpath(os.path.join(os.path.dirname(file), os.path.expanduser(place)))
 
 
 def _settings_in(path: str) -> list[Setting]:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from swink_agent.core.threads import WorkerThreads
 
 from ._leftovers import Leftovers, Look
-from ._protected import exposed_paths
+from ._protected import exposed_paths, hooks_in_work_trees
 from .profile import SandboxProfile
 
 __all__ = ["Look", "WatchBehind"]
@@ -30,7 +30,7 @@ class WatchBehind:
     """What was left in the write roots of one profile. Disks that do not answer hold up nobody for long."""
 
     def __init__(self, profile: SandboxProfile) -> None:
-        self._leftovers = Leftovers(profile, lambda: exposed_paths(profile))
+        self._leftovers = Leftovers(profile, lambda: exposed_paths(profile), lambda: hooks_in_work_trees(profile))
         self._late: list[str] = []
 
     async def begin(self) -> Look | None:
