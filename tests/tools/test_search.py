@@ -19,8 +19,9 @@ import pytest
 from swink_agent import Agent, AgentToolResult, CancellationToken, ModelSpec, ToolContext, TurnEnd, extract_text
 from swink_agent.core.tool import Toolbox
 from swink_agent.sandbox import Sandbox, SandboxedProcess, SandboxProfile, SandboxUnavailable, open_sandbox
+from swink_agent.sandbox.programs import own_interpreter
 from swink_agent.testing import call, collect, scripted, text
-from swink_agent.tools import SearchTool, Workspace
+from swink_agent.tools import SearchTool, Workspace, _scan
 
 MakeFn = Callable[..., SearchTool]
 ENGINES = ["ripgrep", "scanner", "unconfined"]
@@ -616,7 +617,9 @@ async def test_a_pattern_is_never_taken_for_an_option(tool: SearchTool, tmp_path
 # -- engines that fail ---------------------------------------------------------------------------------------
 
 
-async def test_without_any_sandbox_the_scanner_searches(make: MakeFn, tmp_path: Path) -> None:
+async def test_without_any_sandbox_the_scanner_searches(
+    make: MakeFn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     attempts = 0
 
     def nothing_works(profile: SandboxProfile) -> Sandbox:
@@ -625,11 +628,40 @@ async def test_without_any_sandbox_the_scanner_searches(make: MakeFn, tmp_path: 
         raise SandboxUnavailable
 
     plant(tmp_path, {"a": "needle\n"})
+    planted = tmp_path.parent / f"{tmp_path.name}-rg"  # a foreign program is not run there, wherever it is from
+    planted.mkdir()
+    (planted / "rg").write_text(f"#!/bin/sh\ntouch {planted}/ran\n")
+    (planted / "rg").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{planted}:{os.environ['PATH']}")
     tool = make(open_sandbox=nothing_works)
     for _ in range(2):
         result = await search(tool, pattern="needle")
         assert (said(result), result.details["engine"]) == ("a:1: needle", "scanner")
     assert attempts == 1
+    assert not (planted / "ran").exists()
+
+
+def test_the_scanner_has_given_up_what_it_does_not_need(tmp_path: Path) -> None:
+    """It runs where no sandbox works too, and then nothing else holds it."""
+    plant(tmp_path, {"a": "needle\n"})
+    request = '{"pattern": "needle", "glob": null, "ignore_case": false, "start": []}'
+    then = (
+        "; import os\nfor act in (lambda: os.write(os.open('made', os.O_CREAT | os.O_WRONLY), b'x'), os.fork):\n"
+        "  try: act() or os._exit(0); print('DONE')\n  except OSError as error: print('REFUSED')"
+    )
+    here = str(Path(_scan.__file__).parent)
+    done = subprocess.run(
+        [own_interpreter(), "-I", "-S", "-B", "-c", _scan.BOOT + then, here, request],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found, finished, *after = done.stdout.splitlines()
+    assert '"line":1' in found.replace(" ", "")
+    assert "finished" in finished
+    assert after == ["REFUSED", "REFUSED" if os.geteuid() else "DONE"]  # the kernel does not count root's processes
+    assert (tmp_path / "made").read_bytes() == b""
 
 
 @pytest.mark.parametrize("script", ["exit 0", "echo broken >&2; exit 2", "kill -9 $$", 'echo \'{"type":"match"}\''])
