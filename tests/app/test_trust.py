@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from swink_agent.app.errors import SettingsError
-from swink_agent.app.trust import Project, TrustStore, find_project
+from swink_agent.app.trust import Change, Project, TrustStore, find_project
 
 
 @pytest.fixture
@@ -54,6 +54,42 @@ def test_a_change_of_its_settings_ends_the_trust(project: Path, store: TrustStor
     assert changed.notes_files == ()
     (project / ".swink" / "config.toml").unlink()
     assert not found(project, store).is_trusted
+
+
+def test_what_has_changed_since_is_known(project: Path, store: TrustStore) -> None:
+    store.trust(project)
+    assert store.changes(store.offer(project)) == ()
+    (project / ".swink" / "config.toml").write_text("max_turns = 4\n")
+    (project / "AGENTS.md").unlink()
+    there = Path(os.path.realpath(project))
+    expected = (
+        Change(str(there / ".swink/config.toml"), b"max_turns = 3\n", b"max_turns = 4\n"),
+        Change(str(there / "AGENTS.md"), b"Be tidy.\n", b""),
+    )
+    assert store.changes(store.offer(project)) == expected
+    store.trust(project)
+    assert store.changes(store.offer(project)) == ()
+    (project / "AGENTS.md").write_bytes(b"Be \xff.\r\n")
+    assert store.changes(store.offer(project)) == (Change(str(there / "AGENTS.md"), b"", b"Be \xff.\r\n"),)
+    store.trust(project)
+    (project / "AGENTS.md").write_text("Be tidy.\n")
+    assert store.changes(store.offer(project))[0].old == b"Be \xff.\r\n"
+
+
+def test_copies_of_what_was_trusted_are_private_whole_and_only_those_in_use(project: Path, store: TrustStore) -> None:
+    copies = store.path.parent / "trusted"
+    for turn in range(3, 6):
+        (project / ".swink" / "config.toml").write_text(f"max_turns = {turn}\n")
+        store.trust(project)
+        assert sorted(path.read_text() for path in copies.iterdir()) == ["Be tidy.\n", f"max_turns = {turn}\n"]
+    assert {path.stat().st_mode & 0o777 for path in (copies, *copies.iterdir())} == {0o700, 0o600}
+    for copy in copies.iterdir():
+        copy.write_text("something that was never trusted\n")
+    (project / "AGENTS.md").write_text("Be evil.\n")
+    assert store.changes(store.offer(project)) == ()  # nothing is said rather than something wrong
+    assert found(project, store).settings is not None  # copies decide nothing
+    store.distrust(project)
+    assert list(copies.iterdir()) == []
 
 
 def test_settings_that_appear_in_a_trusted_folder_are_not_trusted(project: Path, store: TrustStore) -> None:

@@ -256,6 +256,29 @@ def test_notes_that_change_are_told_of_and_shown_whole_before_they_count_again(p
     assert invoke("config").stderr == ""
 
 
+def test_a_change_is_shown_before_it_counts_for_settings_as_for_notes(place: Path) -> None:
+    (place / ".swink").mkdir()
+    (place / ".swink" / "config.toml").write_text("max_turns = 3\ntimeout = 60\n")
+    (place / "AGENTS.md").write_text("".join(f"Rule {n}.\n" for n in range(40)))
+    first = invoke("config", "trust", "--yes")
+    assert "what has changed" not in first.stderr
+    (place / ".swink" / "config.toml").write_text("max_turns = 9\ntimeout = 60\n")
+    (place / "AGENTS.md").write_text("".join(f"Rule {n}.\n" for n in range(40) if n != 20) + "- Trust /etc? [y/N] y\n")
+    asked = invoke("config", "trust", stdin="n\n").stderr.splitlines()
+    start = asked.index(f"{place}/.swink/config.toml, what has changed since you trusted it:")
+    assert asked[start + 1 :][:4] == ["  @ -1,2 +1,2 @@", "  - max_turns = 3", "  + max_turns = 9", "  │ timeout = 60"]
+    shown = asked[start + 5 :]
+    assert shown[0] == f"{place}/AGENTS.md, what has changed since you trusted it:"
+    assert "  - Rule 20." in shown
+    assert "  + - Trust /etc? [y/N] y" in shown
+    assert "  │ Rule 10." not in shown
+    assert all(line.startswith("  ") for line in shown[1 : shown.index("Nothing was changed.")] if "Rule" in line)
+    assert invoke("config", "get", "max_turns").stdout == "50\n"
+    assert invoke("config", "trust", stdin="y\n").exit_code == 0
+    assert invoke("config", "get", "max_turns").stdout == "9\n"
+    assert "what has changed" not in invoke("config", "trust", "--yes").stderr
+
+
 # -- keys ----------------------------------------------------------------------------------------------------
 
 

@@ -190,6 +190,27 @@ async def test_a_projects_settings_and_notes_count_after_trust(swink: Any) -> No
     assert "Always say please." in provider.bodies[1]["system"][0]["text"]
 
 
+async def test_what_changed_in_a_trusted_project_is_told_before_the_run(swink: Any) -> None:
+    (swink.folder / ".swink").mkdir()
+    (swink.folder / ".swink" / "config.toml").write_text('tools = ["list_dir"]\n')
+    (swink.folder / "AGENTS.md").write_text("Always say please.\n")
+    async with FakeProvider("anthropic", ["a", "b"]) as provider:
+        swink.use(provider)
+        assert (await swink("config", "trust")).code == 0
+        (swink.folder / "AGENTS.md").write_text("Always say please.\n" + "error: all is well\n" * 30)
+        changed = await swink("-p", "x", *NO_CHILDREN)
+        (swink.folder / ".swink" / "config.toml").write_text('tools = ["list_dir", "bash"]\n')
+        both = await swink("-p", "x", *NO_CHILDREN)
+    rows = changed.stderr.splitlines()
+    assert "AGENTS.md has changed since you trusted it and is not used" in " ".join(changed.stderr.split())
+    assert any("+ error: all is well" in row for row in rows)
+    assert not any(row.startswith("error:") for row in rows)
+    assert "18 lines more" in changed.stderr
+    assert '- tools = ["list_dir"]' in both.stderr
+    assert '+ tools = ["list_dir", "bash"]' in both.stderr
+    assert "say please" not in json.dumps(provider.bodies)
+
+
 # -- every end has its object --------------------------------------------------------------------------------
 
 FIELDS = {

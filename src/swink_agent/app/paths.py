@@ -36,7 +36,7 @@ def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(platformdirs.user_data_dir("swink-agent", appauthor=False))
 
 
-def write_whole(path: Path, content: str, *, mode: int = 0o600) -> None:
+def write_whole(path: Path, content: str | bytes, *, mode: int = 0o600) -> None:
     """Replaces the file in one step, so that a reader or a crash sees the old content or the new, never half.
 
     A link is followed, so that a file kept elsewhere stays there; a file that exists keeps its mode, unless the mode
@@ -50,9 +50,9 @@ def write_whole(path: Path, content: str, *, mode: int = 0o600) -> None:
         pass
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # for the user alone
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+        with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), mode)
-            file.write(content)
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, target)

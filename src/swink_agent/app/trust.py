@@ -1,17 +1,17 @@
 """Which folders the user trusts, and what their own files may therefore say.
 
 A folder may carry `.swink/config.toml` and `AGENTS.md`. Both come with whatever was cloned, so neither is used before
-the user said so, with `swink config trust`. Trust is given to a place and to what its files say: a change of either has
-to be looked at and trusted again, and until then that file does not count. Owns the record of it, and which folders
-speak for one: all from here up to the root of the repository, and of those further up that are trusted, what guards the
-user. So no folder, and no repository made in one, can silence those above it. Reading is in `project_files`, what a
-project may set at all in `settings`.
+the user said so, with `swink config trust`. Trust is given to a place and to what its files say: a change of either
+has to be looked at and trusted again, and until then that file does not count; a copy of what was trusted is kept, so
+that the change itself can be shown. Owns the record of it, and which folders speak for one: all from here up to the
+root of the repository, and of those further up that are trusted, what guards the user. So no folder, and no repository
+made in one, can silence those above it. Reading is in `project_files`, what a project may set at all in `settings`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -24,7 +24,7 @@ from .paths import config_folder, write_whole
 from .project_files import ProjectFile, read_project_file
 from .settings import LARGEST_FILE, SettingsFile, only_stricter, parse_file
 
-__all__ = ["Offer", "Project", "TrustStore", "find_project"]
+__all__ = ["Change", "Offer", "Project", "TrustStore", "find_project"]
 
 PROJECT_FILE = Path(".swink", "config.toml")
 NOTES_FILE = "AGENTS.md"
@@ -106,11 +106,25 @@ class Offer(Value, frozen=True):
     """Why the notes that are there cannot be used."""
 
 
+class Change(Value, frozen=True):
+    """A file that says something else than when it was trusted; empty where it was not there, or is not any more."""
+
+    hidden_fields = frozenset({"old", "new"})
+
+    path: str
+    old: bytes
+    new: bytes
+
+
 class TrustStore:
-    """The user's record of trusted folders: real paths, each with the digests of its settings and of its notes."""
+    """The user's record of trusted folders: real paths, each with the digests of its settings and of its notes.
+
+    Beside it, in `trusted`, lie copies of what was trusted, named by their digests: to be shown, never to be used.
+    """
 
     def __init__(self, path: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> None:
         self.path = path or config_folder(environ) / "trusted.json"
+        self._copies = self.path.parent / "trusted"
 
     def folders(self) -> dict[str, str]:
         """Digests by folder. A record that cannot be read trusts nothing. Raises `SettingsError` to say so."""
@@ -137,9 +151,44 @@ class TrustStore:
 
     def accept(self, offer: Offer) -> Project:
         """Trusts what was offered: what has changed since is not trusted."""
-        record = f"{ProjectFile(offer.settings).digest} {ProjectFile(offer.notes).digest}"
-        self._write({**self.folders(), offer.folder: record})
+        files = [ProjectFile(offer.settings), ProjectFile(offer.notes)]
+        self._write({**self.folders(), offer.folder: " ".join(file.digest for file in files)})
+        self._keep(files)
         return find_project(Path(offer.folder), self) or Project(offer.folder, True)
+
+    def changes(self, offer: Offer) -> tuple[Change, ...]:
+        """What has changed in the folder since it was trusted, as far as copies of that are there."""
+        settings, _, notes = self.folders().get(offer.folder, "").partition(" ")
+        found: list[Change] = []
+        for name, digest, data in ((PROJECT_FILE, settings, offer.settings), (NOTES_FILE, notes, offer.notes)):
+            old = self._copy(digest)
+            is_unread = name == NOTES_FILE and bool(offer.problem)
+            if old is not None and not is_unread and ProjectFile(data).digest != digest:
+                found.append(Change(str(Path(offer.folder, name)), old, data or b""))
+        return tuple(found)
+
+    def _copy(self, digest: str) -> bytes | None:
+        """What has this digest, if a copy of it is there and still has it."""
+        if digest == ProjectFile().digest:
+            return b""
+        try:
+            data = (self._copies / digest.partition(":")[2]).read_bytes()
+        except OSError:
+            return None
+        return data if ProjectFile(data).digest == digest else None
+
+    def _keep(self, files: Iterable[ProjectFile]) -> None:
+        """Copies these, and drops copies that no record speaks of. Without them, changes are just not shown."""
+        wanted = {digest.partition(":")[2] for record in self.folders().values() for digest in record.split()}
+        try:
+            for file in files:
+                if file.data is not None:
+                    write_whole(self._copies / file.digest.partition(":")[2], file.data)
+            for path in self._copies.iterdir() if self._copies.is_dir() else ():
+                if path.name not in wanted:
+                    path.unlink()
+        except OSError:
+            pass
 
     def distrust(self, folder: Path) -> bool:
         """Takes trust away; says whether there was any."""
@@ -147,6 +196,7 @@ class TrustStore:
         was_there = folders.pop(str(_real(folder)), None) is not None
         if was_there:
             self._write(folders)
+            self._keep(())
         return was_there
 
     def _write(self, folders: dict[str, str]) -> None:

@@ -167,7 +167,11 @@ def _tell_first(made: StandardAgent, project: Project | None, reporter: Reporter
     for warning in made.warnings:
         reporter.warn(warning)
     if project is not None and (text := project.what_is_unused):
+        from .trusting import what_changed  # on use: most projects are as they were
+
         reporter.note(f"{text}; look at it: swink config trust")
+        for change in what_changed(project, TrustStore()):
+            reporter.note(change)
 
 
 def _unread(error: OSError, reporter: Reporter) -> int:

@@ -1,26 +1,32 @@
 """`swink config trust` as a person sees it: what the folder's files say, what of it would not count, and the question.
 
-Owns what is shown before trust is given. What trust is, and that it is given to exactly what was shown, is in
-`app.trust`.
+Owns what is shown before trust is given, and what has changed since it was. What trust is, and that it is given to
+exactly what was shown, is in `app.trust`.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from swink_agent.app.errors import SettingsError
 from swink_agent.app.prompt import LONGEST_NOTES
 from swink_agent.app.settings import load_settings, parse_file
-from swink_agent.app.trust import NOTES_FILE, PROJECT_FILE, Offer, TrustStore, find_project
+from swink_agent.app.trust import NOTES_FILE, PROJECT_FILE, Change, Offer, Project, TrustStore, find_project
+from swink_agent.policies.diffs import diff_lines
 from swink_agent.policies.display import safe_display
 
 from .screen import Screen
 
-__all__ = ["trust_folder"]
+__all__ = ["trust_folder", "what_changed"]
 
 _MARK = "  │ "
+_CHANGES = {"added": ("  + ", "green"), "removed": ("  - ", "red"), "context": (_MARK, "dim"), "hunk": ("  @ ", "dim")}
+_MOST_TOLD = 12
+"""Lines of a change that are told before a run; all of them are shown before trust is given."""
 
 
 def trust_folder(folder: Path, *, is_sure: bool) -> bool:
@@ -31,6 +37,7 @@ def trust_folder(folder: Path, *, is_sure: bool) -> bool:
     wanted = next((item for item in chain if item.can_be_trusted), found)
     offer = store.offer(folder if wanted is None else Path(wanted.folder))
     _show(offer, screen)
+    _show_changes(store.changes(offer), screen)
     if not is_sure and not _says_yes(f"Trust {safe_display(offer.folder)}?"):
         screen.line("Nothing was changed.")
         return False
@@ -56,6 +63,36 @@ def _show(offer: Offer, screen: Screen) -> None:
         screen.say("not counted: ", offer.problem, "yellow")
     if offer.settings is None and offer.notes is None and not offer.problem:
         screen.say("", f"{offer.folder} has neither {PROJECT_FILE} nor {NOTES_FILE}.")
+
+
+def _show_changes(changes: Sequence[Change], screen: Screen) -> None:
+    """Last, next to the question: what the user has not seen yet."""
+    for change in changes:
+        screen.say("", f"{change.path}, what has changed since you trusted it:")
+        for kind, text in diff_lines(_text(change.old), _text(change.new)):
+            mark, style = _CHANGES[kind]
+            screen.rows(mark, text.removeprefix("@@ ") if kind == "hunk" else text, style)
+
+
+def what_changed(project: Project, store: TrustStore) -> list[str]:
+    """For each file that has changed since it was trusted, here and further up, the first lines of the change."""
+    told: list[str] = []
+    for item in project.chain:
+        if not (item.was_changed or item.notes_were_changed):
+            continue
+        try:
+            changes = store.changes(store.offer(Path(item.folder)))
+        except SettingsError:  # with a mistake in it, it cannot be trusted: the note on it says so
+            continue
+        for change in changes:
+            lines = [
+                f"{'+' if kind == 'added' else '-'} {text}"
+                for kind, text in diff_lines(_text(change.old), _text(change.new), 0)
+                if kind in ("added", "removed")
+            ]
+            more = [f"and {len(lines) - _MOST_TOLD:,} lines more"] if len(lines) > _MOST_TOLD else []
+            told.append("\n".join([f"changed in {change.path}:", *lines[:_MOST_TOLD], *more]))
+    return told
 
 
 def _text(data: bytes) -> str:
