@@ -339,8 +339,9 @@ class BubblewrapCommand:
             self._exited.exception()  # nobody has to wait for it
         else:
             code = int(said[1])
-            is_of_command = ended is not None and ended < 0 and code == 128 - ended
-            self._exited.set_result(ended if is_of_command else code)
+            if ended is not None and ended < 0 and code == 128 - ended:
+                code = ended
+            self._exited.set_result(code)
 
 
 def _identity(path: str) -> tuple[int, int] | None:
