@@ -122,6 +122,7 @@ class BubblewrapSandbox(Sandbox):
 
     def close(self) -> None:
         self._closed = True
+        self._stop_watching()
         for command in tuple(self._running):
             command.abandon()
         self._mounts.close()

@@ -32,7 +32,8 @@ _END_DEADLINE = 5.0
 _FREE_AFTER = 0.01
 _TASKS_TO_PROCESSES = 4  # threads are counted too, and every other program has some
 _WATCH_AFTER = 0.02  # most commands are over by then, and need no watch
-_BETWEEN_LOOKS = 0.001  # for the command, which starts when all is mounted
+_FIRST_LOOK = 0.004  # for the command, which starts when all is mounted
+_BETWEEN_LOOKS = 0.002
 
 # What bubblewrap complains of where it may not make namespaces; all else is about paths.
 _OF_THE_MACHINE = re.compile(
@@ -61,6 +62,7 @@ class BubblewrapCommand:
         self._first = -1  # and of the first process in its namespace
         self._first_pid = 0
         self._command = -1  # and of the command, where that tells how it ended
+        self._children = -1  # the kernel's list of those of the first process
         self._status = -1
         self._said = b""
         self._killed = False
@@ -96,7 +98,7 @@ class BubblewrapCommand:
         self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill)
         self._timer = self._loop.call_later(_WATCH_AFTER, self._begin_watch)
         if can_tell_exits():
-            self._find_command()
+            self._loop.call_later(_FIRST_LOOK, self._find_command)
         return self._handle
 
     def hold(self, path: str) -> None:
@@ -221,11 +223,14 @@ class BubblewrapCommand:
         """A descriptor of the command as soon as it is there; of one that was over at once there is none."""
         if self._is_over:
             return
-        if children := children_of(self._first_pid):
-            with suppress(OSError):
-                self._command = os.pidfd_open(children[0])
-        else:
-            self._loop.call_later(_BETWEEN_LOOKS, self._find_command)
+        with suppress(OSError):
+            if self._children < 0:
+                listing = f"/proc/{self._first_pid}/task/{self._first_pid}/children"
+                self._children = os.open(listing, os.O_RDONLY | os.O_CLOEXEC)
+            if listed := os.pread(self._children, 32, 0).split():
+                self._command = os.pidfd_open(int(listed[0]))
+            else:
+                self._loop.call_later(_BETWEEN_LOOKS, self._find_command)
 
     async def _complaint(self, error: BaseException) -> str:
         """What bubblewrap wrote before it gave up."""
@@ -309,7 +314,7 @@ class BubblewrapCommand:
             code = self._process.wait(_END_DEADLINE)
             self._said += _read(self._status) or b""
         ended = exit_code_of(self._command) if self._command >= 0 else None
-        for descriptor in (self._outer, self._first, self._status, self._command):
+        for descriptor in (self._outer, self._first, self._status, self._command, self._children):
             if descriptor >= 0:
                 if not self._loop.is_closed():
                     self._loop.remove_reader(descriptor)

@@ -121,6 +121,7 @@ class LandlockSandbox(Sandbox):
 
     def close(self) -> None:
         self._closed = True
+        self._stop_watching()
         for command in tuple(self._running):
             command.kill()
         self._finalizer()  # waits for the launcher, which waits for all of them

@@ -66,6 +66,7 @@ class PlainSandbox(Sandbox):
 
     def close(self) -> None:
         self._closed = True
+        self._stop_watching()
         for command in tuple(self._running):
             command.abandon()
         self._remove_private()

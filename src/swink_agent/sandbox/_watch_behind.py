@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -30,13 +31,16 @@ class WatchBehind:
     """What was left in the write roots of one profile. Disks that do not answer hold up nobody for long."""
 
     def __init__(self, profile: SandboxProfile) -> None:
+        self._is_closed = False
+        self._threads = WorkerThreads()  # those that a disk holds up are left behind, and the others are used again
+        weakref.finalize(self, self._threads.close)
         self._leftovers = Leftovers(profile, lambda: exposed_paths(profile), lambda: hooks_in_work_trees(profile))
         self._late: list[str] = []
 
     async def begin(self) -> Look | None:
         if not self._leftovers.is_needed:
             return None
-        return await _within(_PATIENCE_BEFORE, self._leftovers.begin)
+        return await self._within(_PATIENCE_BEFORE, self._leftovers.begin)
 
     async def end(self, look: Look, is_last: bool) -> list[str]:
         def look_now() -> None:
@@ -44,17 +48,22 @@ class WatchBehind:
                 self._late.append(text)
                 _LOG.warning("%s", text)
 
-        await _within(_PATIENCE, look_now)
+        await self._within(_PATIENCE, look_now)
         found, self._late = self._late, []
         return found
 
+    def close(self) -> None:
+        """Lets its threads end. Idempotent; a look that begins later has one of its own."""
+        self._is_closed = True
+        self._threads.close()
 
-async def _within(seconds: float, function: Callable[[], T]) -> T | None:
-    threads = WorkerThreads(1)
-    task = asyncio.ensure_future(threads.run(function))
-    try:
-        await asyncio.wait({task}, timeout=seconds)
-        return task.result() if task.done() else None
-    finally:
-        task.cancel()
-        threads.close()
+    async def _within(self, seconds: float, function: Callable[[], T]) -> T | None:
+        threads = WorkerThreads(1) if self._is_closed else self._threads
+        task = asyncio.ensure_future(threads.run(function))
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+            return task.result() if task.done() else None
+        finally:
+            task.cancel()
+            if self._is_closed:
+                threads.close()

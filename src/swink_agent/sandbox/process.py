@@ -133,6 +133,11 @@ class Sandbox(ABC):
             process.look_with(partial(self._watch_behind.end, look))
         return process
 
+    def _stop_watching(self) -> None:
+        """For back ends, when they are closed."""
+        if self._watch_behind is not None:
+            self._watch_behind.close()
+
     def child_environment(self, temporary: str, additions: Mapping[str, str] | None = None) -> dict[str, str]:
         """All variables of a child whose private temporary folder is `temporary`."""
         environment = dict(self.profile.environment)

@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import ClassVar
 
 import msgspec
@@ -202,8 +203,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         """
         ours = (value for name, value in os.environ.items() if name.startswith("SWINK_") and os.path.isabs(value))
         known = frozenset((*there, *map(os.path.abspath, ours)))
-        others = (path for path in self.hidden if path not in known and not _COMES_AND_GOES.search(path))
-        return [path for path in others if not any(is_beneath(path, root) for root in self.write)]
+        return [path for path in _watched(self.hidden, self.write) if path not in known]
 
     def protected_names(self) -> tuple[str, ...]:
         """The absolute paths that are read-only by name beneath the write roots, existing or not."""
@@ -224,6 +224,13 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         """What this program runs from and lies in a write root: read-only, as commands must not write what we run."""
         names = [name for root in self.write for name in own_names_in(root, self.programs)]
         return tuple(name for name in dict.fromkeys(names) if not any(is_beneath(name, o) for o in names if o != name))
+
+
+@lru_cache(maxsize=8)
+def _watched(hidden: tuple[str, ...], write: tuple[str, ...]) -> tuple[str, ...]:
+    """What of this must not come to be while a command runs; the same for every command, and there are many paths."""
+    others = (path for path in hidden if not _COMES_AND_GOES.search(path))
+    return tuple(path for path in others if not any(is_beneath(path, root) for root in write))
 
 
 def is_beneath(path: str, folder: str) -> bool:
