@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import secrets
+import subprocess
 import sys
 import time
 import tracemalloc
@@ -180,6 +181,18 @@ async def test_what_was_left_behind_for_later_is_told(shell: BashTool, tmp_path:
     assert not result.is_error
     assert "fsmonitor" not in (tmp_path / "n/.git/config").read_text()
     assert "left_behind" not in (await run(shell, "git -C n config user.name A; git -C n status")).details
+
+
+async def test_what_to_do_where_the_configuration_is_held_is_said(shell: BashTool, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    result = await run(shell, "git config core.pager less")
+    if result.details["sandbox"] == "off":
+        assert not result.is_error
+        return
+    assert result.is_error
+    assert said(result).endswith("git -c user.name=...), or ask the user to set it]")
+    again = await run(shell, "git -c user.name=a -c user.email=a commit -q --allow-empty -m x && git log --format=%an")
+    assert (said(again), again.is_error) == ("a\n", False)
 
 
 async def test_silence_is_said(shell: BashTool) -> None:

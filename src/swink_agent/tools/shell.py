@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import signal
 import stat
 from pathlib import Path
@@ -41,6 +42,11 @@ _CHUNK = 64 * 1024
 _UPDATE_EVERY = 0.05
 _QUICKLY_MASKED = 32 * 1024
 _LAST_SIGNAL_CODE = 128 + 31
+_CONFIG_IS_HELD = re.compile(r"(?m)^(?:error|fatal): could not (?:write|lock) config file \S*\.git/")
+_HOW_WITHOUT_CONFIG = (
+    "[.git/config is read-only for commands: give a setting to one command (git -c user.name=...), "
+    "or ask the user to set it]"
+)
 _NOTE = 256
 _DRAIN = 0.5
 """Seconds for what a command left in the pipe, once everything that could write to it has been ended."""
@@ -293,6 +299,8 @@ class _Command:
         else:  # looking through a long output for secrets takes a while
             bounded = await in_thread(self._ctx, lambda: self._output.text(room, self._ctx.redactor))
         text = bounded.text
+        if self._backend != "off" and _CONFIG_IS_HELD.search(text):
+            ending = "\n".join((*((ending,) if ending else ()), _HOW_WITHOUT_CONFIG))
         if ending:
             text += ("\n" if text and not text.endswith("\n") else "") + ending
         details = {
