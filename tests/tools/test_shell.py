@@ -183,8 +183,13 @@ async def test_what_was_left_behind_for_later_is_told(shell: BashTool, tmp_path:
     assert "left_behind" not in (await run(shell, "git -C n config user.name A; git -C n status")).details
 
 
-async def test_what_to_do_where_the_configuration_is_held_is_said(shell: BashTool, tmp_path: Path) -> None:
+@pytest.fixture
+def repository(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+
+
+@pytest.mark.usefixtures("repository")
+async def test_what_to_do_where_the_configuration_is_held_is_said(shell: BashTool) -> None:
     result = await run(shell, "git config core.pager less")
     if result.details["sandbox"] == "off":
         assert not result.is_error
