@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent.sandbox import Sandbox, SandboxProfile, open_unconfined
+from swink_agent.sandbox import Sandbox, SandboxProfile, _leftovers, open_unconfined
 
 pytestmark = pytest.mark.sweep
 
@@ -317,6 +317,19 @@ async def test_a_repository_that_a_command_makes_of_the_folder_runs_nothing(
         await leave(bare_folder, unconfined, f"rm -rf .git n else h; {script}")
     said = type_(bare_folder, f"{typed}; {typed} --allow-empty")
     assert (bare_folder.outside / "mark").exists(), said
+
+
+async def test_in_a_vast_tree_the_repository_of_the_folder_is_still_looked_at(
+    bare_folder: Any, open_backend: OpenFn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_leftovers, "_MOST_FOLDERS", 5)
+    for number in range(10):
+        (bare_folder.root / f"folder{number}").mkdir()
+    script = "git init -q; git config core.fsmonitor $EVIL; cp -r .git m; mkdir -p .git/modules; mv m .git/modules/m"
+    _, told, _ = await leave(bare_folder, open_backend(bare_folder.profile()), script)
+    assert len([text for text in told if "core.fsmonitor can make git run programs" in text]) == 2
+    type_(bare_folder, "git status; git --git-dir=.git/modules/m --work-tree=. status")
+    assert not (bare_folder.outside / "mark").exists()
 
 
 async def test_a_folder_becomes_a_repository_and_is_held_from_then_on(bare_folder: Any, open_backend: OpenFn) -> None:

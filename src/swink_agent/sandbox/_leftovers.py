@@ -31,6 +31,7 @@ from .repository import is_layout
 __all__ = ["Leftovers", "Look"]
 
 _MOST_FOLDERS = 20_000
+_MOST_IN_REPOSITORY = 200
 _LONGEST = 2.0
 _MOST_TOLD = 20
 _COARSE = 50_000_000
@@ -120,7 +121,9 @@ class Leftovers:
             self._held = frozenset[str].intersection(*(one.held for one in running))
             self._told: list[str] = []
             changed = [folder for folder, seen in self._folders.items() if _identity(folder) != seen]
-            self._judge(self._list(changed, time.monotonic() + _LONGEST, is_after=True))
+            deadline = time.monotonic() + _LONGEST
+            new = self._list(changed, deadline, is_after=True)
+            self._judge(new | self._list_roots(deadline))
             if is_last:
                 self._running.discard(look)
             if len(running) - 1 <= 1:
@@ -129,11 +132,23 @@ class Leftovers:
 
     # -- the walk ------------------------------------------------------------------------------------------------
 
-    def _list(self, folders: Sequence[str], deadline: float, *, is_after: bool = False) -> set[str]:
+    def _list_roots(self, deadline: float) -> set[str]:
+        """The repositories of the roots themselves, which commands may make, however large the tree is."""
+        new: set[str] = set()
+        for path in (os.path.join(root, ".git") for root in self._roots):
+            if path not in self._repositories and os.path.lexists(path):
+                self._note_repository(path, new)
+                new |= self._list([path], deadline, most=len(self._folders) + _MOST_IN_REPOSITORY, is_after=True)
+        return new
+
+    def _list(
+        self, folders: Sequence[str], deadline: float, *, most: int | None = None, is_after: bool = False
+    ) -> set[str]:
         """Lists the folders and what is new beneath them. Gives the repositories that were not known before."""
+        most = _MOST_FOLDERS if most is None else most
         new: set[str] = set()
         queue, later = deque(folders), deque[str]()
-        while (queue or later) and len(self._folders) < _MOST_FOLDERS and time.monotonic() < deadline:
+        while (queue or later) and len(self._folders) < most and time.monotonic() < deadline:
             folder = queue.popleft() if queue else later.popleft()
             identity = _identity(folder)
             names = self._names_in(folder, is_after=is_after) if identity else None
