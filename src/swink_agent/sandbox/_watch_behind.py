@@ -32,8 +32,9 @@ class WatchBehind:
 
     def __init__(self, profile: SandboxProfile) -> None:
         self._is_closed = False
-        self._threads = WorkerThreads()  # those that a disk holds up are left behind, and the others are used again
-        weakref.finalize(self, self._threads.close)
+        self._threads = WorkerThreads()
+        """One looks before a command and after it, unless a disk holds it up; it does not wait for another command."""
+        self._finalizer = weakref.finalize(self, self._threads.close)
         self._leftovers = Leftovers(profile, lambda: exposed_paths(profile), lambda: hooks_in_work_trees(profile))
         self._late: list[str] = []
 
@@ -49,13 +50,20 @@ class WatchBehind:
                 _LOG.warning("%s", text)
 
         await self._within(_PATIENCE, look_now)
+        self._rest()
         found, self._late = self._late, []
         return found
 
     def close(self) -> None:
         """Lets its threads end. Idempotent; a look that begins later has one of its own."""
         self._is_closed = True
-        self._threads.close()
+        self._rest()
+
+    def _rest(self) -> None:
+        """Lets threads end that have nothing to do."""
+        self._finalizer()
+        self._threads = WorkerThreads()
+        self._finalizer = weakref.finalize(self, self._threads.close)
 
     async def _within(self, seconds: float, function: Callable[[], T]) -> T | None:
         threads = WorkerThreads(1) if self._is_closed else self._threads
