@@ -385,7 +385,7 @@ DEEP: dict[str, Callable[[int], str]] = {
 def test_deep_and_huge_settings_are_refused_or_read_at_once(place: Place, name: str, size: int) -> None:
     (place.root / ".swink" / "config.toml").write_text(DEEP[name](size))
     started = time.process_time()
-    assert len(trusted_or_told(place)) < 500
+    assert len(trusted_or_told(place)) < 1_000  # the names of all settings are in it, and the folder
     assert place.project().folder == os.path.realpath(place.root)
     assert time.process_time() - started < 3
 
