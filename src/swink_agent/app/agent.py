@@ -26,6 +26,7 @@ from .headless import PrepareFn
 from .models import choose_model, is_small, local_fetch, stream_fn_of
 from .paths import config_folder, data_folder
 from .prompt import project_notes, standard_prompt
+from .sessions import sessions_folder
 from .settings import STANDARD_TOOLS, Settings
 from .trust import Project
 from .undo import open_undo
@@ -138,9 +139,12 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     )
 
 
-def redactor_for(settings: Settings, credentials: Credentials) -> Redactor:
-    """The redactor that the settings ask for: it knows the keys and the environment's secrets, less the unmasked."""
-    return credentials.redactor(enabled=settings.value("masking"), unmasked=settings.value("unmask"))
+def redactor_for(settings: Settings, credentials: Credentials, *, key: bytes | None = None) -> Redactor:
+    """The redactor that the settings ask for: it knows the keys and the environment's secrets, less the unmasked.
+
+    With a `key` that is kept, placeholders are the same in every process that has it.
+    """
+    return credentials.redactor(enabled=settings.value("masking"), unmasked=settings.value("unmask"), key=key)
 
 
 def _folder(folder: Path) -> Path:
@@ -185,7 +189,7 @@ def _tools(
         return [], None
     from swink_agent.tools import standard_tools
 
-    profile = sandbox_profile(root, added=added, network=settings.value("network"))
+    profile = sandbox_profile(root, added=added, network=settings.value("network"), settings=settings)
     # Before the sandbox: a folder that is not there yet could be made by a command.
     undo = open_undo(warnings) if settings.value("undo") and {"write_file", "edit_file"} & set(wanted) else None
     opened = _open_sandbox(profile, settings.value("sandbox"), warnings) if {"bash", "search"} & set(wanted) else None
@@ -196,8 +200,11 @@ def _tools(
     return [tool for tool in tools if tool.name in wanted], opened
 
 
-def sandbox_profile(root: Path, *, added: tuple[Path, ...] = (), network: bool = False) -> SandboxProfile:
-    """The walls for a folder, and those added to it: our own settings, keys and copies are hidden wherever they are."""
+def sandbox_profile(
+    root: Path, *, added: tuple[Path, ...] = (), network: bool = False, settings: Settings | None = None
+) -> SandboxProfile:
+    """The walls for a folder, and those added to it: our own settings, keys, copies and sessions are hidden wherever
+    they are."""
     from msgspec import structs
 
     from swink_agent.sandbox import SandboxProfile, repository_folders
@@ -205,7 +212,8 @@ def sandbox_profile(root: Path, *, added: tuple[Path, ...] = (), network: bool =
     try:
         write = dict.fromkeys([str(root), *repository_folders(str(root)), *map(str, added)])
         profile = SandboxProfile(write=tuple(write), network=network)
-        return structs.replace(profile, hidden=(*profile.hidden, str(config_folder()), str(data_folder())))
+        private = [config_folder(), data_folder(), *([] if settings is None else [sessions_folder(settings)])]
+        return structs.replace(profile, hidden=(*profile.hidden, *map(str, private)))
     except ValueError as error:
         raise UsageProblem(f"{root} is no folder to work in: {error}") from error
 

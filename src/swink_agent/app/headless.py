@@ -13,7 +13,15 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from swink_agent.core.agent import Agent, Prompt
 from swink_agent.core.cancel import CancellationToken
-from swink_agent.core.errors import Aborted, AgentError, AuthError, ErrorKind, StructuredOutputFailed
+from swink_agent.core.errors import (
+    Aborted,
+    AgentError,
+    AuthError,
+    ErrorKind,
+    InvalidContinue,
+    NoMessages,
+    StructuredOutputFailed,
+)
 from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
@@ -44,8 +52,11 @@ _REFUSALS = (ToolOutcome.REJECTED, ToolOutcome.SKIPPED)
 T = TypeVar("T")
 PrepareFn: TypeAlias = Callable[[CancellationToken], None]
 """What is done before a run, in a thread. It raises `ApplicationError`, or `Aborted` when cancelled."""
-PromptFn: TypeAlias = Callable[[CancellationToken], Prompt]
-"""What gives the prompt when it has to be waited for, in a thread. It raises as `PrepareFn` does."""
+PromptFn: TypeAlias = Callable[[CancellationToken], "Prompt | None"]
+"""What gives the prompt when it has to be waited for, in a thread. It raises as `PrepareFn` does.
+
+`None` stands for none: the conversation goes on where it stopped.
+"""
 
 Reason: TypeAlias = Literal["interrupted", "timeout", "output"]
 """Why a run was cut short from outside: a person, the clock, or nobody left to read."""
@@ -81,6 +92,8 @@ class Outcome(Value, frozen=True, kw_only=True):
     tool_calls: int = 0
     rejected: tuple[RejectedCall, ...] = ()
     seconds: float = 0.0
+    session: str | None = None
+    """The id of the session that the run is recorded in."""
 
     @property
     def is_answer(self) -> bool:
@@ -116,7 +129,7 @@ class HeadlessRun:
         self._waiting.cancel()
         self.agent.abort()
 
-    async def run(self, prompt: Prompt | PromptFn) -> Outcome:
+    async def run(self, prompt: Prompt | PromptFn | None) -> Outcome:
         """Runs to the end, whatever that is. Nothing that the model or the provider does raises.
 
         A prompt that has to be waited for is waited for while the model is made ready; the time that is limited and
@@ -170,7 +183,9 @@ class HeadlessRun:
             return self._cut_short(self._reason or "interrupted")
         return None
 
-    async def _read_and_ask(self, prompt: Prompt | asyncio.Future[Prompt]) -> Callable[[float], Outcome]:
+    async def _read_and_ask(
+        self, prompt: Prompt | asyncio.Future[Prompt | None] | None
+    ) -> Callable[[float], Outcome]:
         if isinstance(prompt, asyncio.Future):
             problem = await self._tried(prompt)
             if problem is not None:
@@ -184,8 +199,10 @@ class HeadlessRun:
             self.agent.abort()
         return await work
 
-    async def _answer(self, prompt: Prompt) -> Callable[[float], Outcome]:
+    async def _answer(self, prompt: Prompt | None) -> Callable[[float], Outcome]:
         try:
+            if prompt is None:
+                return await self._go_on()
             if self._schema is not None:
                 value = await self.agent.structured_output(prompt, self._schema)
                 return self._made(ExitCode.DONE, value=value, has_value=True)
@@ -193,6 +210,16 @@ class HeadlessRun:
         except AgentError as error:
             return self._failed(error)
         return self._ended(result.exception)
+
+    async def _go_on(self) -> Callable[[float], Outcome]:
+        """Goes on where the conversation stopped, if it stopped before an answer."""
+        problem = "a schema (--schema) goes with a prompt, not with going on where a conversation stopped"
+        if self._schema is None:
+            try:
+                return self._ended((await self.agent.continue_loop()).exception)
+            except (InvalidContinue, NoMessages):
+                problem = 'there is nothing to go on with: the model has said all it had to say; give a prompt: -p "…"'
+        return self._made(ExitCode.USAGE, error=problem, stop_reason=StopReason.ERROR)
 
     def _ended(self, error: AgentError | None) -> Callable[[float], Outcome]:
         tally = self._tally

@@ -129,6 +129,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         ],
         "seconds": round(outcome.seconds, 3),
         "value": outcome.value,
+        "session": outcome.session,
     }
     return fields
 

@@ -12,16 +12,23 @@ import errno
 import fcntl
 import logging
 import os
+import shlex
 import sys
 from typing import Any
 
+from msgspec import structs
+
 from swink_agent.app.agent import AgentOptions, StandardAgent, redactor_for, standard_agent
 from swink_agent.app.credentials import Credentials
-from swink_agent.app.errors import ExitCode
+from swink_agent.app.errors import ExitCode, NoModel
 from swink_agent.app.headless import HeadlessRun, Outcome, PromptFn
+from swink_agent.app.masking_key import masking_key
 from swink_agent.app.output import Output, output_for
+from swink_agent.app.sessions import RunSession, WantedSession
 from swink_agent.app.settings import Settings, load_settings
 from swink_agent.app.trust import Project, TrustStore, find_project
+from swink_agent.core.loop import is_answered
+from swink_agent.core.types import ModelSpec, ThinkingLevel
 from swink_agent.sandbox.programs import importable
 
 from .asking import TerminalAsk
@@ -56,6 +63,7 @@ class _Prompt:
 
     def __init__(self, options: dict[str, Any], unanswered: UnansweredOutput) -> None:
         self._unanswered = unanswered
+        self._options = options
         self._interrupts = _Interrupts()
         self._inputs = PromptInputs(
             options["prompt"], cwd=options["cwd"], added=options["add_dir"], images=options["image"]
@@ -74,8 +82,20 @@ class _Prompt:
         self._loudness: Loudness = "verbose" if options["verbose"] else "quiet" if options["quiet"] else "normal"
 
     def run(self) -> int:
+        wanted = WantedSession(
+            is_kept=not self._options["no_session"], newest=self._options["continue"], id=self._options["resume"]
+        )
+        session = RunSession(self._settings, self._inputs.folder, wanted)
+        try:
+            with session:
+                return self._run_in(session)
+        finally:
+            self._unanswered.session = session.id
+
+    def _run_in(self, session: RunSession) -> int:
         credentials = Credentials()
-        redactor = redactor_for(self._settings, credentials)
+        is_key_kept = session.is_kept and self._settings.value("masking")
+        redactor = redactor_for(self._settings, credentials, key=masking_key() if is_key_kept else None)
         asks = self._settings.value("approve") in ("ask", "smart")
         asking = TerminalAsk.open(self._screen, redactor.redact) if asks else None
         hint = _UNATTENDED if asks and asking is None else ""
@@ -89,19 +109,38 @@ class _Prompt:
             ask=asking,
             on_local_state=reporter.on_local_state,
             redactor=redactor,
+            model=self._model_of(session),
         )
         try:
             with _logging_to(reporter), self._interrupts.handled(asking):
-                return self._run(agent_options, reporter)
+                return self._run(agent_options, session, reporter)
         finally:
             self._screen.clear()
             if asking is not None:
                 asking.close()
 
-    def _run(self, options: AgentOptions, reporter: Reporter) -> int:
-        with standard_agent(options) as made:
+    def _model_of(self, session: RunSession) -> ModelSpec | None:
+        """The model that a session goes on with, unless the command line names another."""
+        model = None if self._options["model"] is not None else session.model
+        if model is None or self._options["thinking"] is None:
+            return model
+        return structs.replace(model, thinking_level=ThinkingLevel(self._settings.value("thinking")))
+
+    def _made(self, options: AgentOptions) -> StandardAgent:
+        try:
+            return standard_agent(options)
+        except NoModel as error:
+            if options.model is None:
+                raise
+            raise NoModel(
+                f"the session goes on with {options.model}, which cannot be asked: {error}; -m goes on with another"
+            ) from error
+
+    def _run(self, options: AgentOptions, session: RunSession, reporter: Reporter) -> int:
+        with self._made(options) as made:
             self._unanswered.model = made.agent.model
-            _tell_first(made, self._project, reporter)
+            session.attach(made.agent)
+            _tell_first(made, self._project, session, reporter)
             prompt = self._inputs.prompt(made.agent.model, reporter.warn)
             run = HeadlessRun(
                 made.agent, schema=self._schema, timeout=self._settings.value("timeout"), prepare=made.prepare
@@ -109,6 +148,10 @@ class _Prompt:
             output = self._output(self._settings, made, run)
             self._interrupts.attach(run, made)
             outcome = self._drive(made, run, prompt, output, reporter)
+        # Before anybody reads how it ended: who does may go on with the session at once.
+        if problem := session.close():
+            reporter.warn(problem)
+        outcome = structs.replace(outcome, session=session.id)
         if outcome.is_answer and sys.stdout.isatty():
             reporter.make_room()
         output.finish(outcome)
@@ -116,7 +159,16 @@ class _Prompt:
         if output.error is not None:
             return _unread(output.error, reporter)
         reporter.finish(outcome)
+        if session.id is not None and (self._screen.is_watched or outcome.exit_code != ExitCode.DONE):
+            reporter.note(f"to go on with this: {self._resuming(session.id, is_answered(made.agent.messages))}")
         return int(outcome.exit_code)
+
+    def _resuming(self, session_id: str, needs_prompt: bool) -> str:
+        """The command line that goes on with the session, from here."""
+        folder = self._options["cwd"]
+        where = f" -C {shlex.quote(folder)}" if folder else ""
+        prompt = ' "…"' if needs_prompt else ""
+        return f"swink -p{prompt}{where} --resume {session_id}"
 
     @staticmethod
     def _output(settings: Settings, made: StandardAgent, run: HeadlessRun) -> Output:
@@ -162,10 +214,12 @@ class _Interrupts:
         os.write(2, f"\r\x1b[K{text}\n".encode() if os.isatty(2) else f"{text}\n".encode())
 
 
-def _tell_first(made: StandardAgent, project: Project | None, reporter: Reporter) -> None:
+def _tell_first(made: StandardAgent, project: Project | None, session: RunSession, reporter: Reporter) -> None:
     """What a person should know before the run."""
-    for warning in made.warnings:
+    for warning in (*made.warnings, *([session.warning] if session.warning else [])):
         reporter.warn(warning)
+    if session.came_from:
+        reporter.note(f"the session was begun in {session.came_from}, and goes on in this folder")
     if project is not None and (text := project.what_is_unused):
         from .trusting import what_changed  # on use: most projects are as they were
 

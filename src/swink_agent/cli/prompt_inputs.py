@@ -34,19 +34,25 @@ _KINDS = (
 class PromptInputs:
     """The inputs of one prompt; folders and pictures are looked at when it is made, stdin when it is asked for."""
 
-    def __init__(self, given: str, *, cwd: str | None, added: Sequence[str], images: Sequence[str]) -> None:
-        self._given = encodable(given)
+    def __init__(self, given: str | None, *, cwd: str | None, added: Sequence[str], images: Sequence[str]) -> None:
+        self._given = None if given is None else encodable(given)
         self.folder = _folder(cwd)
         self.added = tuple(dict.fromkeys([_added_folder(name) for name in added]))
         self._images = [_image(name) for name in images]
 
     def prompt(self, model: ModelSpec, warn: Callable[[str], None]) -> PromptFn:
-        """What waits for stdin and gives the whole prompt. Raises `UsageProblem` if it cannot be one."""
+        """What waits for stdin and gives the whole prompt. Raises `UsageProblem` if it cannot be one.
+
+        Where no text was given, what was piped in is the prompt; and if nothing was, there is none.
+        """
         if self._images:
             _refuse_blind(model)
 
-        def read(cancel: CancellationToken) -> str | list[UserMessage]:
-            text = _together(self._given, read_stdin(warn, cancel=cancel), has_images=bool(self._images))
+        def read(cancel: CancellationToken) -> str | list[UserMessage] | None:
+            piped = read_stdin(warn, cancel=cancel)
+            if self._given is None and not piped.strip() and not self._images:
+                return None
+            text = _together(self._given or "", piped, has_images=bool(self._images))
             return [UserMessage([Text(text), *self._images])] if self._images else text
 
         return read

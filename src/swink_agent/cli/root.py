@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from .lazy import LazyGroup, offered
+from .bare_prompt import BARE_PROMPT, RootGroup
+from .lazy import offered
 
 __all__ = ["swink"]
 
@@ -18,6 +19,7 @@ COMMANDS = {
     "models": ("swink_agent.cli.models:models", "List models with prices and windows; fetch and remove local ones."),
     "keys": ("swink_agent.cli.keys:keys", "Keep the keys of providers: set, list, remove."),
     "config": ("swink_agent.cli.config:config", "Show and change settings; trust a folder's own."),
+    "sessions": ("swink_agent.cli.sessions:sessions", "List, show, search, export, fork and remove recorded runs."),
     "undo": ("swink_agent.cli.undo:undo", "Put back what the file tools of a run changed."),
     "doctor": ("swink_agent.cli.doctor:doctor", "Tell what works on this machine, and what to do about the rest."),
     "proxy": ("swink_agent.cli.proxy:proxy", "Serve models to machines that have no keys."),
@@ -31,6 +33,7 @@ Examples:
   swink -p "Fix the failing test" --allow "bash: pytest *" --allow edit_file
   swink -p "List the TODOs" --output json | jq -r .text
   swink -p "Name and version of this package" --schema schema.json
+  swink -p "And now the other one" --continue
 
 \b
 Exit codes: 0 done, 1 the run failed, 2 wrong usage, 3 no model or key,
@@ -51,13 +54,24 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=RootGroup,
     commands_by_name=COMMANDS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=EPILOG,
 )
 @click.option("-p", "--prompt", metavar="TEXT", help="Ask the agent this, and print its answer. - takes it from stdin.")
+@click.option(f"--{BARE_PROMPT}", "bare_prompt", is_flag=True, hidden=True)
+@click.option(
+    "-c", "--continue", "continue", is_flag=True, help="Go on with the newest session of this folder; see `swink sessions`."
+)
+@click.option(
+    "--resume",
+    metavar="ID",
+    shell_complete=offered("sessions"),
+    help="Go on with this session: its id, or the beginning of it. -p needs no text to go on after a limit or an error.",
+)
+@click.option("--no-session", is_flag=True, help="Record nothing of this run.")
 @click.option(
     "-m",
     "--model",
@@ -156,15 +170,23 @@ def swink(ctx: click.Context, /, **options: Any) -> int | None:
     if ctx.invoked_subcommand is not None:
         _refuse_options_of_prompt(ctx, options)
         return None
-    if options["prompt"] is None:
+    goes_on = options["continue"] or options["resume"] is not None
+    if options["bare_prompt"] and not goes_on:
+        ctx.fail("Option '-p' requires an argument.")
+    if options["prompt"] is None and not options["bare_prompt"]:
         return _help(ctx, options)
+    if options["continue"] and options["resume"] is not None:
+        ctx.fail("--continue and --resume each name a session: leave one out.")
+    if goes_on and options["no_session"]:
+        ctx.fail("--no-session records nothing, and a session that goes on is recorded: leave one out.")
     from .prompt_command import run_prompt
 
     return run_prompt(options)
 
 
 def _given(options: dict[str, Any]) -> list[str]:
-    return [name for name, value in options.items() if value not in (None, False, ())]
+    words = {**options, "prompt": "" if options["bare_prompt"] else options["prompt"], "bare_prompt": None}
+    return [name for name, value in words.items() if value not in (None, False, ())]
 
 
 def _refuse_options_of_prompt(ctx: click.Context, options: dict[str, Any]) -> None:
@@ -176,7 +198,10 @@ def _refuse_options_of_prompt(ctx: click.Context, options: dict[str, Any]) -> No
 
 def _help(ctx: click.Context, options: dict[str, Any]) -> int:
     if given := _given(options):
-        ctx.fail(f'--{given[0].replace("_", "-")} is there, but no prompt: add -p "…", or -p - to take it from stdin.')
+        also = ", or -p alone to go on without a new one" if {"continue", "resume"} & set(given) else ""
+        ctx.fail(
+            f'--{given[0].replace("_", "-")} is there, but no prompt: add -p "…", or -p - to take it from stdin{also}.'
+        )
     click.echo(ctx.get_help())
     click.echo("\nThe terminal UI is not part of this version; it will come with the tui extra.")
     return 0

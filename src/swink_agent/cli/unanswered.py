@@ -27,6 +27,7 @@ class UnansweredOutput:
     def __init__(self, format_name: str | None) -> None:
         self.format_name = format_name or os.environ.get(_VARIABLE, "")
         self.model: ModelSpec | None = None
+        self.session: str | None = None
         self.is_answered = False
 
     def __enter__(self) -> UnansweredOutput:
@@ -37,7 +38,7 @@ class UnansweredOutput:
             return
         self.is_answered = True
         text, code = text_of(error)
-        write_unanswered(self.format_name, text, code, self.model)
+        write_unanswered(self.format_name, text, code, self.model, self.session)
 
 
 def format_in(arguments: Sequence[str]) -> str:
@@ -53,7 +54,9 @@ def format_in(arguments: Sequence[str]) -> str:
     return found or (os.environ.get(_VARIABLE, "") if has_prompt else "")
 
 
-def write_unanswered(format_name: str, text: str, code: int, model: ModelSpec | None = None) -> None:
+def write_unanswered(
+    format_name: str, text: str, code: int, model: ModelSpec | None = None, session: str | None = None
+) -> None:
     """Writes the outcome, if the format has one for this. A stdout that cannot be written is left alone."""
     if format_name not in _FORMATS:
         return
@@ -71,5 +74,6 @@ def write_unanswered(format_name: str, text: str, code: int, model: ModelSpec | 
         model=model,
         error=text,
         stop_reason=StopReason.ABORTED if was_stopped else StopReason.ERROR,
+        session=session,
     )
     output_for(format_name, write_answer, Redactor(), lambda: None).finish(outcome)

@@ -1,0 +1,178 @@
+"""The sessions of the application: where they are, which one is meant, and the one that a run is recorded in.
+
+Owns the place, the choice and what is said when a session cannot be had. What a session is, and how it is kept, is in
+`swink_agent.memory`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from swink_agent.core.value import Value
+
+from .errors import ApplicationError, UsageProblem
+from .paths import data_folder
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from swink_agent.core.agent import Agent
+    from swink_agent.core.types import ModelSpec
+    from swink_agent.memory import JsonlSessionStore, Session, SessionInfo
+
+__all__ = ["RunSession", "SessionProblem", "WantedSession", "newest", "open_store", "session_problems", "sessions_folder"]
+
+_LISTED = "`swink sessions list --all` lists them"
+
+
+class SessionProblem(ApplicationError):
+    """A session that cannot be read, written or had."""
+
+
+class WantedSession(Value, frozen=True, kw_only=True):
+    """What a command line says of sessions: a new one, the newest of the folder, one by its id, or none."""
+
+    is_kept: bool = True
+    newest: bool = False
+    id: str | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        return self.newest or self.id is not None
+
+
+def sessions_folder(settings: Settings) -> Path:
+    """Where sessions are: as it is set, else in the user's data folder."""
+    given = settings.value("sessions_folder")
+    return Path(given).expanduser().absolute() if given else data_folder() / "sessions"
+
+
+def open_store(settings: Settings) -> JsonlSessionStore:
+    from swink_agent.memory import JsonlSessionStore
+
+    return JsonlSessionStore(sessions_folder(settings))
+
+
+@contextmanager
+def session_problems() -> Generator[None]:
+    """What is wrong with a session, as the program tells it: one line and an exit code."""
+    from swink_agent.memory import SessionAmbiguous, SessionError, SessionNotFound
+
+    try:
+        yield
+    except SessionNotFound as error:
+        raise UsageProblem(f"{error}: {_LISTED}") from error
+    except SessionAmbiguous as error:
+        raise UsageProblem(f"{error}; write more of the one that is meant") from error
+    except SessionError as error:
+        raise SessionProblem(str(error)) from error
+
+
+def newest(store: JsonlSessionStore, folder: Path) -> SessionInfo:
+    """The session of the folder that was used last and has something in it. Raises `UsageProblem`."""
+    for info in store.list(folder):
+        if info.messages:
+            return info
+    raise UsageProblem(f"there is no session of {folder} to go on with: {_LISTED}")
+
+
+class RunSession:
+    """The session that one run is recorded in, if it is; a context manager.
+
+    One to go on with is opened when the block is entered, and is this process's alone from then on. A new one is made
+    when an agent is attached, and is gone again if nothing came of it. Raises `UsageProblem` and `SessionProblem`.
+    """
+
+    def __init__(self, settings: Settings, folder: Path, wanted: WantedSession) -> None:
+        self.is_kept = wanted.goes_on or (wanted.is_kept and settings.value("sessions"))
+        self.warning = ""
+        """Why the run is not recorded, or what is wrong with the session that it goes on with."""
+        self._folder = folder.resolve()
+        self._settings = settings
+        self._wanted = wanted
+        self._session: Session | None = None
+        self._id: str | None = None
+
+    def __enter__(self) -> RunSession:
+        if self._wanted.goes_on:
+            with session_problems():
+                store = open_store(self._settings)
+                wanted = self._wanted.id or newest(store, self._folder).id
+                self._session = store.open(wanted)
+                if problems := self._session.info.problems:
+                    more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
+                    self.warning = f"session {self._session.id} was damaged: {problems[0]}{more}"
+        elif self.is_kept:
+            self._make_folder()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def id(self) -> str | None:
+        """Which session the run is in, once there is something in it."""
+        return self._id
+
+    @property
+    def model(self) -> ModelSpec | None:
+        """The model that the session goes on with, if it has a past."""
+        return None if self._session is None else self._session.info.model
+
+    @property
+    def came_from(self) -> str:
+        """The folder of the session, if that is another than this one."""
+        cwd = "" if self._session is None else self._session.info.cwd
+        return cwd if cwd != str(self._folder) else ""
+
+    def attach(self, agent: Agent) -> None:
+        """Records the agent from now on, and gives it the past that there is. Its model stays the one that it has."""
+        from swink_agent.memory import SessionError
+
+        model = agent.model
+        if self._session is None and self.is_kept and not self.warning:
+            try:
+                self._session = open_store(self._settings).create(self._folder)
+            except SessionError as error:
+                self._do_without(str(error))
+        if self._session is not None:
+            with session_problems():
+                self._session.attach(agent)
+            agent.model = model
+
+    def close(self) -> str:
+        """Lets go of the session; returns what could not be written, in words, if something could not."""
+        session, self._session = self._session, None
+        if session is None:
+            return ""
+        from swink_agent.memory import SessionError
+
+        is_empty = not session.messages
+        problem = ""
+        try:
+            session.close()
+        except SessionError as error:
+            problem = str(error)
+        if not is_empty:
+            self._id = session.id
+        elif not self._wanted.goes_on:
+            try:
+                open_store(self._settings).delete(session.id)
+            except SessionError:
+                pass  # an empty session more is no harm
+        return problem
+
+    def _make_folder(self) -> None:
+        """At once: a folder that is not there yet cannot be hidden from commands."""
+        folder = sessions_folder(self._settings)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            self._do_without(f"the folder {folder} cannot be made: {error.strerror or error}")
+
+    def _do_without(self, reason: str) -> None:
+        self.is_kept = False
+        self.warning = f"this run is not recorded, and cannot be resumed: {reason}"
