@@ -196,6 +196,7 @@ async def test_json_is_one_object_whatever_happened() -> None:
         "tool_calls": 0,
         "rejected": [],
         "value": None,
+        "session": None,
     }
     failed = json.loads(await written(agent(fail("auth", "no")), "json"))
     assert (failed["exit_code"], failed["error"], failed["error_kind"]) == (3, "no", "auth")

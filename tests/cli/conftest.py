@@ -23,6 +23,10 @@ from .emulator import Emulator
 KEY = "fake-key"
 
 
+HINT = re.compile(r"note: to go on with this: (swink -p.* --resume ([0-9a-f-]+))\n")
+"""How a run that is recorded says what to do next."""
+
+
 class Done:
     """How a process ended."""
 
@@ -30,6 +34,18 @@ class Done:
         self.code = code
         self.stdout = stdout.decode()
         self.stderr = stderr.decode()
+
+    @property
+    def session(self) -> str:
+        """The session that it says how to go on with."""
+        found = HINT.search(self.stderr)
+        assert found is not None, self
+        return found[2]
+
+    @property
+    def complaints(self) -> str:
+        """stderr without the hint how to go on."""
+        return HINT.sub("", self.stderr)
 
     def __repr__(self) -> str:
         return f"<exit {self.code}\n{self.stdout}\n--\n{self.stderr}>"

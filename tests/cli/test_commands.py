@@ -357,7 +357,17 @@ def test_the_doctor_tells_what_works_and_what_to_do(
     findings = json.loads(healthy.out)
     assert healthy.code == 0, findings
     areas = {finding["area"] for finding in findings}
-    assert areas == {"python", "settings", "sandbox", "keys", "local model", "model", "programs", "terminal"}
+    assert areas == {
+        "python",
+        "settings",
+        "sandbox",
+        "keys",
+        "local model",
+        "model",
+        "sessions",
+        "programs",
+        "terminal",
+    }
     assert any(finding["text"].endswith("works") for finding in findings if finding["area"] == "sandbox")
     assert {
         "area": "keys",

@@ -93,7 +93,7 @@ async def test_a_key_that_is_refused_is_exit_3_and_a_failure_is_exit_1(swink: An
     assert "invalid x-api-key" in refused.stderr
     assert "wrong-key" not in refused.stderr
     assert (failed.code, failed.stdout) == (1, "")
-    assert failed.stderr == "error: HTTP 400: no such thing\n"
+    assert failed.complaints == "error: HTTP 400: no such thing\n"
 
 
 async def test_the_formats_of_stdout(swink: Any, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ async def test_limits_are_exit_4(swink: Any) -> None:
         cost = await swink("-p", "x", "--max-cost", "0.000001", *NO_CHILDREN)
     assert (turns.code, turns.stdout) == (4, "")
     assert (timed.code, timed.stdout) == (4, "")
-    assert timed.stderr == "error: stopped after 0.3 seconds (--timeout)\n"
+    assert timed.complaints == "error: stopped after 0.3 seconds (--timeout)\n"
     assert (cost.code, cost.stdout) == (4, "")
     assert "budget stopped it" in cost.stderr
     assert len(provider.requests) == asked, "nothing was asked for that money"
@@ -215,7 +215,7 @@ async def test_what_changed_in_a_trusted_project_is_told_before_the_run(swink: A
 
 FIELDS = {
     *("text", "exit_code", "error", "error_kind", "stop_reason", "stopped_by", "model", "usage", "cost", "turns"),
-    *("tool_calls", "rejected", "seconds", "value"),
+    *("tool_calls", "rejected", "seconds", "value", "session"),
 }
 
 
@@ -561,7 +561,9 @@ async def test_one_signal_stops_it_cleanly(swink: Any, number: signal.Signals) -
     assert json.loads(last)["exit_code"] == 130
     check_events(events)
     assert process.returncode == 130
-    assert stderr == b"stopping; once more to stop at once\nerror: interrupted\n"
+    assert stderr.startswith(
+        b"stopping; once more to stop at once\nerror: interrupted\nnote: to go on with this: swink -p "
+    )
 
 
 async def test_two_signals_stop_it_at_once_even_when_nobody_reads(swink: Any) -> None:

@@ -26,10 +26,11 @@ async def test_tool_lines_are_live_and_the_answer_is_plain_text(terminal: Any, s
     assert "\x1b[32m✓\x1b[0m read_file a.txt" in terminal.shown
     kept = [line for line in terminal.lines if line]
     assert kept[0].startswith("✓ read_file a.txt ")
-    assert [line.expandtabs() for line in kept[1:]] == [
+    assert [line.expandtabs() for line in kept[1:3]] == [
         "Done.\\u{1b}]52;c;ZXZpbA==\\u{7} \\u{202e} A new line:",
         "        end",
     ]
+    assert kept[3].startswith('note: to go on with this: swink -p "…" --resume 20')
 
 
 async def test_no_colour_means_no_colour(terminal: Any, swink: Any) -> None:
@@ -198,7 +199,8 @@ async def test_a_running_command_is_followed_and_a_failed_one_shows_its_last_lin
     assert rows[:2] == ["» I run the tests.", "» ✓ bash rm -rf / 1 ms"]
     assert rows[2].startswith("✗ bash echo first; sleep 1.2")
     assert rows[2].endswith(" s exit code 3")
-    assert rows[3:] == ["  │ first", "  │ 日本語 second", "  │ E  assert 1 == 2", "Done."]
+    assert rows[3:] == ["  │ first", "  │ 日本語 second", "  │ E  assert 1 == 2", "Done.", *rows[7:]]
+    assert rows[7].startswith('note: to go on with this: swink -p "…"')
     assert window.wrapped == []
 
 
@@ -245,7 +247,8 @@ async def test_ctrl_c_at_a_question_ends_it_cleanly_and_gives_the_terminal_back(
     assert not (swink.folder / "new.txt").exists()
     assert terminal.left_settings == terminal.settings
     assert "Traceback" not in terminal.shown
-    assert terminal.lines[-2:] == ["error: interrupted", ""]
+    assert terminal.lines[-3] == "error: interrupted"
+    assert terminal.lines[-2].startswith("note: to go on with this: swink -p --resume ")
     assert provider.replies == ["never"]
 
 

@@ -125,9 +125,7 @@ class Credentials:
         }
         return found | {name: entry.key for name, entry in self._entries().items() if entry.key}
 
-    def redactor(
-        self, *, enabled: bool = True, unmasked: Iterable[str] = (), key: bytes | None = None
-    ) -> Redactor:
+    def redactor(self, *, enabled: bool = True, unmasked: Iterable[str] = (), key: bytes | None = None) -> Redactor:
         """A redactor that knows these keys, and what the environment holds of other secrets."""
         redactor = Redactor(environment=self._environ, enabled=enabled, unmasked=unmasked, key=key)
         for name, secret in self.secrets().items():

@@ -18,6 +18,7 @@ from swink_agent.core.value import Value
 from .credentials import Credentials, usable_keyring
 from .errors import ApplicationError
 from .models import LOCAL_EXTRA, choose_model, has_local_extra
+from .sessions import session_ids, sessions_folder
 from .settings import DEFINITIONS, Settings, load_settings, settings_file
 from .trust import TrustStore, find_project
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "examine"]
 
 State: TypeAlias = Literal["ok", "note", "problem"]
-_OTHER_VARIABLES = frozenset({"SWINK_CONFIG_DIR", "SWINK_DEBUG", "SWINK_PROXY_TOKEN"})
+_OTHER_VARIABLES = frozenset({"SWINK_CONFIG_DIR", "SWINK_DATA_DIR", "SWINK_DEBUG", "SWINK_PROXY_TOKEN"})
 _SPARE_BYTES = 500_000_000
 
 
@@ -52,6 +53,7 @@ def examine(folder: Path | None = None, *, environ: Mapping[str, str] = os.envir
         lambda: _keys(credentials),
         lambda: _local(settings),
         lambda: _model(settings, credentials),
+        lambda: _sessions(settings),
         lambda: _programs(folder, environ),
         lambda: _terminal(environ),
     ]
@@ -186,6 +188,19 @@ def _model(settings: Settings, credentials: Credentials) -> list[Finding]:
     except ApplicationError as error:
         return [Finding("model", "problem", str(error))]
     return [Finding("model", "ok", f"{model} would be asked ({source})")]
+
+
+def _sessions(settings: Settings) -> list[Finding]:
+    """Where sessions are, how many, and whether another can be added."""
+    folder = sessions_folder(settings)
+    count = len(session_ids(folder))
+    there = f"{count} session{'s' * (count != 1)} in {folder}"
+    if not settings.value("sessions"):
+        return [Finding("sessions", "note", f"runs are not recorded (setting sessions); {there}")]
+    if not os.access(_existing(folder), os.W_OK | os.X_OK):
+        text = f"{there}, which cannot be written: runs are not recorded"
+        return [Finding("sessions", "problem", text, "set sessions_folder, or SWINK_DATA_DIR, to another folder")]
+    return [Finding("sessions", "ok", there)]
 
 
 def _programs(folder: Path | None, environ: Mapping[str, str]) -> list[Finding]:

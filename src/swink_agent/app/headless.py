@@ -183,9 +183,7 @@ class HeadlessRun:
             return self._cut_short(self._reason or "interrupted")
         return None
 
-    async def _read_and_ask(
-        self, prompt: Prompt | asyncio.Future[Prompt | None] | None
-    ) -> Callable[[float], Outcome]:
+    async def _read_and_ask(self, prompt: Prompt | asyncio.Future[Prompt | None] | None) -> Callable[[float], Outcome]:
         if isinstance(prompt, asyncio.Future):
             problem = await self._tried(prompt)
             if problem is not None:

@@ -6,8 +6,11 @@ Owns the place, the choice and what is said when a session cannot be had. What a
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import os
+import re
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -23,9 +26,25 @@ if TYPE_CHECKING:
     from swink_agent.core.types import ModelSpec
     from swink_agent.memory import JsonlSessionStore, Session, SessionInfo
 
-__all__ = ["RunSession", "SessionProblem", "WantedSession", "newest", "open_store", "session_problems", "sessions_folder"]
+__all__ = [
+    "RunSession",
+    "SessionProblem",
+    "WantedSession",
+    "age_of",
+    "newest",
+    "open_store",
+    "session_ids",
+    "session_problems",
+    "sessions_folder",
+    "short_ids",
+]
 
 _LISTED = "`swink sessions list --all` lists them"
+_NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,127})\.jsonl")
+_AGE = re.compile(r"(\d{1,6})([hdw])")
+_UNITS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+_SHORTEST_ID = len("20260131-235959")
+"""Day and time: what people take for one thing."""
 
 
 class SessionProblem(ApplicationError):
@@ -79,6 +98,59 @@ def newest(store: JsonlSessionStore, folder: Path) -> SessionInfo:
     raise UsageProblem(f"there is no session of {folder} to go on with: {_LISTED}")
 
 
+def session_ids(folder: Path, wanted: Sequence[str] | None = None) -> list[str]:
+    """The ids that files are named by, the newest first; or the whole ids of those that are wanted, each by its
+    beginning. Raises `UsageProblem` and `SessionProblem`, before anything is read.
+    """
+    try:
+        names = [match[1] for name in os.listdir(folder) if (match := _NAME.fullmatch(name))]
+    except FileNotFoundError:
+        names = []
+    except OSError as error:
+        raise SessionProblem(f"{folder} cannot be read: {error.strerror or error}") from error
+    names.sort(reverse=True)
+    return names if wanted is None else list(dict.fromkeys([_whole_id(names, one, folder) for one in wanted]))
+
+
+def _whole_id(names: Sequence[str], wanted: str, folder: Path) -> str:
+    found = [name for name in names if wanted and name.startswith(wanted)]
+    if wanted in found:
+        return wanted
+    if not found:
+        raise UsageProblem(f"there is no session {wanted[:100]!r} in {folder}: {_LISTED}")
+    if len(found) > 1:
+        some = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
+        raise UsageProblem(f"{wanted!r} is the beginning of {len(found)} sessions: {some}")
+    return found[0]
+
+
+def short_ids(wanted: Sequence[str], all_ids: Sequence[str]) -> dict[str, str]:
+    """As much of each id as tells it from all others, and at least the day and the time."""
+    ordered = sorted({*all_ids, *wanted})
+    place = {name: index for index, name in enumerate(ordered)}
+    short: dict[str, str] = {}
+    for name in wanted:
+        index = place[name]
+        beside = [*ordered[max(0, index - 1) : index], *ordered[index + 1 : index + 2]]
+        shared = max([_shared(name, other) for other in beside], default=0)
+        short[name] = name[: max(shared + 1, _SHORTEST_ID)]
+    return short
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two ids begin with alike."""
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return sum(1 for _ in same)
+
+
+def age_of(text: str) -> int:
+    """A time such as `12h`, `30d` or `8w`, in milliseconds. Raises `UsageProblem`."""
+    match = _AGE.fullmatch(text.strip())
+    if match is None:
+        raise UsageProblem(f"{text[:40]!r} is no age: write hours, days or weeks, such as 12h, 30d or 8w")
+    return int(match[1]) * _UNITS[match[2]]
+
+
 class RunSession:
     """The session that one run is recorded in, if it is; a context manager.
 
@@ -102,7 +174,7 @@ class RunSession:
                 store = open_store(self._settings)
                 wanted = self._wanted.id or newest(store, self._folder).id
                 self._session = store.open(wanted)
-                if problems := self._session.info.problems:
+                if problems := list(self._session.info.problems):
                     more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
                     self.warning = f"session {self._session.id} was damaged: {problems[0]}{more}"
         elif self.is_kept:

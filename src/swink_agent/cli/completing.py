@@ -1,4 +1,4 @@
-"""What a shell is offered for a word that is half typed: files, folders, models, providers, tools, settings.
+"""What a shell is offered for a word that is half typed: files, folders, models, providers, tools, settings, sessions.
 
 Owns the words. Nothing is loaded before one of them is asked for. How a shell is spoken to is in `completion`.
 """
@@ -11,7 +11,18 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-__all__ = ["files", "folders", "local_models", "models", "providers", "rules", "setting_values", "settings", "tools"]
+__all__ = [
+    "files",
+    "folders",
+    "local_models",
+    "models",
+    "providers",
+    "rules",
+    "sessions",
+    "setting_values",
+    "settings",
+    "tools",
+]
 
 
 def files(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
@@ -66,6 +77,18 @@ def rules(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> li
     from swink_agent.app.settings import STANDARD_TOOLS
 
     return _beginning(STANDARD_TOOLS, incomplete)
+
+
+def sessions(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Ids of sessions, by the names of their files: none is opened for that."""
+    from swink_agent.app.errors import ApplicationError
+    from swink_agent.app.sessions import session_ids, sessions_folder
+    from swink_agent.app.settings import load_settings
+
+    try:
+        return _beginning(session_ids(sessions_folder(load_settings())), incomplete)
+    except ApplicationError:  # what is wrong is told by the command itself
+        return []
 
 
 def settings(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:

@@ -63,13 +63,17 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("-p", "--prompt", metavar="TEXT", help="Ask the agent this, and print its answer. - takes it from stdin.")
 @click.option(f"--{BARE_PROMPT}", "bare_prompt", is_flag=True, hidden=True)
 @click.option(
-    "-c", "--continue", "continue", is_flag=True, help="Go on with the newest session of this folder; see `swink sessions`."
+    "-c",
+    "--continue",
+    "continue",
+    is_flag=True,
+    help="Go on with the newest session of this folder; see `swink sessions`.",
 )
 @click.option(
     "--resume",
     metavar="ID",
     shell_complete=offered("sessions"),
-    help="Go on with this session: its id, or the beginning of it. -p needs no text to go on after a limit or an error.",
+    help="Go on with this session, by the beginning of its id. After a limit or an error -p needs no text.",
 )
 @click.option("--no-session", is_flag=True, help="Record nothing of this run.")
 @click.option(

@@ -16,19 +16,25 @@ __all__ = ["table"]
 _LEAST = 8
 
 
-def table(rows: Sequence[Sequence[str]], right: Sequence[int] = (), *, room: int | None = None) -> str:
+def table(
+    rows: Sequence[Sequence[str]], right: Sequence[int] = (), *, room: int | None = None, whole: Sequence[int] = ()
+) -> str:
     """The rows under each other; the columns named in `right` are aligned to the right.
 
     A row is one line, whatever its cells hold, and no wider than `room`, by default the window: the widest columns are
-    shortened first. Where there is no window nothing is.
+    shortened first, and those named in `whole` never. Where there is no window nothing is.
     """
     if not rows:
         return ""
     room = width_of(sys.stdout) if room is None else room
     cells = [[safe_display(cell, None) for cell in row] for row in rows]
     widths = [max(cell_width(row[column]) for row in cells) for column in range(len(cells[0]))]
-    while room is not None and sum(widths) + 2 * (len(widths) - 1) > room and max(widths) > _LEAST:
-        widths[widths.index(max(widths))] -= 1
+    flexible = [column for column in range(len(widths)) if column not in whole and widths[column] > _LEAST]
+    while room is not None and sum(widths) + 2 * (len(widths) - 1) > room and flexible:
+        widest = max(flexible, key=lambda column: widths[column])
+        widths[widest] -= 1
+        if widths[widest] <= _LEAST:
+            flexible.remove(widest)
     lines = ("  ".join([_padded(*cell, right) for cell in enumerate(zip(row, widths, strict=True))]) for row in cells)
     return "\n".join([line.rstrip() if room is None else cut(line.rstrip(), room) for line in lines])
 

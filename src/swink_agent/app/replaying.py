@@ -1,0 +1,82 @@
+"""A recorded session, gone through again by the standard agent of today: no model is asked, no tool runs.
+
+Owns the agent for that, and its one stand-in for a person, who answers as the recording says. What a replay is, and
+what counts as a difference, is in `swink_agent.memory`.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from swink_agent.core.journal import MessageAdded, ToolStarted
+from swink_agent.core.types import ModelSpec, ToolOutcome, ToolResultMessage, extract_text
+
+from .agent import AgentOptions, standard_agent
+from .credentials import Credentials
+from .settings import Settings
+from .trust import Project
+
+if TYPE_CHECKING:
+    from swink_agent.core.agent import Agent
+    from swink_agent.memory import LoadedSession
+    from swink_agent.policies.approvals import ApprovalAnswer, ApprovalQuestion
+
+__all__ = ["replay_session"]
+
+_REJECTED = "tool call rejected: "
+
+
+async def replay_session(
+    loaded: LoadedSession, settings: Settings, credentials: Credentials, folder: Path, project: Project | None = None
+) -> Any:
+    """The `ReplayReport` of the standard agent in a folder, with the settings of today."""
+    memory: Any = import_module("swink_agent.memory")  # on use, as is the stage behind it
+    asked = _RecordedAnswers(loaded)
+    with ExitStack() as open_agents:
+
+        def make_agent(stream_fn: Any, wrap_tool: Any) -> Agent:
+            options = AgentOptions(
+                settings=settings,
+                credentials=credentials,
+                folder=folder,
+                project=project,
+                ask=asked,
+                stream_fn=stream_fn,
+                model=loaded.info.model or ModelSpec("recorded", "replies"),
+            )
+            made = open_agents.enter_context(standard_agent(options))
+            made.agent.tools = [wrap_tool(tool) for tool in made.agent.tools]
+            return made.agent
+
+        return await memory.replay(loaded, make_agent)
+
+
+class _RecordedAnswers:
+    """Says yes to the calls that ran when they were recorded, and no to the others, for the same reason."""
+
+    def __init__(self, loaded: LoadedSession) -> None:
+        self._started: set[str] = set()
+        self._reasons: dict[str, str] = {}
+        for record in loaded.records():
+            match record.entry:
+                case ToolStarted(call_id=call_id):
+                    self._started.add(call_id)
+                case MessageAdded(message=ToolResultMessage(outcome=ToolOutcome.REJECTED) as message):
+                    self._reasons[message.tool_call_id] = extract_text(message.content).removeprefix(_REJECTED)
+                case _:
+                    pass
+
+    def __call__(self, question: ApprovalQuestion) -> ApprovalAnswer:
+        from swink_agent.policies.approvals import ApprovalAnswer, ApprovalChoice
+
+        call_id = question.request.call_id
+        if call_id in self._reasons:  # ids may recur, and a no is the answer that needs its words
+            return ApprovalAnswer(ApprovalChoice.NO, self._reasons[call_id])
+        if call_id in self._started:
+            return ApprovalAnswer(ApprovalChoice.ONCE)
+        return ApprovalAnswer(ApprovalChoice.NO, f"nothing is on record of {msgspec.json.encode(call_id).decode()}")

@@ -1,0 +1,177 @@
+"""Sessions as a person reads them: a list, and one from its first message to its last.
+
+Owns the rows. What was said in a session, and its title, are text of somebody else: it is masked, its control
+characters are written out, and each row of it stands behind a mark of ours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from swink_agent.core.redaction import Redactor
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantMessage,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from swink_agent.policies.cells import cut, laid_out
+from swink_agent.policies.display import safe_display
+from swink_agent.policies.escaping import safe_text
+
+from .reporter import summary_of
+from .screen import Palette
+from .table import table
+
+if TYPE_CHECKING:
+    from swink_agent.memory import LoadedSession, SessionInfo
+
+__all__ = ["age", "facts", "listing", "rows_of"]
+
+_TEXT = "  │ "
+_THOUGHT = "  ~ "
+_MORE = "  ┆ "
+_MOST_ROWS = 20
+_MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
+_COLUMNS = (("MESSAGES", 44), ("COST", 60), ("FOLDER", 84), ("MODEL", 100))
+"""What is left out of a list where the window is narrower than that."""
+
+
+def age(moment: int, now: int | None = None) -> str:
+    """How long ago it was, in a few characters."""
+    if not moment:
+        return "-"
+    passed = (time.time_ns() // 1_000_000 if now is None else now) - moment
+    if passed < _MINUTE:
+        return "now"
+    for unit, name, most in ((_MINUTE, "min", _HOUR), (_HOUR, "h", 2 * _DAY), (_DAY, "d", 100 * _DAY)):
+        if passed < most:
+            return f"{passed // unit} {name}"
+    return datetime.fromtimestamp(moment / 1000).strftime("%Y-%m-%d")
+
+
+def listing(
+    infos: Sequence[SessionInfo],
+    short: Mapping[str, str],
+    redactor: Redactor,
+    *,
+    width: int | None,
+    with_folder: bool,
+) -> str:
+    """A row for each session. In a narrow window columns are left out, and ids never shortened beyond use."""
+    shown = [name for name, least in _COLUMNS if width is None or width >= least]
+    if not with_folder:
+        shown = [name for name in shown if name != "FOLDER"]
+    head = ("ID", "AGE", *shown, "TITLE")
+    rows: list[tuple[str, ...]] = [head]
+    for info in infos:
+        cells = {
+            "MESSAGES": str(info.messages),
+            "COST": cost(info.cost.total),
+            "FOLDER": _home_short(info.cwd),
+            "MODEL": "-" if info.model is None else str(info.model),
+        }
+        title = redactor.redact(info.title) or "(nothing was said)"
+        name = info.id if width is None else short.get(info.id, info.id)
+        rows.append(
+            (name, age(info.updated), *[cells[name] for name in shown], f"! {title}" if info.problems else title)
+        )
+    right = [index for index, name in enumerate(head) if name in ("AGE", "MESSAGES", "COST")]
+    return table(rows, right=right, room=width, whole=(0, *right))
+
+
+def cost(dollars: float) -> str:
+    return "-" if not dollars else f"${dollars:.2f}" if dollars >= 1 else f"${dollars:.4f}"
+
+
+def _home_short(folder: str) -> str:
+    try:
+        return f"~/{Path(folder).relative_to(Path.home())}" if folder else "-"
+    except (ValueError, RuntimeError):
+        return folder
+
+
+def facts(loaded: LoadedSession, redactor: Redactor) -> list[tuple[str, str]]:
+    """What is known of a session besides what was said in it."""
+    info = loaded.info
+    usage = info.usage
+    tokens = f"{usage.input + usage.cache_read + usage.cache_write} tokens in, {usage.output} out"
+    pairs = [
+        ("session", info.id),
+        ("title", redactor.redact(info.title)),
+        ("folder", info.cwd),
+        ("model", "" if info.model is None else str(info.model)),
+        ("begun", _time(info.created)),
+        ("used last", _time(info.updated)),
+        ("messages", str(info.messages)),
+        ("cost", f"{cost(info.cost.total)} ({tokens})"),
+        ("forked from", info.parent or ""),
+        ("file", str(loaded.path)),
+        *[("problem", problem) for problem in info.problems],
+    ]
+    if loaded.context is not None:
+        pairs.append(("compacted", f"the model is sent {len(loaded.context)} messages for these"))
+    return [(name, text) for name, text in pairs if text]
+
+
+def _time(moment: int) -> str:
+    return datetime.fromtimestamp(moment / 1000).strftime("%Y-%m-%d %H:%M:%S") if moment else ""
+
+
+def rows_of(
+    number: int, message: AgentMessage, redactor: Redactor, palette: Palette, *, width: int | None, full: bool
+) -> list[str]:
+    """One message, beneath a row of ours that numbers it."""
+    head, blocks = _parts(message, redactor)
+    row = f"[{number}] {safe_display(head, 200)}"
+    rows = [palette.style(row if width is None else cut(row, width), "bold")]
+    most = None if full else _MOST_ROWS
+    for mark, text in blocks:
+        following = _MORE if mark.startswith("  ▸") else mark
+        laid = laid_out(safe_text(redactor.redact(text.rstrip("\n"))), mark, following, width, most=most)
+        rows += [palette.style(row, "dim") for row in laid] if mark == _THOUGHT else laid
+    return rows
+
+
+def _parts(message: AgentMessage, redactor: Redactor) -> tuple[str, list[tuple[str, str]]]:
+    """What stands above a message, and what it holds, each behind its mark."""
+    match message:
+        case UserMessage():
+            return "user", [_block(block) for block in message.content]
+        case AssistantMessage():
+            blocks = [_block(block) for block in message.content]
+            if message.error_message:
+                blocks.append((_TEXT, f"error: {message.error_message}"))
+            ended = "" if message.stop_reason in ("stop", "tool_use") else f" ({message.stop_reason.value})"
+            return f"assistant {message.provider}:{message.model_id}{ended}", blocks
+        case ToolResultMessage():
+            how = message.outcome.value if message.is_error else "done"
+            return f"result of {redactor.redact(message.tool_name)}, {how}", [
+                _block(block) for block in message.content
+            ]
+        case _:
+            return f"{type(message).__name__}, a message of an application", []
+
+
+def _block(block: Any) -> tuple[str, str]:
+    match block:
+        case Text():
+            return _TEXT, block.text
+        case Thinking():
+            return _THOUGHT, block.thinking
+        case ToolCall():
+            return "  ▸ ", f"{block.name} {summary_of(block.name, block.arguments)}".rstrip()
+        case Image():
+            return _TEXT, "(a picture)"
+        case _:
+            return _TEXT, msgspec.json.encode(block).decode()

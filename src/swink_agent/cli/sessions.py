@@ -1,0 +1,311 @@
+"""`swink sessions`: what was recorded, to look at, search, export, rename, fork, replay and remove.
+
+Owns the commands and their words. The rows are in `session_pages`, what a session is in `swink_agent.memory`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+import msgspec
+
+from swink_agent.app.credentials import Credentials
+from swink_agent.app.errors import ExitCode, UsageProblem
+from swink_agent.app.sessions import (
+    SessionProblem,
+    age_of,
+    open_store,
+    session_ids,
+    session_problems,
+    short_ids,
+)
+from swink_agent.app.settings import load_settings
+from swink_agent.policies.cells import laid_out
+from swink_agent.policies.display import safe_display
+from swink_agent.policies.escaping import safe_text
+
+from .lazy import offered
+from .screen import Palette, wants_colour, width_of, write_answer
+from .session_pages import age, facts, listing, rows_of
+from .table import table
+
+if TYPE_CHECKING:
+    from swink_agent.memory import JsonlSessionStore, SessionInfo
+
+__all__ = ["sessions"]
+
+Format = Literal["html", "markdown", "json"]
+_ENDINGS: dict[str, Format] = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json"}
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="""\b
+Examples:
+  swink sessions                         those of this folder, the newest first
+  swink sessions list --all --json | jq -r '.[].id'
+  swink sessions show 20260131-2359
+  swink sessions search "connection pool"
+  swink sessions export 20260131-2359 -o talk.html
+  swink sessions fork 20260131-2359 --at 4
+  swink sessions prune --older-than 30d
+
+\b
+To go on with one: swink -p "…" --continue, or --resume ID. An ID can be the beginning of one.""",
+)
+@click.option("-a", "--all", "everywhere", is_flag=True, help="List also the sessions of other folders.")
+@click.option("--json", "as_json", is_flag=True, help="List them as objects.")
+@click.pass_context
+def sessions(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
+    """List, show, search, export, fork and remove recorded runs.
+
+    `swink -p` records what was said and done, so that it can go on later. `swink config set sessions false` records
+    nothing from then on.
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_sessions, everywhere=everywhere, as_json=as_json)
+    elif everywhere or as_json:
+        ctx.fail(f"--{'all' if everywhere else 'json'} stands behind the command: swink sessions list --all --json.")
+
+
+def _store() -> JsonlSessionStore:
+    return open_store(load_settings())
+
+
+_id = click.argument("session_id", metavar="ID", shell_complete=offered("sessions"))
+
+
+# -- looking -------------------------------------------------------------------------------------------------
+
+
+@sessions.command("list")
+@click.option("-a", "--all", "everywhere", is_flag=True, help="Also the sessions of other folders.")
+@click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Those of this folder.")
+@click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
+def list_sessions(everywhere: bool = False, cwd: str | None = None, as_json: bool = False) -> None:
+    """List sessions, those first that were used last: of this folder, or of all."""
+    store = _store()
+    folder = None if everywhere else _folder(cwd)
+    with session_problems():
+        infos = store.list(folder)
+    if as_json:
+        click.echo(json.dumps([_object(info) for info in infos], indent=2))
+        return
+    if not infos:
+        where = f"in {store.folder}" if folder is None else f"of {folder}; --all lists those of other folders"
+        click.echo(safe_display(f"There is no session {where}.", None), err=True)
+        return
+    click.echo(_listing(store, infos, with_folder=folder is None))
+    if damaged := sum(bool(info.problems) for info in infos):
+        click.echo(f"! {damaged} of them had damage, which `swink sessions show ID` tells of.", err=True)
+
+
+def _listing(store: JsonlSessionStore, infos: Sequence[SessionInfo], *, with_folder: bool) -> str:
+    short = short_ids([info.id for info in infos], session_ids(store.folder))
+    return listing(infos, short, Credentials().redactor(), width=width_of(sys.stdout), with_folder=with_folder)
+
+
+def _folder(given: str | None) -> Path:
+    try:
+        return Path(given or ".").expanduser().resolve()  # one that is gone may still have sessions
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UsageProblem(f"{given or '.'} is no folder: {error} (--cwd)") from error
+
+
+def _object(info: SessionInfo) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(info)
+    return {**fields, "model": None if info.model is None else str(info.model)}
+
+
+@sessions.command("show")
+@_id
+@click.option("--full", is_flag=True, help="All of every message, however long.")
+def show(session_id: str, full: bool) -> None:
+    """Show what was said and done in a session. The number before a message is the one for `fork --at`."""
+    with session_problems():
+        loaded = _store().load(session_id)
+    redactor, width = Credentials().redactor(), width_of(sys.stdout)
+    palette = Palette(wants_colour(sys.stdout))
+    rows: list[str] = []
+    for name, text in facts(loaded, redactor):
+        rows += laid_out(safe_display(text, None), f"{name:<12} ", f"{'':<12} ", width)
+    for number, message in enumerate(loaded.messages, 1):
+        rows += ["", *rows_of(number, message, redactor, palette, width=width, full=full)]
+        for label in loaded.labels:
+            if label.position == number:
+                rows.append(f"  # {safe_display(redactor.redact(label.text), 200)}")
+    click.echo("\n".join(rows))
+
+
+@sessions.command("search")
+@click.argument("words", nargs=-1, required=True)
+@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=20, help="At most so many places. Default: 20.")
+@click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
+def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
+    """Find where words were said, in all sessions, the best place first."""
+    store = _store()
+    with session_problems():
+        hits = store.search(" ".join(words), limit)
+    if as_json:
+        found = [{"session": _object(hit.session), "position": hit.position, "snippet": hit.snippet} for hit in hits]
+        click.echo(json.dumps(found, indent=2))
+        return
+    if not hits:
+        click.echo("No session has these words.", err=True)
+        return
+    redactor, width = Credentials().redactor(), width_of(sys.stdout)
+    short = short_ids([hit.session.id for hit in hits], session_ids(store.folder))
+    for hit in hits:
+        info: SessionInfo = hit.session
+        name = info.id if width is None else short[info.id]
+        rows = [(f"{name} [{hit.position + 1}]", age(info.updated), redactor.redact(info.title))]
+        click.echo(table(rows, room=width, whole=(0, 1)))
+        for row in laid_out(safe_text(redactor.redact(hit.snippet)), "  │ ", "  │ ", width, most=6):
+            click.echo(row)
+
+
+@sessions.command("export")
+@_id
+@click.option("--format", "format_name", type=click.Choice(["html", "markdown", "json"]), help="Default: markdown.")
+@click.option("-o", "--output", "file", metavar="FILE", shell_complete=offered("files"), help="Default: stdout.")
+def export(session_id: str, format_name: Format | None, file: str | None) -> None:
+    """Print a session as Markdown, as one page of HTML, or as JSON; or write it to a file, whose ending says which."""
+    path = None if file in (None, "-") else Path(file).expanduser()
+    ending = "" if path is None else path.suffix.lower()
+    with session_problems():
+        text = _store().export(session_id, format_name or _ENDINGS.get(ending, "markdown"))
+    text = text if text.endswith("\n") else text + "\n"
+    if path is None:
+        write_answer(text)
+        return
+    if path.is_dir() or not path.parent.is_dir():
+        what = "is a folder" if path.is_dir() else f"cannot be written: {path.parent} is no folder"
+        raise UsageProblem(f"{path} {what} (-o)")
+    from swink_agent.app.paths import write_whole
+
+    try:
+        write_whole(path, text.encode("utf-8", "replace").decode(), mode=0o600)
+    except OSError as error:
+        raise SessionProblem(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+# -- changing ------------------------------------------------------------------------------------------------
+
+
+@sessions.command("rename")
+@_id
+@click.argument("title")
+def rename(session_id: str, title: str) -> None:
+    """Give a session another title; an empty one takes it away."""
+    with session_problems():
+        try:
+            _store().rename(session_id, title.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+        except ValueError as error:
+            raise UsageProblem(str(error)) from error
+
+
+@sessions.command("fork")
+@_id
+@click.option("--at", type=int, metavar="N", help="Only the first N messages. Default: all.")
+def fork(session_id: str, at: int | None) -> None:
+    """Begin a new session with the messages of another, and print its id."""
+    with session_problems():
+        try:
+            with _store().fork(session_id, at) as session:
+                new_id = session.id
+        except ValueError as error:
+            raise UsageProblem(f"{error} (--at)") from error
+    click.echo(new_id)
+    if sys.stderr.isatty():
+        click.echo(f'To go on with it: swink -p "…" --resume {new_id}', err=True)
+
+
+@sessions.command("replay")
+@_id
+def replay(session_id: str) -> int:
+    """Go through a session again without asking a model or running a tool, and tell the first difference.
+
+    The recorded replies and results stand in, and questions are answered as they were; the standard agent of today,
+    with the settings of today, does the rest. The exit code is 1 if it went another way.
+    """
+    from swink_agent.app.replaying import replay_session
+    from swink_agent.app.trust import TrustStore, find_project
+
+    with session_problems():
+        loaded = _store().load(session_id)
+    folder = Path(loaded.info.cwd) if loaded.info.cwd and Path(loaded.info.cwd).is_dir() else Path.cwd()
+    project = find_project(folder, TrustStore())
+    settings = load_settings(project=None if project is None else project.settings_files)
+    report = asyncio.run(replay_session(loaded, settings, Credentials(), folder, project))
+    if report.divergence is None:
+        click.echo(f"The same: {report}.")
+        return ExitCode.DONE
+    text = Credentials().redactor().redact(str(report))
+    for row in laid_out(safe_text(text), "", "  │ ", width_of(sys.stdout)):
+        click.echo(row)
+    return ExitCode.FAILED
+
+
+@sessions.command("rm")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True, shell_complete=offered("sessions"))
+def remove(ids: tuple[str, ...]) -> int:
+    """Delete sessions, without asking. One that is in use stays."""
+    store = _store()
+    whole = session_ids(store.folder, ids)
+    return _delete(store, whole)
+
+
+@sessions.command("prune")
+@click.option("--older-than", "limit", metavar="AGE", required=True, help="Not used for so long: 12h, 30d, 8w.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def prune(limit: str, dry_run: bool, yes: bool) -> int:
+    """Delete the sessions of all folders that were not used for some time. Those in use stay."""
+    store = _store()
+    oldest = time.time_ns() // 1_000_000 - age_of(limit)
+    with session_problems():
+        old = _unused_since(store, oldest)
+    if not old:
+        click.echo(f"No session is older than {limit}.", err=True)
+        return ExitCode.DONE
+    click.echo(_listing(store, old, with_folder=True))
+    if dry_run:
+        return ExitCode.DONE
+    count = f"{len(old)} session{'s' * (len(old) != 1)}"
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageProblem(f"there is nobody to ask: add --yes to delete the {count}, or --dry-run to see them")
+        click.confirm(f"Delete {count}?", abort=True, err=True)
+    with session_problems():
+        still_old = {info.id for info in _unused_since(store, oldest)}  # the answer may have taken its time
+    return _delete(store, [info.id for info in old if info.id in still_old])
+
+
+def _unused_since(store: JsonlSessionStore, oldest: int) -> list[SessionInfo]:
+    """Those that were used last before that moment, as far as anything is known of them."""
+    return [info for info in store.list() if 0 < info.updated < oldest]
+
+
+def _delete(store: JsonlSessionStore, ids: Sequence[str]) -> int:
+    from swink_agent.memory import SessionError
+
+    from .entry import complain
+
+    failed = 0
+    for session_id in ids:
+        try:
+            store.delete(session_id)
+        except SessionError as error:
+            complain(str(error))
+            failed += 1
+    deleted = len(ids) - failed
+    if deleted:
+        click.echo(f"{deleted} session{'s' * (deleted != 1)} deleted.", err=True)
+    return ExitCode.FAILED if failed else ExitCode.DONE
