@@ -167,12 +167,15 @@ class RunSession:
         self._wanted = wanted
         self._session: Session | None = None
         self._id: str | None = None
+        place = Path(os.path.realpath(sessions_folder(settings)))
+        if self.is_kept and self._folder.is_relative_to(place):
+            raise UsageProblem(f"{place}, where sessions are kept, holds the folder to work in: change sessions_folder")
 
     def __enter__(self) -> RunSession:
         if self._wanted.goes_on:
             with session_problems():
                 store = open_store(self._settings)
-                wanted = self._wanted.id or newest(store, self._folder).id
+                wanted = newest(store, self._folder).id if self._wanted.id is None else self._wanted.id
                 self._session = store.open(wanted)
                 if problems := list(self._session.info.problems):
                     more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
