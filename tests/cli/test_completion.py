@@ -114,6 +114,10 @@ CASES = [
     ("swink -p x --add-dir dee", "deep"),
     ("swink -p x --append", "--append-system"),
     ("swink compl", "completion"),
+    ("swink --resume 20260131-23", "20260131-235959-000-abcdef"),
+    ("swink --resume=20260131-23", "--resume=20260131-235959-000-abcdef"),
+    ("swink sessions rm 20260131-23", "20260131-235959-000-abcdef"),
+    ("swink sessions exp", "export"),
 ]
 
 
@@ -121,6 +125,9 @@ CASES = [
 @pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in STARTS])
 async def test_a_tab_completes_files_models_providers_and_settings(swink: Any, name: str) -> None:
     make_files(swink.folder)
+    kept = swink.home / ".local/share/swink-agent/sessions"
+    kept.mkdir(parents=True)
+    (kept / "20260131-235959-000-abcdef.jsonl").write_text("")
     wrong: list[str] = []
     async with Shell(swink, name) as shell:
         for line, word in CASES:

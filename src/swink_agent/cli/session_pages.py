@@ -43,7 +43,7 @@ _THOUGHT = "  ~ "
 _MORE = "  ┆ "
 _MOST_ROWS = 20
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
-_COLUMNS = (("MESSAGES", 44), ("COST", 60), ("FOLDER", 84), ("MODEL", 100))
+_COLUMNS = (("MESSAGES", 44), ("COST", 56), ("FOLDER", 80), ("MODEL", 90))
 """What is left out of a list where the window is narrower than that."""
 
 

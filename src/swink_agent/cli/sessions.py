@@ -149,7 +149,10 @@ def show(session_id: str, full: bool) -> None:
 @click.option("-n", "--limit", type=click.IntRange(1, 1000), default=20, help="At most so many places. Default: 20.")
 @click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
 def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
-    """Find where words were said, in all sessions, the best place first."""
+    """Find where words were said, in all sessions, the best place first.
+
+    Words in double quotes stand next to each other: swink sessions search '"connection pool" timeout'.
+    """
     store = _store()
     with session_problems():
         hits = store.search(" ".join(words), limit)
@@ -244,12 +247,19 @@ def replay(session_id: str) -> int:
     project = find_project(folder, TrustStore())
     settings = load_settings(project=None if project is None else project.settings_files)
     report = asyncio.run(replay_session(loaded, settings, Credentials(), folder, project))
+    width = width_of(sys.stdout)
     if report.divergence is None:
-        click.echo(f"The same: {report}.")
+        runs = f"{report.runs} run{'s' * (report.runs != 1)}"
+        told = f"It would do the same today: all {report.messages} messages of {runs} came out alike."
+        click.echo("\n".join(laid_out(told, "", "  ┆ ", width)))
         return ExitCode.DONE
-    text = Credentials().redactor().redact(str(report))
-    for row in laid_out(safe_text(text), "", "  │ ", width_of(sys.stdout)):
-        click.echo(row)
+    divergence = report.divergence
+    redactor = Credentials().redactor()
+    _, _, difference = redactor.redact(str(divergence)).partition("\n")
+    told = f"It goes another way today at [{divergence.position + 1}]: {redactor.redact(divergence.reason)}"
+    rows = laid_out(safe_text(told), "", "  ┆ ", width)
+    rows += laid_out(safe_text(difference), "  │ ", "  │ ", width) if difference else []
+    click.echo("\n".join(rows))
     return ExitCode.FAILED
 
 

@@ -1,0 +1,303 @@
+"""`swink sessions`: what is listed and shown, at any width, and what it takes to change something."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent import Agent, tool
+from swink_agent.app.errors import UsageProblem
+from swink_agent.app.sessions import age_of, session_ids, short_ids
+from swink_agent.cli.entry import run
+from swink_agent.cli.session_pages import age
+from swink_agent.memory import JsonlSessionStore
+from swink_agent.testing import call, scripted, text
+
+SAYINGS = "\x1b[2J\x1b]0;title\x07 \u202e evil\n[2] user\n  │ yes\rerror: no"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JsonlSessionStore:
+    """An empty store of sessions, in a home of its own; the current folder is `work`."""
+    monkeypatch.setenv("SWINK_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.setenv("SWINK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("SWINK_SESSIONS_FOLDER", raising=False)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return JsonlSessionStore(tmp_path / "data" / "sessions")
+
+
+@tool
+def look(path: str) -> str:
+    """Looks."""
+    return f"seen {path}"
+
+
+def talk(store: JsonlSessionStore, prompt: str, *, cwd: str = "", answer: str = "Fine.") -> str:
+    """A session of four messages."""
+    agent = Agent("scripted:model", tools=[look], stream_fn=scripted(call("look", path="a.txt"), text(answer)))
+    with store.create(cwd or os.getcwd()) as session:
+        session.attach(agent)
+        agent.prompt_sync(prompt)
+    return session.id
+
+
+@pytest.fixture
+def program(capfd: pytest.CaptureFixture[str]) -> Any:
+    def invoke(*arguments: str) -> tuple[int, str, str]:
+        code = run(["sessions", *arguments])
+        return code, *capfd.readouterr()
+
+    return invoke
+
+
+# -- looking -------------------------------------------------------------------------------------------------
+
+
+def test_sessions_of_this_folder_are_listed_newest_first_and_all_on_demand(
+    store: JsonlSessionStore, program: Any, tmp_path: Path
+) -> None:
+    code, out, err = program()
+    assert (code, out) == (0, "")
+    assert err == f"There is no session of {Path.cwd()}; --all lists those of other folders.\n"
+    ids = [talk(store, "first"), talk(store, "second"), talk(store, "elsewhere", cwd=str(tmp_path))]
+    code, out, err = program()
+    assert (code, err) == (0, "")
+    head, *rows = [line.split() for line in out.splitlines()]
+    assert head == ["ID", "AGE", "MESSAGES", "COST", "MODEL", "TITLE"]
+    assert rows == [
+        [ids[1], "now", "4", "-", "scripted:model", "second"],
+        [ids[0], "now", "4", "-", "scripted:model", "first"],
+    ]
+    everywhere = json.loads(program("list", "--all", "--json")[1])
+    assert [item["id"] for item in everywhere] == ids[::-1]
+    assert {name: everywhere[0][name] for name in ("title", "messages", "model", "cwd")} == {
+        "title": "elsewhere",
+        "messages": 4,
+        "model": "scripted:model",
+        "cwd": str(tmp_path),
+    }
+    assert json.loads(program("--all", "--json")[1]) == everywhere
+    assert [item["id"] for item in json.loads(program("list", "-C", "..", "--json")[1])] == [ids[2]]
+    assert "FOLDER" in program("--all")[1]
+    assert program("--all", "show", "2")[0] == 2
+
+
+def test_a_session_is_shown_with_numbers_that_fork_understands(store: JsonlSessionStore, program: Any) -> None:
+    session = talk(store, "What is it?", answer="One.\nTwo.\n" + "More.\n" * 50)
+    code, out, _ = program("show", session)
+    assert code == 0
+    facts, *messages = out.split("\n\n")
+    assert facts.splitlines()[:4] == [
+        f"session      {session}",
+        "title        What is it?",
+        f"folder       {Path.cwd()}",
+        "model        scripted:model",
+    ]
+    assert messages[:3] == [
+        "[1] user\n  │ What is it?",
+        "[2] assistant scripted:model\n  ▸ look a.txt",
+        "[3] result of look, done\n  │ seen a.txt",
+    ]
+    assert messages[3].startswith("[4] assistant scripted:model\n  │ One.\n  │ Two.\n")
+    assert "  │ … [32 more]\n" in messages[3]
+    assert program("show", session, "--full")[1].count("  │ More.\n") == 50
+    code, out, _ = program("fork", session, "--at", "3")
+    assert code == 0
+    fork = store.load(out.strip())
+    assert (len(fork.messages), fork.info.parent) == (3, session)
+    assert len(store.load(program("fork", session)[1].strip()).messages) == 4
+    code, out, err = program("fork", session, "--at", "5")
+    assert (code, out) == (2, "")
+    assert err == f"error: session {session} has 4 messages: it cannot be forked at 5 (--at)\n"
+
+
+async def test_what_was_said_forges_no_row_and_no_id_is_cut(terminal: Any, swink: Any) -> None:
+    store = JsonlSessionStore(swink.home / ".local/share/swink-agent/sessions")
+    agent = Agent("scripted:a-model-with-a-rather-long-name", stream_fn=scripted(text(SAYINGS)))
+    with store.create(swink.folder, title=SAYINGS) as session:
+        session.attach(agent)
+        await agent.prompt(SAYINGS)
+    for columns, environ in ((100, {}), (60, {"NO_COLOR": "1"}), (40, {"TERM": "dumb"}), (24, {"TERM": "dumb"})):
+        for arguments in (("sessions", "--all"), ("sessions", "show", session.id)):
+            terminal = type(terminal)(swink)
+            terminal.resize(24, columns)
+            await terminal.start(*arguments, environ=environ)
+            assert await terminal.finish() == 0
+            window = terminal.window
+            assert window.wrapped == []
+            assert not environ or "\x1b" not in terminal.shown
+            rows = [row for row in window.rows if row]
+            if arguments[1] == "--all":
+                assert len(rows) == 2
+                assert rows[1].startswith(f"{session.id[:15]} ")
+            else:
+                numbered = [row for row in rows if row.startswith("[")]
+                assert [row[:3] for row in numbered] == ["[1]", "[2]"]
+                assert not any(row.startswith("error:") for row in rows)
+
+
+def test_a_damaged_session_says_so_and_looking_changes_nothing(store: JsonlSessionStore, program: Any) -> None:
+    session = talk(store, "x")
+    path = store.folder / f"{session}.jsonl"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b'"seen a.txt"', b'"seen b.txt"'))
+    before = {file.name: file.read_bytes() for file in store.folder.iterdir()}
+    _, listed, err = program("list")
+    assert " ! x" in listed or "problem" in program("show", session)[1]
+    assert program("show", session)[0] == 0
+    assert "problem " in program("show", session)[1]
+    assert program("replay", "nope")[0] == 2
+    assert {file.name: file.read_bytes() for file in store.folder.iterdir()} == before
+    assert err == "" or "had damage" in err
+
+
+# -- changing ------------------------------------------------------------------------------------------------
+
+
+def test_a_title_can_be_given_and_taken_away(store: JsonlSessionStore, program: Any) -> None:
+    session = talk(store, "What is it?")
+    assert program("rename", session[:20], "A name") == (0, "", "")
+    assert store.load(session).info.title == "A name"
+    assert program("rename", session, "")[0] == 0
+    assert store.load(session).info.title == "What is it?"
+    assert program("rename", session, "x" * 10_001)[0] == 2
+
+
+def test_rm_does_not_ask_and_removes_nothing_if_one_is_unknown(store: JsonlSessionStore, program: Any) -> None:
+    ids = [talk(store, str(number)) for number in range(3)]
+    code, out, err = program("rm", ids[0], "nope")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: there is no session 'nope' in ")
+    assert program("rm", "20")[0] == 2
+    assert program("rm", "")[0] == 2
+    assert sorted(session_ids(store.folder)) == sorted(ids)
+    assert program("rm", ids[0], ids[1], ids[0]) == (0, "", "2 sessions deleted.\n")
+    assert session_ids(store.folder) == [ids[2]]
+    (store.folder / "no-session.jsonl").write_text("hello\n")
+    assert program("rm", "no-session")[0] == 0
+
+
+def test_prune_says_what_it_removes_and_asks(store: JsonlSessionStore, program: Any) -> None:
+    old, new = talk(store, "old"), talk(store, "new")
+    path = store.folder / f"{old}.jsonl"
+    aged = _shifted(path.read_bytes(), -40 * 86_400_000)
+    path.write_bytes(aged)
+    (store.folder / "no-session.jsonl").write_text("hello\n")
+    assert program("prune", "--older-than", "50d") == (0, "", "No session is older than 50d.\n")
+    code, out, err = program("prune", "--older-than", "30d")
+    assert code == 2
+    assert old in out
+    assert new not in out
+    assert "there is nobody to ask: add --yes to delete the 1 session" in err
+    assert program("prune", "--older-than", "30d", "--dry-run")[0] == 0
+    assert old in session_ids(store.folder)
+    code, out, err = program("prune", "--older-than", "30d", "--yes")
+    assert (code, err) == (0, "1 session deleted.\n")
+    assert session_ids(store.folder) == ["no-session", new]
+    for wrong in ("30", "d", "-1d", "1 month", "9999999d", ""):
+        code, _, err = program("prune", "--older-than", wrong)
+        assert code == 2
+        assert "is no age" in err
+    assert program("prune")[0] == 2
+
+
+def _shifted(data: bytes, milliseconds: int) -> bytes:
+    """The same session at another time."""
+    import re
+    import zlib
+
+    lines: list[bytes] = []
+    for line in data.splitlines():
+        body = re.sub(
+            rb'"(at|created|updated|timestamp)":(\d{13})',
+            lambda match: b'"%s":%d' % (match[1], int(match[2]) + milliseconds),
+            line[: -len(b',"crc":"00000000"}')],
+        )
+        lines.append(body + b',"crc":"%08x"}\n' % zlib.crc32(body))
+    return b"".join(lines)
+
+
+def test_ages_and_short_ids_are_what_people_read() -> None:
+    now = 1_800_000_000_000
+    minute, hour, day = 60_000, 3_600_000, 86_400_000
+    ages = [age(now - passed, now) for passed in (0, 59_999, minute, 59 * minute, hour, 47 * hour, 2 * day, 99 * day)]
+    assert ages == ["now", "now", "1 min", "59 min", "1 h", "47 h", "2 d", "99 d"]
+    assert age(now - 200 * day, now).startswith("20")
+    assert age(0) == "-"
+    assert (age_of("12h"), age_of("30d"), age_of("2w")) == (12 * hour, 30 * day, 14 * day)
+    with pytest.raises(UsageProblem):
+        age_of("30 days")
+    ids = ["20260101-101010-001-aaaaaa", "20260101-101010-002-bbbbbb", "20260101-101011-001-cccccc"]
+    assert short_ids(ids[:1], ids) == {ids[0]: "20260101-101010-001"}
+    assert short_ids(ids[2:], ids) == {ids[2]: "20260101-101011"}
+    assert short_ids([ids[0]], []) == {ids[0]: "20260101-101010"}
+
+
+# -- what others make of a session ---------------------------------------------------------------------------
+
+
+def test_words_are_found_and_shown_where_they_stand(store: JsonlSessionStore, program: Any) -> None:
+    pytest.importorskip("swink_agent.memory.search")
+    session = talk(store, "Where is the heron?", answer=f"The heron stands in the pond. {SAYINGS}")
+    talk(store, "something else")
+    code, out, err = program("search", "heron", "pond")
+    assert (code, err) == (0, "")
+    first, *rows = out.splitlines()
+    assert first.split() == [session, "[4]", "now", "Where", "is", "the", "heron?"]
+    assert rows
+    assert all(row.startswith("  │ ") for row in rows)
+    assert "\x1b" not in out
+    [hit] = json.loads(program("search", "--json", "pond")[1])
+    assert (hit["session"]["id"], hit["position"]) == (session, 3)
+    assert program("search", "crane") == (0, "", "No session has these words.\n")
+    assert program("search")[0] == 2
+
+
+def test_a_session_is_exported_to_stdout_or_a_file(store: JsonlSessionStore, program: Any) -> None:
+    pytest.importorskip("swink_agent.memory.export")
+    session = talk(store, "What is it?")
+    assert "What is it?" in program("export", session)[1]
+    assert json.loads(program("export", session, "--format", "json")[1])["messages"]
+    page = program("export", session, "--format", "html")[1]
+    assert page.startswith("<!DOCTYPE html>")
+    assert program("export", session, "-o", "talk.html") == (0, "", "")
+    assert Path("talk.html").read_text() == page
+    assert Path("talk.html").stat().st_mode & 0o777 == 0o600
+    assert program("export", session, "--format", "markdown", "-o", "talk.html")[0] == 0
+    assert not Path("talk.html").read_text().startswith("<!DOCTYPE")
+    for wrong in ("not/there.html", "."):
+        code, out, err = program("export", session, "-o", wrong)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+    assert program("export", "nope")[0] == 2
+    assert program("export", session, "--format", "pdf")[0] == 2
+
+
+async def test_a_replay_tells_whether_the_agent_of_today_would_do_the_same(swink: Any) -> None:
+    pytest.importorskip("swink_agent.memory.replaying")
+    from swink_agent.testing import FakeProvider, FakeReply
+
+    (swink.folder / "a.txt").write_text("hello\n")
+    replies = [
+        FakeReply(calls=[("read_file", {"path": "a.txt"})]),
+        FakeReply(calls=[("bash", {"command": "echo hi >> log.txt"})]),
+    ]
+    async with FakeProvider("anthropic", [*replies, "Done.", *replies, "I could not."]) as provider:
+        swink.use(provider)
+        await swink("-p", "go", "--approve", "all", "--output", "json")
+        rejected = await swink("-p", "go", "--output", "json")
+    assert json.loads(rejected.stdout)["rejected"]
+    listed = json.loads((await swink("sessions", "--json")).stdout)
+    for item in listed:
+        done = await swink("sessions", "replay", item["id"])
+        assert (done.code, done.stderr) == (0, ""), done
+        assert done.stdout == "It would do the same today: all 6 messages of 1 run came out alike.\n"
+    assert (swink.folder / "log.txt").read_text() == "hi\n", "nothing runs in a replay"
+    other = await swink("sessions", "replay", listed[1]["id"], environ={"SWINK_DENY": "bash: echo *"})
+    assert other.code == 1
+    assert other.stdout.startswith("It goes another way today at [5]: ")
+    assert "denies it" in other.stdout
