@@ -131,7 +131,8 @@ async def test_a_run_that_did_not_finish_says_how_to_go_on_and_goes_on(
         stopped = await swink("-p", "What is in a.txt?", *FILES, *flags)
         provider.replies[:] = ["It says hello."]
         asked = len(provider.bodies)
-        done = await swink("-p", "--resume", stopped.session, *FILES, *flags)
+        again = flags if "--max-turns" in flags else ()  # a limit is one run's own
+        done = await swink("-p", "--resume", stopped.session, *FILES, *again)
     assert stopped.code == code, stopped
     assert stopped.stderr.endswith(f"note: to go on with this: swink -p --resume {stopped.session}\n")
     assert (done.code, done.stdout) == (0, "It says hello.\n"), done

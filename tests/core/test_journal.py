@@ -190,6 +190,18 @@ async def test_a_refused_record_ends_the_run_at_once(refuse_at: int) -> None:
         assert "no space left" in extract_text(result.content)
 
 
+async def test_an_abort_is_no_reason_to_warn_of_a_journal_that_takes_its_time(caplog: pytest.LogCaptureFixture) -> None:
+    ledger = Ledger()
+    agent = Agent(MODEL, stream_fn=scripted(text("never")))
+    agent.attach_journal(ledger)
+    ledger.gate = asyncio.Event()
+    run = asyncio.ensure_future(agent.prompt("hello"))
+    await ledger.until(lambda: ledger.waits > 0)
+    agent.abort()
+    assert (await run).stop_reason is StopReason.ABORTED
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
+
+
 async def test_what_refuses_is_the_exception_of_the_result() -> None:
     agent = _recorded(scripted(text("hi")), Ledger(refuse_at=1))
     result = await agent.prompt("go")

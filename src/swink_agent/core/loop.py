@@ -315,7 +315,9 @@ async def _record_end(run: Run, recorder: Recorder) -> None:
     try:
         await run.make_durable(last_words=True)
     except Interrupted:
-        log.warning("the run was aborted before its last entries were known to be safe")
+        log.info(
+            "the run was aborted before its last entries were known to be safe"
+        )  # who closes the journal will know
     except Exception as error:
         run.error = run.error or as_agent_error(error, "the journal")
 

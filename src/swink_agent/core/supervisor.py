@@ -226,10 +226,24 @@ class Supervisor:
             task.cancel()
             task.add_done_callback(self._on_stopped)
         await self.park(lambda: all(task.done() for task in tasks), until, through_interrupt=True)
+        if not all(task.done() for task in tasks):
+            await self._step()  # the last moment may be over before they were cancelled: who only waits ends at once
         for task in tasks:
             if not task.done():
                 log.warning("something did not end when it was cancelled; the run goes on without it")
                 log.debug("it is %r", task)
+
+    async def _step(self) -> None:
+        """Lets everything else go one step further. Never raises."""
+        self._waiter = self.loop.create_future()
+        self.loop.call_soon(self.wake)
+        try:
+            await self._waiter
+        except asyncio.CancelledError:
+            self.was_cancelled_from_outside = True
+            self.cancel.cancel()
+        finally:
+            self._waiter = None
 
     def _on_stopped(self, task: asyncio.Future[Any]) -> None:
         if not task.cancelled():
