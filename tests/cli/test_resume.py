@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from swink_agent import Usage
 from swink_agent.core.journal import ModelChanged
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import FakeFailure, FakeProvider, FakeReply
@@ -177,6 +178,18 @@ async def test_a_prompt_that_never_came_leaves_no_session(swink: Any) -> None:
     assert (empty.code, unknown.code, cut.code) == (2, 3, 2)
     assert "resume" not in empty.stderr + unknown.stderr + cut.stderr
     assert bytes_in(folder_of(swink)) == {}
+
+
+async def test_the_money_of_a_run_is_its_own(swink: Any) -> None:
+    dear = FakeReply(text="Dear.", usage=Usage(10, 20_000, total=20_010))
+    async with FakeProvider("anthropic", [dear, "Cheap."]) as provider:
+        swink.use(provider)
+        first = await swink("-p", "x", "--tools", "none", "--output", "json")
+        second = await swink("-p", "y", "-c", "--tools", "none", "--max-cost", "0.25", "--output", "json")
+    assert json.loads(first.stdout)["cost"]["total"] > 0.25
+    assert (second.code, json.loads(second.stdout)["text"]) == (0, "Cheap.")
+    assert json.loads(second.stdout)["cost"]["total"] < 0.01
+    assert store_of(swink).list()[0].cost.total > 0.25
 
 
 # -- without a text ------------------------------------------------------------------------------------------
