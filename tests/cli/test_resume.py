@@ -455,31 +455,53 @@ async def test_a_folder_that_cannot_be_used_is_a_warning_and_an_error_for_who_ne
         assert done.stderr.count("\n") == 1
 
 
+async def limited(swink: Any, blocks: int, *arguments: str) -> Any:
+    """A run in which no file can become larger than so many KiB."""
+    script = f'ulimit -f {blocks}; trap "" XFSZ; exec "$@"'
+    process = await asyncio.create_subprocess_exec(
+        *["/bin/bash", "-c", script, "sh", *swink.command(*arguments)],
+        cwd=swink.folder,
+        env=swink.environ,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    stdout, stderr = await asyncio.wait_for(process.communicate(), 50)
+    return process.returncode, stdout.decode(), stderr.decode()
+
+
 async def test_a_full_disk_ends_the_run_before_the_tool_and_names_the_file(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("hello\n" * 3000)
     write = FakeReply(calls=[("write_file", {"path": "new.txt", "content": "x"})])
     async with FakeProvider("anthropic", [READ, write, "never"]) as provider:
         swink.use(provider)
-        command = swink.command("-p", "Read a.txt", *FILES)
-        script = 'ulimit -f 8; trap "" XFSZ; exec "$@"'  # 8 KiB: less than the result
-        process = await asyncio.create_subprocess_exec(
-            *["/bin/bash", "-c", script, "sh", *command],
-            cwd=swink.folder,
-            env=swink.environ,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        stdout, stderr = await asyncio.wait_for(process.communicate(), 50)
+        code, stdout, stderr = await limited(swink, 8, "-p", "Read a.txt", *FILES)  # less than the result
         provider.replies[:] = ["Now there is room."]
         asked = len(provider.bodies)
         done = await swink("-p", "-c", *FILES)
-    assert (process.returncode, stdout) == (1, b""), stderr
-    assert f"error: {folder_of(swink)}/".encode() in stderr
+    assert (code, stdout) == (1, ""), stderr
+    assert stderr.startswith(f"error: {folder_of(swink)}/")
+    assert [line.partition(":")[0] for line in stderr.splitlines()] == ["error", "note"]
     assert asked == 1, "what could not be recorded was not sent"
     assert not (swink.folder / "new.txt").exists()
     assert (done.code, done.stdout) == (0, "Now there is room.\n"), done
     assert "outcome unknown" in json.dumps(provider.bodies[-1]["messages"][-1])
+
+
+async def test_a_disk_that_is_full_from_the_start_is_told_before_anything_is_asked(swink: Any) -> None:
+    async with FakeProvider("anthropic", ["Fine."]) as provider:
+        swink.use(provider)
+        await swink("-p", "x", "--no-session", "--tools", "none")  # whatever else is written once
+        provider.replies[:] = ["Fine.", "never"]
+        nothing = await limited(swink, 0, "-p", "x", "--tools", "none")
+        prompt = await limited(swink, 1, "-p", "x" * 4000, "--tools", "none")
+    assert nothing[:2] == (0, "Fine.\n"), "there is no room for a session, which is a warning"
+    assert nothing[2].startswith("warning: this run is not recorded, and cannot be resumed: ")
+    assert prompt[:2] == (1, ""), "there is room for its first line, and none for the prompt"
+    assert prompt[2].startswith(f"error: {folder_of(swink)}/")
+    assert "--resume" not in prompt[2]
+    assert len(provider.bodies) == 2
+    assert bytes_in(folder_of(swink)) == {}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")

@@ -215,8 +215,10 @@ class HeadlessRun:
         if self._schema is None:
             try:
                 return self._ended((await self.agent.continue_loop()).exception)
-            except (InvalidContinue, NoMessages):
+            except InvalidContinue:
                 problem = 'there is nothing to go on with: the model has said all it had to say; give a prompt: -p "…"'
+            except NoMessages:
+                problem = 'there is nothing to go on with: nothing has been said yet; give a prompt: -p "…"'
         return self._made(ExitCode.USAGE, error=problem, stop_reason=StopReason.ERROR)
 
     def _ended(self, error: AgentError | None) -> Callable[[float], Outcome]:

@@ -231,6 +231,7 @@ class RunSession:
             session.close()
         except SessionError as error:
             problem = str(error)
+            is_empty = is_empty or not self._is_on_disk(session.id)
         if not is_empty:
             self._id = session.id
         elif not self._wanted.goes_on:
@@ -239,6 +240,15 @@ class RunSession:
             except SessionError:
                 pass  # an empty session more is no harm
         return problem
+
+    def _is_on_disk(self, session_id: str) -> bool:
+        """Whether anything of a session is there, of which not all could be written."""
+        from swink_agent.memory import SessionError
+
+        try:
+            return bool(open_store(self._settings).load(session_id).messages)
+        except SessionError:
+            return False
 
     def _make_folder(self) -> None:
         """At once: a folder that is not there yet cannot be hidden from commands."""

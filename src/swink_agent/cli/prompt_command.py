@@ -149,7 +149,8 @@ class _Prompt:
             self._interrupts.attach(run, made)
             outcome = self._drive(made, run, prompt, output, reporter)
         # Before anybody reads how it ended: who does may go on with the session at once.
-        if problem := session.close():
+        problem = session.close()
+        if problem and problem != outcome.error:
             reporter.warn(problem)
         outcome = structs.replace(outcome, session=session.id)
         if outcome.is_answer and sys.stdout.isatty():
