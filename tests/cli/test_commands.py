@@ -397,6 +397,23 @@ def test_the_doctor_finds_problems(program: Any, monkeypatch: pytest.MonkeyPatch
     assert "Traceback" not in done.out + done.err
 
 
+def test_the_doctor_tells_where_sessions_are(program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def finding() -> Any:
+        return next(found for found in json.loads(program("doctor", "--json").out) if found["area"] == "sessions")
+
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    (folder / "20260131-235959-000-abcdef.jsonl").write_text("")
+    monkeypatch.setenv("SWINK_SESSIONS_FOLDER", str(folder))
+    assert (finding()["state"], finding()["text"]) == ("ok", f"1 session in {folder}")
+    monkeypatch.setenv("SWINK_SESSIONS", "off")
+    assert (finding()["state"], finding()["text"][:25]) == ("note", "runs are not recorded (se")
+    monkeypatch.delenv("SWINK_SESSIONS")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SWINK_SESSIONS_FOLDER", str(tmp_path / "file" / "sessions"))
+    assert (finding()["state"], finding()["remedy"][:19]) == ("problem", "set sessions_folder")
+
+
 def no_backend(profile: object = None) -> tuple[Any, ...]:
     from swink_agent.sandbox import BackendReport
 

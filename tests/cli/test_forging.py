@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swink_agent import AssistantMessage, ToolApprovalRequest
+from swink_agent import AssistantMessage, Thinking, ToolApprovalRequest, ToolResultMessage, UserMessage
 from swink_agent.app.doctor import Finding
 from swink_agent.app.headless import Outcome
 from swink_agent.cli import doctor
 from swink_agent.cli.question import QuestionView
 from swink_agent.cli.reporter import Reporter
-from swink_agent.cli.screen import Screen
+from swink_agent.cli.screen import Palette, Screen
+from swink_agent.cli.session_pages import listing, rows_of
 from swink_agent.cli.table import table
 from swink_agent.core.events import (
     AgentEvent,
@@ -31,6 +32,7 @@ from swink_agent.core.redaction import Redactor
 from swink_agent.core.stream import TextDelta
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import ModelSpec, Text, ToolCall
+from swink_agent.memory import SessionInfo
 from swink_agent.policies.approvals import ApprovalChoice, ApprovalQuestion
 from swink_agent.policies.display import display_warnings, render_request
 
@@ -238,3 +240,34 @@ def test_a_row_of_a_table_is_one_row(text: str, width: int) -> None:
     assert len([row for row in shown if row]) == 2
     assert shown[0].startswith("model")
     assert shown[1].startswith("tools")
+
+
+@settings(max_examples=40)
+@given(FOREIGN, st.integers(20, 120))
+def test_every_row_of_a_session_begins_with_a_mark_of_ours(text: str, width: int) -> None:
+    foreign = forging(text, width)
+    call = ToolCall("1", foreign, {"path": foreign})
+    messages = [
+        UserMessage([Text(foreign)]),
+        AssistantMessage(
+            [Thinking(foreign), Text(foreign), call], provider=foreign, model_id=foreign, error_message=foreign
+        ),
+        ToolResultMessage("1", [Text(foreign)], is_error=True, tool_name=foreign),
+    ]
+    rows: list[str] = []
+    for number, message in enumerate(messages, 1):
+        rows += rows_of(number, message, Redactor([]), Palette(False), width=width - 1, full=text == "")
+    shown = [row for row in seen("".join([f"{row}\n" for row in rows]), width) if row]
+    assert [row[:4] for row in shown if row.startswith("[")] == ["[1] ", "[2] ", "[3] "]
+    assert all(row.startswith(("[", "  │", "  ~", "  ▸", "  ┆")) for row in shown), shown
+    assert sum(row.startswith("  ▸") for row in shown) == 1
+
+
+@given(FOREIGN, st.integers(24, 120))
+def test_a_listed_session_is_one_row(text: str, width: int) -> None:
+    foreign = forging(text, width)
+    info = SessionInfo(id="20260131-235959-000-abcdef", title=foreign, cwd=foreign, model=ModelSpec(foreign, "x"))
+    shown = listing([info], {info.id: info.id[:15]}, Redactor([]), width=width - 1, with_folder=True)
+    rows = [row for row in seen(shown + "\n", width) if row]
+    assert len(rows) == 2
+    assert rows[1].startswith("20260131-235959  ")

@@ -206,6 +206,18 @@ def test_prune_says_what_it_removes_and_asks(store: JsonlSessionStore, program: 
     assert program("prune")[0] == 2
 
 
+@pytest.mark.parametrize(("answer", "is_gone"), [("y", True), ("n", False), ("", False)])
+async def test_prune_asks_at_a_terminal(terminal: Any, swink: Any, answer: str, is_gone: bool) -> None:
+    folder = swink.home / ".local/share/swink-agent/sessions"
+    old = JsonlSessionStore(folder).create(swink.folder)
+    old.close()
+    await terminal.start("sessions", "prune", "--older-than", "0h")
+    await terminal.expect("Delete 1 session? [y/N]:")
+    terminal.type(f"{answer}\n")
+    assert (await terminal.finish() == 0) == is_gone
+    assert (session_ids(folder) == []) == is_gone
+
+
 def _shifted(data: bytes, milliseconds: int) -> bytes:
     """The same session at another time."""
     import re

@@ -193,13 +193,17 @@ def _model(settings: Settings, credentials: Credentials) -> list[Finding]:
 def _sessions(settings: Settings) -> list[Finding]:
     """Where sessions are, how many, and whether another can be added."""
     folder = sessions_folder(settings)
-    count = len(session_ids(folder))
+    remedy = "set sessions_folder, or SWINK_DATA_DIR, to another folder"
+    try:
+        count = len(session_ids(folder))
+    except ApplicationError as error:
+        return [Finding("sessions", "problem", str(error), remedy)]
     there = f"{count} session{'s' * (count != 1)} in {folder}"
     if not settings.value("sessions"):
         return [Finding("sessions", "note", f"runs are not recorded (setting sessions); {there}")]
     if not os.access(_existing(folder), os.W_OK | os.X_OK):
         text = f"{there}, which cannot be written: runs are not recorded"
-        return [Finding("sessions", "problem", text, "set sessions_folder, or SWINK_DATA_DIR, to another folder")]
+        return [Finding("sessions", "problem", text, remedy)]
     return [Finding("sessions", "ok", there)]
 
 

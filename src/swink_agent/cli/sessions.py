@@ -135,7 +135,7 @@ def show(session_id: str, full: bool) -> None:
     palette = Palette(wants_colour(sys.stdout))
     rows: list[str] = []
     for name, text in facts(loaded, redactor):
-        rows += laid_out(safe_display(text, None), f"{name:<12} ", f"{'':<12} ", width)
+        rows += laid_out(safe_display(text, None), f"{name:<12} ", "  ┆ ", width)
     for number, message in enumerate(loaded.messages, 1):
         rows += ["", *rows_of(number, message, redactor, palette, width=width, full=full)]
         for label in loaded.labels:
