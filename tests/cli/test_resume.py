@@ -18,6 +18,7 @@ from swink_agent.testing import FakeFailure, FakeProvider, FakeReply
 
 FILES = ("--tools", "read_file,write_file,edit_file", "--approve", "all")
 READ = FakeReply(calls=[("read_file", {"path": "a.txt"})])
+OVERFLOW = "prompt is too long: 300000 tokens > 200000 maximum"
 HANGING = FakeReply(text="half an answer", ends="hangs")
 
 
@@ -117,9 +118,9 @@ async def test_nothing_is_recorded_where_that_is_not_wanted(swink: Any, tmp_path
     ("replies", "flags", "code"),
     [
         ([READ], ("--max-turns", "1"), 4),
-        ([HANGING], ("--timeout", "0.5"), 4),
-        ([FakeFailure(400, "prompt is too long: 300000 tokens > 200000 maximum")] * 3, (), 1),
-        ([FakeFailure(400, "no such thing")], (), 1),
+        pytest.param([HANGING], ("--timeout", "0.5"), 4, marks=pytest.mark.sweep),
+        pytest.param([FakeFailure(400, OVERFLOW)] * 3, (), 1, marks=pytest.mark.sweep),
+        pytest.param([FakeFailure(400, "no such thing")], (), 1, marks=pytest.mark.sweep),
     ],
     ids=["turns", "time", "overflow", "error"],
 )
@@ -269,11 +270,12 @@ async def test_no_secret_reaches_the_disk(swink: Any) -> None:
     async with FakeProvider("anthropic", [read, f"It is {SECRET}."]) as provider:
         swink.use(provider)
         done = await swink("-p", f"Is {SECRET} in .env?", *FILES, environ=ENV)
-        assert (await swink("sessions", "rename", "2", f"about {SECRET}", environ={})).code == 0
+        assert (await swink("sessions", "rename", "2", f"about {SECRET}", environ=ENV)).code == 0
     assert done.code == 0
     kept = b"".join(path.read_bytes() for path in (swink.home / ".local").rglob("*") if path.is_file())
     assert b"Is [redacted:DB_PASSWORD:" in kept
-    assert SECRET.encode() not in kept.replace(f"about {SECRET}".encode(), b"")  # what a person types is theirs
+    assert b"about [redacted:DB_PASSWORD:" in kept
+    assert SECRET.encode() not in kept
     shown = await swink("sessions", "show", "2", environ=ENV)
     listed = await swink("sessions", environ=ENV)
     assert shown.code == listed.code == 0
@@ -420,14 +422,12 @@ async def test_sessions_that_cannot_be_had_are_one_line_and_nothing_is_changed(s
             "no-session": (1, "no-session.jsonl"),
         }
         for wanted, (code, message) in wrong.items():
-            for done in await asyncio.gather(
-                swink("-p", "y", "--resume", wanted, "--tools", "none"), swink("sessions", "show", wanted)
-            ):
-                assert done.code == code, done
-                assert done.stdout == ""
-                assert done.stderr.startswith("error: ")
-                assert message in done.stderr
-                assert done.stderr.count("\n") == 1
+            done = await swink("-p", "y", "--resume", wanted, "--tools", "none")
+            assert done.code == code, done
+            assert done.stdout == ""
+            assert done.stderr.startswith("error: ")
+            assert message in done.stderr
+            assert done.stderr.count("\n") == 1
         as_json = await swink("-p", "y", "--resume", "nope", "--output", "json")
         assert (json.loads(as_json.stdout)["exit_code"], json.loads(as_json.stdout)["session"]) == (2, None)
     assert bytes_in(folder) == before

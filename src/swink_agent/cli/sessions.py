@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 import msgspec
 
+from swink_agent.app.agent import redactor_for
 from swink_agent.app.credentials import Credentials
 from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.sessions import (
@@ -207,9 +208,11 @@ def export(session_id: str, format_name: Format | None, file: str | None) -> Non
 @click.argument("title")
 def rename(session_id: str, title: str) -> None:
     """Give a session another title; an empty one takes it away."""
+    settings = load_settings()
+    title = title.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     with session_problems():
         try:
-            _store().rename(session_id, title.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+            open_store(settings).rename(session_id, redactor_for(settings, Credentials()).redact(title))
         except ValueError as error:
             raise UsageProblem(str(error)) from error
 
