@@ -15,7 +15,7 @@ from swink_agent.app.sessions import age_of, session_ids, short_ids
 from swink_agent.cli.entry import run
 from swink_agent.cli.session_pages import age
 from swink_agent.memory import JsonlSessionStore
-from swink_agent.testing import call, scripted, text
+from swink_agent.testing import FakeProvider, FakeReply, call, scripted, text
 
 SAYINGS = "\x1b[2J\x1b]0;title\x07 \u202e evil\n[2] user\n  │ yes\rerror: no"
 
@@ -258,7 +258,6 @@ def test_ages_and_short_ids_are_what_people_read() -> None:
 
 
 def test_words_are_found_and_shown_where_they_stand(store: JsonlSessionStore, program: Any) -> None:
-    pytest.importorskip("swink_agent.memory.search")
     session = talk(store, "Where is the heron?", answer=f"The heron stands in the pond. {SAYINGS}")
     talk(store, "something else")
     code, out, err = program("search", "heron", "pond")
@@ -275,7 +274,6 @@ def test_words_are_found_and_shown_where_they_stand(store: JsonlSessionStore, pr
 
 
 def test_a_session_is_exported_to_stdout_or_a_file(store: JsonlSessionStore, program: Any) -> None:
-    pytest.importorskip("swink_agent.memory.export")
     session = talk(store, "What is it?")
     assert "What is it?" in program("export", session)[1]
     assert json.loads(program("export", session, "--format", "json")[1])["messages"]
@@ -294,9 +292,6 @@ def test_a_session_is_exported_to_stdout_or_a_file(store: JsonlSessionStore, pro
 
 
 async def test_a_replay_tells_whether_the_agent_of_today_would_do_the_same(swink: Any) -> None:
-    pytest.importorskip("swink_agent.memory.replaying")
-    from swink_agent.testing import FakeProvider, FakeReply
-
     (swink.folder / "a.txt").write_text("hello\n")
     replies = [
         FakeReply(calls=[("read_file", {"path": "a.txt"})]),

@@ -6,10 +6,10 @@ what counts as a difference, is in `swink_agent.memory`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,7 +23,9 @@ from .trust import Project
 
 if TYPE_CHECKING:
     from swink_agent.core.agent import Agent
-    from swink_agent.memory import LoadedSession
+    from swink_agent.core.stream import StreamFn
+    from swink_agent.core.tool import AgentTool
+    from swink_agent.memory import LoadedSession, ReplayReport
     from swink_agent.policies.approvals import ApprovalAnswer, ApprovalQuestion
 
 __all__ = ["replay_session"]
@@ -33,13 +35,14 @@ _REJECTED = "tool call rejected: "
 
 async def replay_session(
     loaded: LoadedSession, settings: Settings, credentials: Credentials, folder: Path, project: Project | None = None
-) -> Any:
-    """The `ReplayReport` of the standard agent in a folder, with the settings of today."""
-    memory: Any = import_module("swink_agent.memory")  # on use, as is the stage behind it
+) -> ReplayReport:
+    """The report of the standard agent in a folder, with the settings of today."""
+    from swink_agent.memory import replay  # on use, as is the stage behind it
+
     asked = _RecordedAnswers(loaded)
     with ExitStack() as open_agents:
 
-        def make_agent(stream_fn: Any, wrap_tool: Any) -> Agent:
+        def make_agent(stream_fn: StreamFn, wrap_tool: Callable[[AgentTool], AgentTool]) -> Agent:
             options = AgentOptions(
                 settings=settings,
                 credentials=credentials,
@@ -53,7 +56,7 @@ async def replay_session(
             made.agent.tools = [wrap_tool(tool) for tool in made.agent.tools]
             return made.agent
 
-        return await memory.replay(loaded, make_agent)
+        return await replay(loaded, make_agent)
 
 
 class _RecordedAnswers:
