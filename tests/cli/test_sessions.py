@@ -273,6 +273,16 @@ def test_words_are_found_and_shown_where_they_stand(store: JsonlSessionStore, pr
     assert program("search")[0] == 2
 
 
+def test_what_is_removed_is_not_kept_in_the_index_either(store: JsonlSessionStore, program: Any) -> None:
+    talk(store, "something else")
+    session = talk(store, "Where is the heron?", answer="The heron stands in the pond. " * 400)
+    assert program("search", "heron")[0] == 0
+    said = b"The heron stands in the pond."
+    assert any(said in path.read_bytes() for path in store.folder.iterdir() if path.suffix != ".jsonl")
+    assert program("rm", session)[0] == 0
+    assert [path.name for path in store.folder.iterdir() if said in path.read_bytes()] == []
+
+
 def test_a_session_is_exported_to_stdout_or_a_file(store: JsonlSessionStore, program: Any) -> None:
     session = talk(store, "What is it?")
     assert "What is it?" in program("export", session)[1]

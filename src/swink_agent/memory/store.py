@@ -107,7 +107,10 @@ class JsonlSessionStore:
             session.rename(title)
 
     def delete(self, session_id: str) -> None:
-        """Deletes a session, and what was kept of damage to it. Raises `SessionInUse` if somebody writes to it."""
+        """Deletes a session, what was kept of damage to it, and what the index of the search holds of it.
+
+        Raises `SessionInUse` if somebody writes to it.
+        """
         path = self._find(session_id)
         descriptor = lock_file(path, self._files)
         try:
@@ -120,6 +123,9 @@ class JsonlSessionStore:
             raise SessionError(f"{path} cannot be deleted: {reason_of(error)}", path=str(path)) from error
         finally:
             close_quietly(self._files, descriptor)
+        from .search import SessionIndex  # on use; without an index, no database is loaded for it
+
+        SessionIndex(self.folder).forget(path.stem)
 
     def fork(self, session_id: str, at: int | None = None) -> Session:
         """A new session that begins with the first `at` messages of another, or with all.
