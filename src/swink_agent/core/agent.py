@@ -476,6 +476,7 @@ class Agent:
             self._subscriptions.notify if channel is None else self._notify_and(channel),
             channel,
             frozenset() if request is None else frozenset({request.name}),
+            self._subscriptions if channel is None else None,
         )
 
     # -- while it runs -----------------------------------------------------------------------------------------

@@ -210,7 +210,8 @@ class _Batch:
         run.executing.discard(call.id)
         if run.transcript.recorder is not None:
             run.transcript.recorder.resolved(call.message(), self.calls.index(call))
-        run.emit(ToolExecutionEnd(call.id, call.name, result, result.is_error, outcome))
+        if run.audience.all:
+            run.emit(ToolExecutionEnd(call.id, call.name, result, result.is_error, outcome))
 
     def _refuse(self, call: _Call, why: str, outcome: ToolOutcome) -> None:
         """Gives a call that did not come to a result of its own one that says why."""
@@ -439,9 +440,10 @@ class _Batch:
             self._refuse(call, problem, _INVALID)
             return
         run.executing.add(call.id)
-        run.emit(ToolExecutionStart(call.id, call.name, copy_json(call.arguments)))
-        if self.supervisor.is_interrupted:
-            return  # whoever saw the start called it off
+        if run.audience.all:
+            run.emit(ToolExecutionStart(call.id, call.name, copy_json(call.arguments)))
+            if self.supervisor.is_interrupted:
+                return  # whoever saw the start called it off
         execution = _Execution(call, tool, self)
         self._running[execution] = None
         begin = self.supervisor.begin if is_alone else self.supervisor.spawn

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 
 # What asyncio documents for whoever steps a task by himself ("Extending"), underscores and all.
-from asyncio import _enter_task, _leave_task, current_task  # pyright: ignore[reportPrivateUsage]
+from asyncio import _enter_task, _leave_task  # pyright: ignore[reportPrivateUsage]
 from collections.abc import Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any
@@ -41,13 +41,12 @@ class Host(Coroutine[Any, Any, Any]):
         """What the first step raised, for the task to raise."""
         self.task: asyncio.Task[Any] = asyncio.Task(self, loop=loop)
 
-    def begin(self, work: Coroutine[Any, Any, Any]) -> bool:
+    def begin(self, work: Coroutine[Any, Any, Any], outer: asyncio.Task[Any] | None) -> bool:
         """Takes the first step of `work` in the task; says whether that was all of it.
 
-        If it was not, or if it raised, the task goes on with it and ends as the work does.
+        If it was not, or if it raised, the task goes on with it and ends as the work does. `outer` is the caller's task.
         """
         loop, task, context = self._loop, self.task, copy_context()
-        outer = current_task(loop)
         if outer is not None:
             _leave_task(loop, outer)
         _enter_task(loop, task)

@@ -153,7 +153,8 @@ async def _after_loop(run: Run) -> None:
 
 async def _run_turn(run: Run, overflow: bool) -> bool:
     """One reply and its tool calls; says whether there are tool results for the model to see."""
-    run.emit(TurnStart(run.turn_index))
+    if run.audience.all:  # here and below: what happens most often makes no events that nobody hears
+        run.emit(TurnStart(run.turn_index))
     if run.pending:
         run.inject()
     problem = await _prepare(run, overflow) if run.needs_preparation else _prepare_plainly(run)
@@ -163,13 +164,16 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     if problem is None and run.transcript.recorder is not None:
         problem = await _refusal(run)
 
+    if run.supervisor.is_eager:
+        await run.supervisor.give_way()  # a run in which nothing ever waits would keep everything else waiting
     message = await ask_model(run, problem)
     usage = message.usage
     if usage.total or usage.input or usage.output:
         run.usage += usage
         run.cost += message.cost
     run.transcript.add((message,), "reply")
-    run.emit(MessageEnd(message))
+    if run.audience.all:
+        run.emit(MessageEnd(message))
     if run.channel is not None:
         await run.let_reader_catch_up()
 
@@ -267,7 +271,8 @@ async def _after_turn(
 def _end_turn(
     run: Run, message: AssistantMessage | None, results: tuple[ToolResultMessage, ...], reason: TurnEndReason
 ) -> None:
-    run.emit(TurnEnd(run.turn_index, message, results, reason))
+    if run.audience.all:
+        run.emit(TurnEnd(run.turn_index, message, results, reason))
     run.turn_index += 1
 
 

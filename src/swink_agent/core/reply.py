@@ -70,12 +70,11 @@ _ENDS = frozenset({TextEnd, ThinkingEnd, ToolCallEnd, StreamFailed})
 
 async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
     """The reply to the conversation as it stands; a failed one if there is already a `problem`."""
-    run.emit(MessageStart())
+    if run.audience.all:
+        run.emit(MessageStart())
     try:
         if problem is not None:
             return _failed(run, problem)
-        if run.supervisor.is_eager:
-            await run.supervisor.give_way()  # a run in which nothing ever waits would keep everything else waiting
         message = await _ask_one_model(run, run.config.model, run.config.stream_fn)
         return message if run.error is None else await _ask_the_others(run, message)
     except Interrupted:
@@ -195,6 +194,7 @@ async def _read(
 ) -> None:
     """The innermost loop: what is done here is done for every delta. It wakes the run at its end."""
     feed, emit, channel, supervisor = assembler.feed, run.emit, run.channel, run.supervisor
+    audience = run.audience
     stream: Any = None
     is_open = True
     is_ending = False
@@ -211,7 +211,7 @@ async def _read(
                     ended = _has_ended(stream, assembler)
                     is_open = not (ended if isinstance(ended, bool) else await ended)
                 return
-            if type(event) in _DELTAS:
+            if type(event) in _DELTAS and audience.all:
                 delta: Any = event
                 emit(MessageUpdate(delta))
                 if channel is not None and channel.is_full:

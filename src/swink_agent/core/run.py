@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -43,6 +43,19 @@ _UNSEEN_TOKENS = 1024
 log = logging.getLogger("swink_agent")
 
 
+class Audience(Protocol):
+    """Who hears events: as long as `all` is empty, there is no need to make any."""
+
+    all: Sequence[object]
+
+
+class _Somebody:
+    all = ("a reader",)
+
+
+_SOMEBODY = _Somebody()
+
+
 class Run:
     """One invocation of the loop, from `AgentStart` to `AgentEnd`."""
 
@@ -50,6 +63,7 @@ class Run:
         "_queues",
         "_redactor",
         "assembler",
+        "audience",
         "cancel",
         "channel",
         "config",
@@ -88,6 +102,7 @@ class Run:
         emit: EmitFn,
         channel: Channel | None = None,
         unasked_tools: frozenset[str] = frozenset(),
+        audience: Audience | None = None,
     ) -> None:
         self.config = config
         self.model = config.model
@@ -101,6 +116,7 @@ class Run:
         """Tools of the library itself, which nobody needs to approve."""
         self.cancel = cancel
         self.emit = emit
+        self.audience = _SOMEBODY if audience is None else audience
         self.channel = channel
         self.start = len(transcript)
         self.id = os.urandom(12).hex()

@@ -55,6 +55,7 @@ class Supervisor:
         "_has_extended",
         "_host",
         "_key",
+        "_task",
         "_waiter",
         "cancel",
         "deadline",
@@ -75,6 +76,8 @@ class Supervisor:
         self.is_eager = not (is_watched or has_factory)
         """Whether foreign code takes its first step at once. Where somebody reads the events, he sees them first."""
         self._host: Host | None = None
+        self._task = asyncio.current_task(self.loop) if self.is_eager else None
+        """The one that drives the run, from its beginning to its end."""
         self.cancel = cancel
         self.is_interrupted = False
         self.deadline = 0.0
@@ -153,7 +156,7 @@ class Supervisor:
         host, self._host = self._host, None  # not to be had while there is work in it
         if host is None or host.task.cancelling():  # one that was cancelled is nobody else's to use
             host = Host(self.loop)
-        if host.begin(work):
+        if host.begin(work, self._task):
             self._host = host
             return None
         task = host.task

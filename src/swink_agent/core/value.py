@@ -89,7 +89,8 @@ def copy_json(value: T) -> T:
     """A deep copy of JSON data, in plain dicts and lists; other objects are shared."""
     kind: type = type(value)
     if kind is FlatDict:
-        return cast("T", dict(cast("dict[Any, Any]", value)))
+        flat: Any = value  # and no `cast`, which is a call
+        return dict(flat)  # pyright: ignore[reportReturnType]
     if kind in _SCALARS:
         return value
     if isinstance(value, dict):
@@ -108,7 +109,8 @@ def frozen_json(value: Any) -> Any:
     if type(value) in _SCALARS or type(value) in _FROZEN:
         return value
     if isinstance(value, dict):
-        data = cast("dict[Any, Any]", value)
+        given: Any = value
+        data: dict[Any, Any] = given
         for item in data.values():
             if type(item) not in _SCALARS:
                 return FrozenDict({key: frozen_json(item) for key, item in data.items()})
