@@ -44,7 +44,8 @@ class Host(Coroutine[Any, Any, Any]):
     def begin(self, work: Coroutine[Any, Any, Any], outer: asyncio.Task[Any] | None) -> bool:
         """Takes the first step of `work` in the task; says whether that was all of it.
 
-        If it was not, or if it raised, the task goes on with it and ends as the work does. `outer` is the caller's task.
+        If it was not, or if it raised, the task goes on with it and ends as the work does. `outer` is the task of the
+        caller.
         """
         loop, task, context = self._loop, self.task, copy_context()
         if outer is not None:

@@ -109,8 +109,7 @@ def frozen_json(value: Any) -> Any:
     if type(value) in _SCALARS or type(value) in _FROZEN:
         return value
     if isinstance(value, dict):
-        given: Any = value
-        data: dict[Any, Any] = given
+        data = cast("dict[Any, Any]", value)
         for item in data.values():
             if type(item) not in _SCALARS:
                 return FrozenDict({key: frozen_json(item) for key, item in data.items()})
