@@ -46,7 +46,8 @@ log = logging.getLogger("swink_agent")
 class Audience(Protocol):
     """Who hears events: as long as `all` is empty, there is no need to make any."""
 
-    all: Sequence[object]
+    @property
+    def all(self) -> Sequence[object]: ...
 
 
 class _Somebody:
