@@ -68,7 +68,7 @@ async def dispatch(
 class _Call:
     """One call on its way to a result."""
 
-    __slots__ = ("_message", "arguments", "grant", "id", "masked", "name", "outcome", "result", "tool")
+    __slots__ = ("_message", "arguments", "grant", "id", "is_checked", "masked", "name", "outcome", "result", "tool")
 
     def __init__(self, call: ToolCall, tool: AgentTool | None) -> None:
         self.id = call.id
@@ -81,6 +81,8 @@ class _Call:
         """A long result in which no secret is left any more."""
         self.result: AgentToolResult | None = None
         self.outcome = ToolOutcome.NEVER_RAN
+        self.is_checked = False
+        """Whether the arguments are known to be valid."""
         self._message: ToolResultMessage | None = None
 
     def message(self) -> ToolResultMessage:
@@ -401,6 +403,7 @@ class _Batch:
         assert recorder is not None
         for call in group:
             if call.tool is not None and run.toolbox.problems(call.name, call.arguments) is None:
+                call.is_checked = True
                 index = self.calls.index(call)
                 changed = call.arguments if call.arguments != self.message.tool_calls[index].arguments else None
                 recorder.tool_started(index, call.id, call.name, changed)
@@ -435,7 +438,7 @@ class _Batch:
         run, tool = self.run, call.tool
         if tool is None or self.supervisor.is_interrupted:
             return
-        problem = run.toolbox.problems(call.name, call.arguments)
+        problem = None if call.is_checked else run.toolbox.problems(call.name, call.arguments)
         if problem is not None:
             self._refuse(call, problem, _INVALID)
             return

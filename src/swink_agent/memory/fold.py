@@ -52,6 +52,9 @@ LOST = (
 NEVER_RAN = "never ran: this tool call had not started when the program ended."
 
 
+_NO_USAGE, _NO_COST = Usage(), Cost()
+
+
 class Recovered(NamedTuple):
     """A result that is not on record: it was made because its call had none."""
 
@@ -259,7 +262,7 @@ class Fold:
         if self._context is not None:
             self._context.add(number, message, entry.call)
         if type(message) is AssistantMessage:
-            if entry.source == "reply":
+            if entry.source == "reply" and (message.usage != _NO_USAGE or message.cost != _NO_COST):
                 self._run_usage += message.usage
                 self._run_cost += message.cost
         elif not self._first and type(message) is UserMessage:

@@ -33,6 +33,7 @@ from .fold import Fold
 from .info import title_from
 from .masking import masked
 from .records import RecordEntry, Summary, encode_line
+from .tally import Tally
 
 __all__ = ["SessionLog"]
 
@@ -70,7 +71,8 @@ class SessionLog:
         self.path = path
         self._fold = fold
         self._unfolded: list[_Queued] = []
-        """What the fold has not been given yet: several at once cost half as much as one by one."""
+        """What the fold has not been given yet: nobody may ever ask for it."""
+        self._tally = Tally(fold.summary(), is_open=fold.is_open)
         self._files = files
         self._descriptor = descriptor
         self._sync = sync
@@ -117,13 +119,13 @@ class SessionLog:
             if self._unsummarized > _MOST_UNSUMMARIZED and self._is_quiet_before(entry):
                 self._add_summary()
             number = self._add(entry, redactor)
-            if type(entry) is RunEnded and not self.fold.is_open:
+            if type(entry) is RunEnded and not self._counted().is_open:
                 self._add_summary()
             return number
 
     def _is_quiet_before(self, entry: JournalEntry) -> bool:
         """Whether no call waits for its result, and this is not one."""
-        return type(entry) is MessageAdded and entry.source != "result" and not self.fold.is_open
+        return type(entry) is MessageAdded and entry.source != "result" and not self._counted().is_open
 
     def add(self, entry: RecordEntry) -> int:
         """Takes an entry that is not the agent's, and returns its number."""
@@ -131,7 +133,7 @@ class SessionLog:
             return self._add(entry, self._redactor)
 
     def _add_summary(self) -> None:
-        self._add(self.fold.summary(), self._redactor)
+        self._add(self._counted().summary(), self._redactor)
         self._unsummarized, self._needs_summary = 0, False
 
     def _add(self, entry: RecordEntry, redactor: Redactor | None) -> int:
@@ -140,6 +142,8 @@ class SessionLog:
             return number
         queued = (number, time.time_ns() // 1_000_000, entry, redactor)
         self._unfolded.append(queued)
+        if self._tally.is_sure:
+            self._tally.add(number, entry, queued[1])
         self._needs_summary = True
         if self._sync:
             self._queue.append(queued)
@@ -151,6 +155,14 @@ class SessionLog:
         except Exception as error:
             self._fail(error, "written")
         return number
+
+    def _counted(self) -> Tally | Fold:
+        """Who knows what a list shows: the tally, or the fold where counting does not do."""
+        if self._tally.is_sure:
+            return self._tally
+        fold = self.fold
+        self._tally = Tally(fold.summary(), is_open=fold.is_open)
+        return self._tally if self._tally.is_sure else fold
 
     @property
     def fold(self) -> Fold:
@@ -240,8 +252,10 @@ class SessionLog:
         with self._lock:
             if self._is_closed:
                 return
-            if self._failure is None and self._needs_summary and not self.fold.is_open and self.fold.has_messages:
-                self._add_summary()
+            if self._failure is None and self._needs_summary:
+                counted = self._counted()
+                if not counted.is_open and counted.summary().messages:
+                    self._add_summary()
         problem: SessionError | None = None
         try:
             self.flush(seconds)
