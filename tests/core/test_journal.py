@@ -22,6 +22,7 @@ from swink_agent import (
     Redactor,
     StopReason,
     Text,
+    ToolContext,
     ToolOutcome,
     ToolResultMessage,
     UserMessage,
@@ -375,6 +376,30 @@ async def test_state_that_is_no_json_ends_the_run_and_says_so() -> None:
     result = await agent.prompt("1")
     assert result.error is not None
     assert "state" in result.error
+
+
+async def test_state_is_written_with_the_result_of_the_tool_that_changed_it() -> None:
+    others_may_end = asyncio.Event()
+
+    @tool
+    async def remember(ctx: ToolContext) -> str:
+        """Changes the state."""
+        ctx.state["known"] = True
+        return "remembered"
+
+    @tool
+    async def slow() -> str:
+        """Ends last."""
+        await others_may_end.wait()
+        return "slow"
+
+    ledger = Ledger()
+    agent = _recorded(scripted([call("remember"), call("slow")], text("ok")), ledger, tools=[remember, slow])
+    running = asyncio.ensure_future(agent.prompt("go"))
+    await ledger.until(lambda: "result: remembered" in ledger.story())
+    assert ledger.story()[-2:] == ["StateChanged", "result: remembered"]
+    others_may_end.set()
+    await running
 
 
 async def test_an_agent_goes_on_from_a_past() -> None:

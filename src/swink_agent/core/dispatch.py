@@ -211,7 +211,7 @@ class _Batch:
         del self._unresolved[call]
         run.executing.discard(call.id)
         if run.transcript.recorder is not None:
-            run.transcript.recorder.resolved(call.message(), self.calls.index(call))
+            run.transcript.recorder.resolved(call.message(), self.calls.index(call), run.state)
         if run.audience.all:
             run.emit(ToolExecutionEnd(call.id, call.name, result, result.is_error, outcome))
 

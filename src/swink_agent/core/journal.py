@@ -13,6 +13,7 @@ Owns the entries, the protocol, and the `Recorder` that turns what happens to on
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -188,8 +189,10 @@ class Recorder:
         for message in messages:
             self._numbers[id(message)] = self._record(MessageAdded(message, source))
 
-    def resolved(self, message: AgentMessage, call: int) -> None:
-        """A tool call has its result, in which no secret is left."""
+    def resolved(self, message: AgentMessage, call: int, state: Mapping[str, Any]) -> None:
+        """A tool call has its result, in which no secret is left, and has made this of the state."""
+        with suppress(AgentError):  # what is no JSON is told when somebody waits for it
+            self.state_is(state)
         self._numbers[id(message)] = self.journal.record(MessageAdded(message, "result", call))
 
     def replaced(self, old: AgentMessage, new: AgentMessage) -> None:
