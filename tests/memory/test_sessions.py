@@ -622,6 +622,47 @@ def test_a_session_that_nobody_holds_any_more_is_free(store: JsonlSessionStore) 
     store.open(name).close()
 
 
+FORKED = """
+import os, sys, warnings
+from swink_agent import Agent
+from swink_agent.memory import JsonlSessionStore, SessionError, SessionInUse
+from swink_agent.testing import scripted
+
+warnings.simplefilter("ignore")
+store = JsonlSessionStore(sys.argv[1])
+agent = Agent("test:model", stream_fn=scripted("one", "two"))
+session = store.create()
+session.attach(agent)
+agent.prompt_sync("before")
+child = os.fork()
+if child == 0:
+    print(agent.prompt_sync("from the child").error, flush=True)
+    try:
+        session.label("from the child")
+    except SessionError as error:
+        print(error, flush=True)
+    session.close()
+    os._exit(0)
+os.waitpid(child, 0)
+try:
+    store.open(session.id)
+except SessionInUse:
+    print("in use", flush=True)
+print(agent.prompt_sync("after").error, len(session.messages), flush=True)
+session.close()
+print(store.load(session.id).messages == tuple(agent.messages), store.load(session.id).info.problems)
+"""
+
+
+def test_in_a_forked_child_a_session_is_the_parents(store: JsonlSessionStore) -> None:
+    command = [sys.executable, "-c", FORKED, str(store.folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    (session,) = store.list()
+    path = store.folder / f"{session.id}.jsonl"
+    refusal = f"{path} is written by the process that this one was forked from: open or create a session of its own here"
+    assert done.stdout.splitlines() == [refusal, refusal, "in use", "None 4", "True ()"]
+
+
 def test_a_child_that_was_forked_meanwhile_does_not_keep_the_lock(store: JsonlSessionStore) -> None:
     session = store.create()
     reading, writing = os.pipe()

@@ -13,10 +13,12 @@ Owns the writing. What the file looks like is in `records`; opening, locking and
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 
@@ -80,6 +82,9 @@ class SessionLog:
         """Where names are new, which are still to be made to survive a crash."""
         self._prefix = prefix
         """What is missing at the end of the file: the newline of its last record."""
+        self._process = os.getpid()
+        self._is_inherited = False
+        """Whether this process was forked from the one whose session it is."""
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._number = number
@@ -105,15 +110,40 @@ class SessionLog:
     def __del__(self) -> None:
         try:
             if not self._is_closed:
-                close_quietly(self._files, self._descriptor)
+                with self._guard:
+                    self._let_go()
         except Exception:
             pass  # the interpreter is ending, and what this needs is gone: the system closes the file
+
+    @property
+    def _guard(self) -> threading.RLock:
+        """The lock. Whoever takes it in a forked child finds that the session was left to the parent."""
+        if self._process != os.getpid():
+            # The thread is not here, and whatever held the lock will never give it back.
+            self._process, self._is_inherited, self._thread = os.getpid(), True, None
+            self._lock = threading.RLock()
+            self._wake = threading.Condition(self._lock)
+            self._queue.clear()
+            self._waiters.clear()
+            self._failure = (
+                f"{self.path} is written by the process that this one was forked from: "
+                "open or create a session of its own here"
+            )
+        return self._lock
+
+    def _let_go(self) -> None:
+        """Closes the file, and gives its lock back if it is this process's."""
+        if self._is_inherited:
+            with suppress(OSError):
+                self._files.close(self._descriptor)
+        else:
+            close_quietly(self._files, self._descriptor)
 
     # -- recording ---------------------------------------------------------------------------------------------
 
     def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
         """Takes an entry, and returns its number. What goes wrong is for `durable`."""
-        with self._lock:
+        with self._guard:
             if redactor is not None:
                 self._redactor = redactor
             if self._unsummarized > _MOST_UNSUMMARIZED and self._is_quiet_before(entry):
@@ -129,7 +159,7 @@ class SessionLog:
 
     def add(self, entry: RecordEntry) -> int:
         """Takes an entry that is not the agent's, and returns its number."""
-        with self._lock:
+        with self._guard:
             return self._add(entry, self._redactor)
 
     def _add_summary(self) -> None:
@@ -167,7 +197,7 @@ class SessionLog:
     @property
     def fold(self) -> Fold:
         """What was recorded so far comes to."""
-        with self._lock:
+        with self._guard:
             for number, at, entry, _ in self._unfolded:
                 self._fold.add(number, entry, at)
             self._unfolded.clear()
@@ -180,7 +210,7 @@ class SessionLog:
 
         Without sync it is there after a crash of the program, but perhaps not of the machine.
         """
-        with self._lock:
+        with self._guard:
             self._check()
             if not self._sync or self._synced >= self._number:
                 return
@@ -199,7 +229,7 @@ class SessionLog:
     def flush(self, seconds: float) -> None:
         """Waits, in this thread, until everything recorded so far is written. Raises `SessionError`."""
         deadline = time.monotonic() + seconds
-        with self._lock:
+        with self._guard:
             target = self._number
             while self._failure is None and self._written < target:
                 rest = deadline - time.monotonic()
@@ -214,7 +244,7 @@ class SessionLog:
     def finish(self, path: Path, seconds: float) -> None:
         """Gives a file its name when all of it is written: nobody sees a part of it. Raises `SessionError`."""
         self.flush(seconds)
-        with self._lock:
+        with self._guard:
             self._check()
             try:
                 if self._sync:
@@ -227,7 +257,7 @@ class SessionLog:
 
     def check(self) -> None:
         """Raises the `SessionError` that keeps the log from taking anything more, if there is one."""
-        with self._lock:
+        with self._guard:
             self._check()
 
     def _check(self) -> None:
@@ -249,9 +279,13 @@ class SessionLog:
 
     def close(self, seconds: float) -> None:
         """Writes and syncs what is left, and lets go of the file. Raises `SessionError` for what could not be kept."""
-        with self._lock:
+        with self._guard:
             if self._is_closed:
                 return
+            if self._is_inherited:
+                self._is_closed = True
+                self._let_go()
+                return  # nothing of it was this process's to keep
             if self._failure is None and self._needs_summary:
                 counted = self._counted()
                 if not counted.is_open and counted.summary().messages:
@@ -261,7 +295,7 @@ class SessionLog:
             self.flush(seconds)
         except SessionError as error:
             problem = error
-        with self._lock:
+        with self._guard:
             if self._is_closed:
                 return
             if problem is None and self._sync and self._synced < self._number:
@@ -281,7 +315,7 @@ class SessionLog:
         if thread is not None:
             # One that has nothing to write, or no use in it, ends at once; one that the disk holds was waited for.
             thread.join(seconds if problem is None or self._failure is not None else 0.0)
-        with self._lock:
+        with self._guard:
             # A thread that the disk still holds lets go of the file itself, when it can.
             self._is_abandoned = self._thread is not None
         if not self._is_abandoned:
