@@ -689,6 +689,35 @@ def test_a_folder_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None
     assert JsonlSessionStore(tmp_path / "missing").list() == []
 
 
+def test_what_is_no_file_is_no_session(store: JsonlSessionStore) -> None:
+    store.create().close()
+    (store.folder / "folder.jsonl").mkdir()
+    (store.folder / "link.jsonl").symlink_to("nowhere")
+    os.mkfifo(store.folder / "pipe.jsonl")
+    assert [info.problems for info in store.list()] == [()]
+    assert store.search("anything") == []
+    for name in ("folder", "link", "pipe"):
+        for use in (store.load, store.open, store.delete, store.fork):
+            with pytest.raises(SessionNotFound):
+                use(name)
+
+
+async def test_a_run_whose_file_was_deleted_by_hand_ends_with_an_error(tmp_path: Path) -> None:
+    store = JsonlSessionStore(tmp_path)
+    model = scripted("one", "two")
+    agent = Agent("test:model", stream_fn=model)
+    session = store.create()
+    session.attach(agent)
+    assert (await agent.prompt("first")).error is None
+    session.path.unlink()
+    result = await agent.prompt("second")
+    assert result.error is not None
+    assert result.error.startswith(f"{session.path} could not be synced: somebody deleted the file")
+    assert len(model.requests) == 1
+    with pytest.raises(SessionError, match="deleted"):
+        session.close()
+
+
 def test_the_list_is_newest_first_and_can_be_of_one_folder(store: JsonlSessionStore, tmp_path: Path) -> None:
     assert store.list() == []
     assert store.latest() is None

@@ -402,6 +402,8 @@ class SessionLog:
 
     def _sync_file(self) -> None:
         self._files.sync(self._descriptor)
+        if os.fstat(self._descriptor).st_nlink == 0:
+            raise OSError("somebody deleted the file")  # nobody would ever read what goes there
         for folder in self._folders:
             self._files.sync_folder(folder)
         self._folders = ()

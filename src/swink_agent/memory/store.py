@@ -202,12 +202,13 @@ class JsonlSessionStore:
     def _paths(self) -> list[Path]:
         """The files that may be sessions, in the order of their names."""
         try:
-            names = os.listdir(self.folder)
+            with os.scandir(self.folder) as entries:
+                names = [entry.name for entry in entries if entry.name.endswith(SUFFIX) and _is_file(entry)]
         except FileNotFoundError:
             return []
         except OSError as error:
             raise SessionError(f"{self.folder} cannot be read: {reason_of(error)}", path=str(self.folder)) from error
-        stems = [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
+        stems = [name.removesuffix(SUFFIX) for name in names]
         return [self.folder / (stem + SUFFIX) for stem in sorted(stems) if _ID.fullmatch(stem)]
 
     def _find(self, session_id: str) -> Path:
@@ -284,6 +285,14 @@ def _default_folder() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("swink-agent", appauthor=False)) / "sessions"
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Whether it can be a session: no folder, and no pipe, at which a reader would wait for ever."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False  # a link to a place that cannot be seen
 
 
 def _folder_text(cwd: str | os.PathLike[str] | None, *, default: bool) -> str:
