@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import logging
 import time
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -229,6 +230,59 @@ async def test_a_child_that_cancels_the_tool_before_the_event_loop_has_seen_it_w
     await asyncio.wait_for(agent.prompt("go"), 5)
     assert seen == ["cancelled"] * 2
     assert results(agent) == ["tool call cancelled from within"] * 2
+
+
+async def test_who_keeps_the_task_of_code_that_has_ended_cannot_cancel_other_code_with_it() -> None:
+    kept: list[asyncio.Task[Any]] = []
+
+    async def body() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        before, kept[:] = list(kept), [task]
+        for other in before:
+            assert other is not task
+            assert other.done()
+            assert not other.cancel()
+            await asyncio.sleep(0.01)
+        return "done"
+
+    agent = agent_with(body, turns=3)
+    assert (await asyncio.wait_for(agent.prompt("go"), 5)).error is None
+    assert results(agent) == ["done"] * 3
+
+
+async def test_done_callbacks_of_code_that_never_waits_are_called_soon_after_its_end() -> None:
+    ended = asyncio.Event()
+    turns = 0
+
+    async def body() -> str:
+        nonlocal turns
+        turns += 1
+        task = asyncio.current_task()
+        assert task is not None
+        if turns == 1:
+            task.add_done_callback(lambda _: ended.set())
+        else:
+            await ended.wait()
+        return "done"
+
+    agent = agent_with(body, turns=2)
+    before = asyncio.all_tasks()
+    assert (await agent.prompt("go")).error is None
+    assert results(agent) == ["done"] * 2
+    assert asyncio.all_tasks() == before
+
+
+@everywhere
+async def test_what_code_notes_of_its_task_is_not_found_by_other_code(where: Where) -> None:
+    notes: weakref.WeakKeyDictionary[asyncio.Task[Any], str] = weakref.WeakKeyDictionary()
+
+    async def body() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        return notes.get(task) or notes.setdefault(task, "noted") + " first"
+
+    assert await where(body) == "noted first"
 
 
 # -- what does not leak ------------------------------------------------------------------------------------------

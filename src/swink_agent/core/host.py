@@ -2,7 +2,8 @@
 
 Most hooks, simple tools and scripted or cached streams never wait for anything. A task for each would cost them two
 turns of the event loop and several times the work that they do. So a run takes their first step itself, with a task
-that it keeps for that as the current one; and only code that goes on after it gets that task for good.
+that it keeps for that as the current one; and only code that goes on after it, or that leaves a reference to it with
+somebody, gets that task for good.
 
 Owns that task. To the code inside nothing is different from a task made for it: `asyncio.current_task()` is the same
 one in all its steps, time limits and task groups can cancel it, and context variables that it sets are its own.
@@ -16,7 +17,9 @@ import asyncio
 from asyncio import _enter_task, _leave_task  # pyright: ignore[reportPrivateUsage]
 from collections.abc import Coroutine, Generator
 from contextvars import Context, copy_context
+from sys import getrefcount
 from typing import Any
+from weakref import getweakrefcount
 
 __all__ = ["Host"]
 
@@ -44,19 +47,25 @@ class Host(Coroutine[Any, Any, Any]):
     def begin(self, work: Coroutine[Any, Any, Any], outer: asyncio.Task[Any] | None) -> bool:
         """Takes the first step of `work` in the task; says whether that was all of it.
 
-        If it was not, or if it raised, the task goes on with it and ends as the work does. `outer` is the task of the
-        caller.
+        If it was not, or if it raised, the task goes on with it and ends as the work does. So it does, at the next
+        turn of the event loop, if the work left somebody behind who still knows the task (`is_free`). `outer` is the
+        task of the caller.
         """
         loop, task, context = self._loop, self.task, copy_context()
+        has_ended = False
         if outer is not None:
             _leave_task(loop, outer)
         _enter_task(loop, task)
+        known = _holders(task)
         try:
             self._waits_for = context.run(work.send, None)
-        except StopIteration:
-            if not task.cancelling():
+        except StopIteration as end:
+            if task.cancelling():
+                self._error = asyncio.CancelledError()  # it cancelled the task that it was in, and ended there
+            elif _holders(task) == known:
                 return True
-            self._error = asyncio.CancelledError()  # it cancelled the task that it was in, and ended there
+            else:
+                self._error, has_ended = end, True  # somebody keeps hold of the task: it ends as the work did
         except BaseException as error:
             self._error = error
         finally:
@@ -65,7 +74,12 @@ class Host(Coroutine[Any, Any, Any]):
                 _enter_task(loop, outer)
         self._work, self._context = work, context
         self._wake()
-        return False
+        return has_ended
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the task can be lent out again."""
+        return self._work is None
 
     @property
     def has_raised(self) -> bool:
@@ -115,3 +129,9 @@ class Host(Coroutine[Any, Any, Any]):
 
     def __await__(self) -> Generator[Any, Any, Any]:
         raise TypeError("a host is for its task alone")
+
+
+def _holders(task: asyncio.Task[Any]) -> int:
+    """How many know the task, and would take what it does next for what it did for them."""
+    callbacks = task._callbacks  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
+    return getrefcount(task) + getweakrefcount(task) + (len(callbacks) if callbacks else 0)  # pyright: ignore[reportUnknownArgumentType]

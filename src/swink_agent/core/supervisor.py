@@ -54,6 +54,7 @@ class Supervisor:
     __slots__ = (
         "_has_extended",
         "_host",
+        "_is_one_leaving",
         "_key",
         "_task",
         "_waiter",
@@ -78,6 +79,8 @@ class Supervisor:
         self._host: Host | None = None
         self._task = asyncio.current_task(self.loop) if self.is_eager else None
         """The one that drives the run, from its beginning to its end."""
+        self._is_one_leaving = False
+        """Whether a task of a first step ends at the next turn of the event loop."""
         self.cancel = cancel
         self.is_interrupted = False
         self.deadline = 0.0
@@ -143,11 +146,14 @@ class Supervisor:
             self.cancel.cancel()
 
     async def rest(self) -> None:
-        """Ends the task that is kept for first steps, if there is one. It takes a turn of the event loop."""
+        """Lets the tasks of first steps end, if there are any. It takes a turn of the event loop."""
         if self._host is not None:
             self._host.retire()
             self._host = None
-            await self.give_way()
+        elif not self._is_one_leaving:
+            return
+        self._is_one_leaving = False
+        await self.give_way()
 
     def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any] | None:
         """Begins work in a task; `None` if it came to its end in its first step, which is taken at once if it may."""
@@ -157,7 +163,11 @@ class Supervisor:
         if host is None or host.task.cancelling():  # one that was cancelled is nobody else's to use
             host = Host(self.loop)
         if host.begin(work, self._task):
-            self._host = host
+            if host.is_free:
+                self._host = host
+            else:
+                del host.task
+                self._is_one_leaving = True
             return None
         task = host.task
         del host.task  # it holds the host, and the two would stay until the collector comes
@@ -209,6 +219,8 @@ class Supervisor:
                 cast("Any", work).close()  # the interrupt came before its first step: nobody will ever await it
             raise Interrupted
         if task.cancelled():
+            if _is_unbegun(work):
+                cast("Any", work).close()  # as an event loop that ends does it to every task
             raise RuntimeError("it was cancelled from within")
         try:
             return task.result()
