@@ -718,6 +718,33 @@ async def test_a_run_whose_file_was_deleted_by_hand_ends_with_an_error(tmp_path:
         session.close()
 
 
+def test_a_deleted_session_leaves_nothing_in_the_search_index(store: JsonlSessionStore) -> None:
+    with store.create() as session:
+        agent = agent_that("Yes?")
+        session.attach(agent)
+        agent.prompt_sync("About the xylophone.")
+    assert [hit.position for hit in store.search("xylophone")] == [0]
+    store.delete(session.id)
+    left = b"".join(path.read_bytes() for path in store.folder.iterdir())
+    assert b"xylophone" not in left
+
+
+def test_a_search_looks_at_the_folder_once_however_many_sessions_there_are(
+    store: JsonlSessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(20):
+        store.create().close()
+    looks: list[object] = []
+
+    def counted(folder: Any, look: Any = os.scandir) -> Any:
+        looks.append(folder)
+        return look(folder)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    assert store.search("anything") == []
+    assert len(looks) == 1
+
+
 def test_the_list_is_newest_first_and_can_be_of_one_folder(store: JsonlSessionStore, tmp_path: Path) -> None:
     assert store.list() == []
     assert store.latest() is None

@@ -89,7 +89,7 @@ def read_records(data: bytes, types: Sequence[type[CustomMessage]] = (), *, is_w
             damaged += _gaps(line, at, spans)
         at += len(line) + 1
     damaged = _joined(damaged)
-    problems = [_describe(data, span) for span in damaged]
+    problems = _problems_of(data, damaged)
     records, disorder = _in_order(records, is_whole=is_whole)
     problems += disorder
     problems += decoder.unknown
@@ -186,6 +186,16 @@ def _joined(damaged: list[Span]) -> list[Span]:
         else:
             joined.append(span)
     return joined
+
+
+def _problems_of(data: bytes, damaged: list[Span]) -> list[str]:
+    """What to say of the damage; what an editor does to every line is said once."""
+    returns = {span for span in damaged if data[span.start : span.end + 1] == b"\r\n"}
+    said = [_describe(data, span) for span in damaged if span not in returns]
+    if returns:
+        lines = "1 line ends" if len(returns) == 1 else f"{len(returns)} lines end"
+        said.append(f"{lines} with a carriage return, as some editors leave it: nothing is lost by that")
+    return said
 
 
 def _describe(data: bytes, span: Span) -> str:

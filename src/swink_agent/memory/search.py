@@ -125,6 +125,7 @@ class SessionIndex:
         sqlite = _sqlite()
         with suppress(sqlite.Error, OSError), closing(self._open(sqlite)) as database:
             _drop(database, session_id)
+            database.execute("INSERT INTO messages (messages) VALUES ('optimize')")  # else its words stay in the file
 
     def _search(
         self, database: sqlite3.Connection, files: dict[str, _State], load: LoadFn, query: Query, limit: int

@@ -123,9 +123,8 @@ class JsonlSessionStore:
             raise SessionError(f"{path} cannot be deleted: {reason_of(error)}", path=str(path)) from error
         finally:
             close_quietly(self._files, descriptor)
-        from .search import SessionIndex  # on use; without an index, no database is loaded for it
-
-        SessionIndex(self.folder).forget(path.stem)
+        with suppress(SessionError):  # a Python without SQLite cannot search either
+            self._index().forget(path.stem)
 
     def fork(self, session_id: str, at: int | None = None) -> Session:
         """A new session that begins with the first `at` messages of another, or with all.
@@ -180,8 +179,11 @@ class JsonlSessionStore:
 
     def search(self, query: str, limit: int = 20) -> list[Any]:
         """Where the words of the query were said, the best first."""
-        index = import_module(".search", __package__)  # on use, as is the database behind it
-        return index.SessionIndex(self.folder).search(query, limit, self.load)
+        return self._index().search(query, limit, self.load)
+
+    def _index(self) -> Any:
+        search = import_module(".search", __package__)  # on use, as is the database behind it
+        return search.SessionIndex(self.folder)
 
     def export(self, session_id: str, format: ExportFormat) -> str:  # noqa: A002 - the specification's name
         """The session as a document to read or to process."""
@@ -217,10 +219,10 @@ class JsonlSessionStore:
             raise TypeError(f"the id of a session is a string, not {type(session_id).__name__}")
         if not _ID.fullmatch(session_id):
             raise SessionNotFound(f"there is no session {session_id[:100]!r} in {self.folder}", path=str(self.folder))
+        whole = self.folder / (session_id + SUFFIX)
+        if os.path.isfile(whole):
+            return whole  # without a look at all the others: a search may load every session there is
         found = [path for path in self._paths() if path.stem.startswith(session_id)]
-        for path in found:
-            if path.stem == session_id:
-                return path
         if not found:
             raise SessionNotFound(f"there is no session {session_id!r} in {self.folder}", path=str(self.folder))
         if len(found) > 1:
