@@ -184,6 +184,18 @@ def test_a_lost_newline_costs_nothing(damaged: Damaged) -> None:
         assert len(loaded.records()) == len(damaged.lines)
 
 
+def test_line_ends_of_an_editor_cost_nothing_and_are_said_once(damaged: Damaged) -> None:
+    loaded = damaged.with_bytes(damaged.data.replace(b"\n", b"\r\n"))
+    assert loaded is not None
+    assert loaded.messages == damaged.whole.messages
+    assert loaded.info.problems == (
+        f"{len(damaged.lines)} lines end with a carriage return, as some editors leave it: nothing is lost by that",
+    )
+    damaged.store.open(loaded.id).close()
+    assert damaged.store.load(loaded.id).info.problems == ()
+    assert damaged.path.read_bytes() == damaged.data
+
+
 def test_zeros_at_the_end_as_a_power_loss_leaves_them(damaged: Damaged) -> None:
     loaded = damaged.with_bytes(damaged.data + bytes(5000))
     assert loaded is not None
