@@ -451,6 +451,30 @@ async def test_no_secret_reaches_the_disk(tmp_path: Path) -> None:
     assert loaded.info.problems == ()
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_no_secret_of_an_agent_that_never_ran_reaches_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool, is_told: bool
+) -> None:
+    secret = "correct-horse-battery-staple-99"
+    monkeypatch.setenv("SOME_API_KEY", secret)
+    redactor = Redactor([secret], environment={}) if is_told else None  # else it looks at the environment
+    store = JsonlSessionStore(tmp_path)
+    session = store.create()
+    if not is_new:
+        session.attach(agent_that(messages=["earlier"]))
+        session.close()
+        session = store.open(session.id)
+    agent = agent_that(messages=[f"my password is {secret}"], state={"key": secret}, redactor=redactor)
+    with session:
+        session.attach(agent)
+        agent.messages.append(f"again: {secret}")
+        session.label(f"where it said {secret}")
+        agent.state["more"] = secret
+    assert secret not in session.path.read_text()
+    assert store.load(session.id).info.problems == ()
+
+
 async def test_a_title_holds_no_half_of_a_secret(tmp_path: Path) -> None:
     secret = "correct-horse-battery-staple-99"
     store = JsonlSessionStore(tmp_path)

@@ -541,6 +541,7 @@ class Agent:
 
         with self._changing_history():
             recorder = Recorder(journal, past)
+            recorder.redactor = self._config.redactor or self._transcript.own_redactor()
             if past is None:
                 self._transcript.recorder = recorder
                 recorder.model_is(self.model)

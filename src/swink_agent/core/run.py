@@ -274,14 +274,7 @@ class Run:
     def redactor(self) -> Redactor:
         """What masks secrets: the one that was given, else one that knows those of the environment."""
         if self._redactor is None:
-            from .redaction import Redactor  # on use: many a run has no tools and no errors
-
-            known = self.transcript.redactor
-            if known is None:
-                known = self.transcript.redactor = Redactor()
-            else:
-                known.learn_environment(os.environ)
-            self._redactor = known
+            self._redactor = self.transcript.own_redactor()
         return self._redactor
 
     async def make_durable(self, *, last_words: bool = False) -> None:

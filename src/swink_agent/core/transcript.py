@@ -7,6 +7,7 @@ turn to the next unless something in it changed. The rules for pairs are in `con
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -56,6 +57,16 @@ class Transcript:
         self._sent: list[LlmMessage] = []
         self._checked = 0
         """How many of the converted messages are in what was sent, repaired or as they were."""
+
+    def own_redactor(self) -> Redactor:
+        """What masks secrets where no redactor was given: it knows those of the environment, as it is now."""
+        if self.redactor is None:
+            from .redaction import Redactor  # on use: many a run has no tools and no errors
+
+            self.redactor = Redactor()
+        else:
+            self.redactor.learn_environment(os.environ)
+        return self.redactor
 
     # -- history -----------------------------------------------------------------------------------------------
 
