@@ -688,3 +688,21 @@ async def test_structured_output_that_a_policy_ended_says_which_one() -> None:
     with pytest.raises(StructuredOutputFailed) as caught:
         await agent.structured_output("x", {"type": "object"}, max_retries=1)
     assert caught.value.stopped_by is None
+
+
+@pytest.mark.parametrize("how", ["prompt", "compact"])
+async def test_a_cancellation_comes_through_word_for_word(how: str) -> None:
+    """anyio's cancel scopes, and all that is built on them, know their own by what it says."""
+    waiting = asyncio.Event()
+
+    async def forever(*_: Any) -> Any:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    agent = Agent("test:model", stream_fn=scripted("x"), messages=["hi"], async_transform_context=forever)
+    task = asyncio.ensure_future(agent.prompt("go") if how == "prompt" else agent.compact())
+    await waiting.wait()
+    task.cancel("by scope 7")
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    assert caught.value.args == ("by scope 7",)

@@ -115,8 +115,8 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     result = _result_of(run)
     run.put_back()
     run.emit(AgentEnd(result.messages, result.stopped_by))
-    if run.supervisor.was_cancelled_from_outside:
-        raise asyncio.CancelledError
+    if run.supervisor.cancelled_from_outside is not None:
+        raise asyncio.CancelledError(*run.supervisor.cancelled_from_outside)
     return result
 
 

@@ -337,8 +337,8 @@ async def compact_on_demand(run: Run, instructions: str | None) -> CompactionRep
         report = as_agent_error(error, "transform_context")
     finally:
         await run.close()
-    if run.supervisor.was_cancelled_from_outside:
-        raise asyncio.CancelledError
+    if run.supervisor.cancelled_from_outside is not None:
+        raise asyncio.CancelledError(*run.supervisor.cancelled_from_outside)
     if isinstance(report, AgentError):
         raise report
     return report

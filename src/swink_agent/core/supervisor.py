@@ -59,12 +59,12 @@ class Supervisor:
         "_task",
         "_waiter",
         "cancel",
+        "cancelled_from_outside",
         "deadline",
         "is_eager",
         "is_interrupted",
         "loop",
         "spawn",
-        "was_cancelled_from_outside",
     )
 
     def __init__(self, cancel: CancellationToken, *, is_watched: bool = False) -> None:
@@ -84,8 +84,9 @@ class Supervisor:
         self.cancel = cancel
         self.is_interrupted = False
         self.deadline = 0.0
-        self.was_cancelled_from_outside = False
-        """Whether the task that drives the run was cancelled: its `CancelledError` is owed to the caller."""
+        self.cancelled_from_outside: tuple[Any, ...] | None = None
+        """What the `CancelledError` said if the task that drives the run was cancelled: it is owed to the caller, word
+        for word, since some libraries know a cancellation of theirs by that."""
         self._has_extended = False
         self._waiter: asyncio.Future[None] | None = None
         self._key = cancel.add_callback(self._on_cancel)
@@ -129,8 +130,8 @@ class Supervisor:
             timer = None if until is None else self.loop.call_at(until, self.wake)
             try:
                 await self._waiter
-            except asyncio.CancelledError:
-                self.was_cancelled_from_outside = True
+            except asyncio.CancelledError as error:
+                self.cancelled_from_outside = error.args
                 self.cancel.cancel()
             finally:
                 self._waiter = None
@@ -141,8 +142,8 @@ class Supervisor:
         """Lets everything else in the event loop have its turn."""
         try:
             await _ONE_TURN
-        except asyncio.CancelledError:
-            self.was_cancelled_from_outside = True
+        except asyncio.CancelledError as error:
+            self.cancelled_from_outside = error.args
             self.cancel.cancel()
 
     async def rest(self) -> None:
