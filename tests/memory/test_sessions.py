@@ -837,6 +837,26 @@ def test_a_fork_begins_with_the_messages_of_another(recorded: RecordedFn) -> Non
     assert path.read_bytes() == before
 
 
+def test_a_fork_of_a_history_that_was_changed_has_no_context_from_before(store: JsonlSessionStore) -> None:
+    def last_two(messages: Any, overflow: bool) -> Any:
+        return [UserMessage("what was before"), *messages[-2:]] if overflow else None
+
+    agent = agent_that(text("one"), text("two"), transform_context=last_two)
+    with store.create() as session:
+        session.attach(agent)
+        agent.prompt_sync("first")
+        asyncio.run(agent.compact())
+        agent.prompt_sync("second")
+        assert session.context is not None
+        agent.messages = agent.messages[-2:]
+        assert session.context is None
+    for at in range(3):
+        with store.fork(session.id, at) as fork:
+            assert fork.context is None
+            assert fork.messages == session.messages[:at]
+            assert fork.info.model == session.info.model
+
+
 def test_a_fork_has_the_state_of_its_moment(recorded: RecordedFn) -> None:
     path = recorded()
     store = JsonlSessionStore(path.parent, sync=False)

@@ -6,7 +6,14 @@ labels up to it. What the runs of the old session used and cost is not counted a
 
 from __future__ import annotations
 
-from swink_agent.core.journal import ContextReplaced, MessageAdded, ModelChanged, StateChanged, ToolStarted
+from swink_agent.core.journal import (
+    ContextReplaced,
+    HistoryCut,
+    MessageAdded,
+    ModelChanged,
+    StateChanged,
+    ToolStarted,
+)
 from swink_agent.core.types import AgentMessage
 
 from .fold import Fold
@@ -43,10 +50,12 @@ def copy_into(session: Session, loaded: LoadedSession, at: int) -> None:
 
 
 def _fold_up_to(loaded: LoadedSession, numbers: list[int | None]) -> Fold:
-    """What the session had come to when it had these messages."""
-    last = max((number for number in numbers if number is not None), default=0)
+    """What the session had come to when it had these messages, and not before the application last gave it others."""
+    records = loaded.records()
+    changes = [record.number for record in records if isinstance(record.entry, HistoryCut)]
+    last = max([number for number in numbers if number is not None] + changes[-1:], default=0)
     fold = Fold()
-    for record in loaded.records():
+    for record in records:
         if record.number > last:
             break
         fold.add(record.number, record.entry, record.at)
