@@ -188,6 +188,7 @@ def test_mending_that_fails_changes_nothing(tmp_path: Path) -> None:
                 assert store.load(session.id).info.problems == (), "the copy has taken its place"
             else:
                 assert session.path.read_bytes() == data
+                assert list(tmp_path.glob("*.damaged-*")) == [], "who tries often on a full disk does not fill it more"
             assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     store.open(session.id).close()
 

@@ -270,25 +270,32 @@ def _mended(path: Path, descriptor: int, data: bytes, contents: Contents, files:
     reading = contents.reading
     for unused in copies_beside(path):
         files.unlink(unused)  # of somebody who died while mending: the lock says that nobody else does now
-    if reading.damaged:
-        bad = b"".join([data[span.start : span.end] + b"\n" for span in reading.damaged])
-        _keep(path, bad, files)
+    bad = b"".join([data[span.start : span.end] + b"\n" for span in reading.damaged])
+    kept = _keep(path, bad, files) if reading.damaged else None
     lines = whole_lines(data)
     if reading.start is None:
         first = encode_line(0, contents.start.created, contents.start)
         lines.insert(0, first[:-1])
     copy = path.with_name(f"{_copy_prefix(path)}{secrets.token_hex(4)}")
-    new = files.open(copy, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+    new = -1
     try:
+        new = files.open(copy, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
         if not files.lock(new):
             raise OSError("somebody else has locked the mended copy")
         files.write_all(new, b"\n".join(lines) + b"\n")
         files.sync(new)
         files.replace(copy, path)
+    except BaseException:
+        if new >= 0:
+            close_quietly(files, new)
+        copy.unlink(missing_ok=True)
+        if kept is not None:
+            kept.unlink(missing_ok=True)  # the log still has it: who tries again keeps it again
+        raise
+    try:
         files.sync_folder(path.parent)
     except BaseException:
         close_quietly(files, new)
-        copy.unlink(missing_ok=True)
         raise
     close_quietly(files, descriptor)
     return new
@@ -304,7 +311,7 @@ def _copy_prefix(path: Path) -> str:
     return f".{path.name}."
 
 
-def _keep(path: Path, damaged: bytes, files: FileOperations) -> None:
+def _keep(path: Path, damaged: bytes, files: FileOperations) -> Path:
     """Puts damaged bytes into a file of their own, which is no session."""
     for attempt in range(1, 10_000):
         beside = path.with_name(f"{path.stem}.damaged-{attempt}")
@@ -315,8 +322,11 @@ def _keep(path: Path, damaged: bytes, files: FileOperations) -> None:
         try:
             files.write_all(descriptor, damaged)
             files.sync(descriptor)
+            files.sync_folder(path.parent)  # before the log loses them: else a loss of power might take both
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
         finally:
             close_quietly(files, descriptor)
-        files.sync_folder(path.parent)  # before the log loses them: else a loss of power might take both
-        return
+        return beside
     raise OSError("there are too many files with damaged parts beside it: move them away")
