@@ -18,7 +18,7 @@ from asyncio import _enter_task, _leave_task  # pyright: ignore[reportPrivateUsa
 from collections.abc import Coroutine, Generator
 from contextvars import Context, copy_context
 from sys import getrefcount
-from typing import Any
+from typing import Any, cast
 from weakref import getweakrefcount
 
 __all__ = ["Host"]
@@ -56,13 +56,13 @@ class Host(Coroutine[Any, Any, Any]):
         if outer is not None:
             _leave_task(loop, outer)
         _enter_task(loop, task)
-        known = _holders(task)
+        holders, weakly = getrefcount(task), getweakrefcount(task)
         try:
             self._waits_for = context.run(work.send, None)
         except StopIteration as end:
             if task.cancelling():
                 self._error = asyncio.CancelledError()  # it cancelled the task that it was in, and ended there
-            elif _holders(task) == known:
+            elif getrefcount(task) == holders and getweakrefcount(task) == weakly and not _has_callbacks(task):
                 return True
             else:
                 self._error, has_ended = end, True  # somebody keeps hold of the task: it ends as the work did
@@ -131,7 +131,5 @@ class Host(Coroutine[Any, Any, Any]):
         raise TypeError("a host is for its task alone")
 
 
-def _holders(task: asyncio.Task[Any]) -> int:
-    """How many know the task, and would take what it does next for what it did for them."""
-    callbacks = task._callbacks  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
-    return getrefcount(task) + getweakrefcount(task) + (len(callbacks) if callbacks else 0)  # pyright: ignore[reportUnknownArgumentType]
+def _has_callbacks(task: asyncio.Task[Any]) -> bool:
+    return bool(cast("Any", task)._callbacks)  # there is no other way to ask
