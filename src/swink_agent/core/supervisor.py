@@ -255,8 +255,8 @@ class Supervisor:
         self.loop.call_soon(self.wake)
         try:
             await self._waiter
-        except asyncio.CancelledError:
-            self.was_cancelled_from_outside = True
+        except asyncio.CancelledError as error:
+            self.cancelled_from_outside = error.args
             self.cancel.cancel()
         finally:
             self._waiter = None
