@@ -385,6 +385,18 @@ def test_results_whose_call_is_lost_are_left_out_and_reported(store: JsonlSessio
     assert store.list() == [loaded.info]
 
 
+def test_a_history_that_the_application_gave_is_no_problem_of_the_file(store: JsonlSessionStore) -> None:
+    agent = agent_that([call("add", a=1, b=2)], text("3"), messages=[ToolResultMessage("lone", "given so")])
+    with store.create() as session:
+        session.attach(agent)
+        agent.prompt_sync("1 + 2?")
+        del agent.messages[2]  # the call
+        agent.messages.append(ToolResultMessage("none", "given so"))
+    loaded = store.load(session.id)
+    assert loaded.info.problems == session.info.problems == ()
+    assert [type(message) for message in loaded.messages] == [UserMessage, AssistantMessage]
+
+
 def test_a_call_has_one_result(store: JsonlSessionStore) -> None:
     reply = AssistantMessage([ToolCall("c", "add")])
     session_id = crashed(
@@ -683,7 +695,8 @@ def test_in_a_forked_child_a_session_is_the_parents(store: JsonlSessionStore) ->
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     (session,) = store.list()
     path = store.folder / f"{session.id}.jsonl"
-    refusal = f"{path} is written by the process that this one was forked from: open or create a session of its own here"
+    refusal = f"{path} is written by the process that this one was forked from: "
+    refusal += "open or create a session of its own here"
     assert done.stdout.splitlines() == [refusal, refusal, "in use", "None 4", "True ()"]
 
 

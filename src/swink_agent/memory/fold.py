@@ -181,6 +181,9 @@ class Fold:
         """Of each reply, by its number, the calls that had started."""
         self._recovered: dict[tuple[int, int], ToolResultMessage] = {}
         self._orphans: set[int] = set()
+        """Results that have no place, since their call is not there."""
+        self._bereft: set[int] = set()
+        """Those of them whose call was there when they came, and is lost. What an application gives may be odd."""
         self._before = 0
         self._made = 0
         self._usage, self._cost = Usage(), Cost()
@@ -257,6 +260,8 @@ class Fold:
         self.has_messages = True
         if not self._history.add(number, message, entry.call):
             self._orphans.add(number)
+            if entry.source == "result":
+                self._bereft.add(number)
             self.needs_all = self._is_partial
             return
         if self._context is not None:
@@ -311,6 +316,7 @@ class Fold:
             known[kept] = message
             if self._history.add(kept, message):
                 self._orphans.discard(kept)
+                self._bereft.discard(kept)
             else:
                 self._orphans.add(kept)
         if lost:
@@ -390,7 +396,7 @@ class Fold:
     @property
     def problems(self) -> list[str]:
         """What was lost, as far as the entries show it."""
-        orphans = [f"record {number} is a result whose call is lost" for number in sorted(self._orphans)]
+        orphans = [f"record {number} is a result whose call is lost" for number in sorted(self._bereft)]
         return [*self.lost, *orphans]
 
     @property
