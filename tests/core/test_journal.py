@@ -21,6 +21,7 @@ from swink_agent import (
     PolicyContext,
     Redactor,
     StopReason,
+    StreamOptions,
     Text,
     ToolContext,
     ToolOutcome,
@@ -431,6 +432,16 @@ async def test_secrets_do_not_reach_the_journal() -> None:
     agent = _recorded(scripted(text("you said kX9-very-secret-value-42")), ledger, redactor=redactor)
     await agent.prompt("it is kX9-very-secret-value-42")
     assert "very-secret" not in repr(ledger.story())
+
+
+async def test_a_key_that_only_the_options_hold_does_not_reach_the_journal() -> None:
+    key = "Zq8-only-in-the-options-77"
+    ledger = Ledger()
+    options = StreamOptions(api_key=key, headers={"X-Auth-Token": f"Bearer {key[::-1]}"})
+    agent = _recorded(scripted(text("ok")), ledger, stream_options=options)
+    await agent.prompt(f"is it {key} or {key[::-1]}?")
+    assert key not in repr(ledger.story())
+    assert key[::-1] not in repr(ledger.story())
 
 
 async def test_a_journal_can_be_taken_off_but_not_during_a_run() -> None:

@@ -24,7 +24,7 @@ from .errors import Aborted, AgentError, ErrorKind, InvalidContinue, NoMessages
 from .event_stream import Channel, EventStream
 from .events import AgentEnd, AgentStart, MessageEnd, TurnEnd, TurnEndReason, TurnStart
 from .policy import consult, consult_after_turn
-from .reply import as_agent_error, ask_model, convert_context, transform_context
+from .reply import as_agent_error, ask_model, convert_context, register_secrets, transform_context
 from .run import Run
 from .stream import prompt_text
 from .supervisor import Interrupted
@@ -100,6 +100,7 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     recorder = run.transcript.recorder
     if recorder is not None:
         recorder.redactor = run.redactor
+        register_secrets(run, run.config.stream_options)  # before anything is written that may hold them
         recorder.run_started(run.id)
     run.transcript.add(prompts or (), "prompt")
     try:

@@ -55,7 +55,14 @@ from .supervisor import Interrupted, as_exception
 from .types import AgentContext, AgentMessage, AssistantMessage, LlmMessage, ModelSpec
 from .value import is_secret_name
 
-__all__ = ["as_agent_error", "ask_model", "compact_on_demand", "convert_context", "transform_context"]
+__all__ = [
+    "as_agent_error",
+    "ask_model",
+    "compact_on_demand",
+    "convert_context",
+    "register_secrets",
+    "transform_context",
+]
 
 log = logging.getLogger("swink_agent")
 _LINGERING = 1.0
@@ -151,7 +158,7 @@ def _begin_reading(
 ) -> tuple[asyncio.Task[Any], Coroutine[Any, Any, None]] | None:
     """One call to the provider, whose reply is read into the assembler; `None` if that was done at once."""
     if options.api_key is not None or options.headers:
-        _register_secrets(run, options)
+        register_secrets(run, options)
     context = AgentContext(run.instructions, run.transcript.conversation(), run.toolbox.tools)
     reading = _read(run, assembler, stream_fn, model, context, options)
     task = run.supervisor.begin(reading)
@@ -175,7 +182,8 @@ async def _read_on(
     return None
 
 
-def _register_secrets(run: Run, options: StreamOptions) -> None:
+def register_secrets(run: Run, options: StreamOptions) -> None:
+    """Makes the keys that a request is sent with known to whoever masks them."""
     if options.api_key is not None:
         run.redactor.learn(options.api_key, "API key")
     for name, value in options.headers.items():
