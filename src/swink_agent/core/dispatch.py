@@ -68,9 +68,23 @@ async def dispatch(
 class _Call:
     """One call on its way to a result."""
 
-    __slots__ = ("_message", "arguments", "grant", "id", "is_checked", "masked", "name", "outcome", "result", "tool")
+    __slots__ = (
+        "_message",
+        "arguments",
+        "grant",
+        "id",
+        "index",
+        "is_checked",
+        "masked",
+        "name",
+        "outcome",
+        "result",
+        "tool",
+    )
 
-    def __init__(self, call: ToolCall, tool: AgentTool | None) -> None:
+    def __init__(self, call: ToolCall, tool: AgentTool | None, index: int) -> None:
+        self.index = index
+        """Among the calls of its reply."""
         self.id = call.id
         self.name = call.name
         self.arguments = call.arguments
@@ -186,9 +200,9 @@ class _Batch:
         self.needs_screening = bool(run.config.pre_dispatch_policies)
         self.needs_approval = False
         find = run.toolbox.find
-        for block in calls:
+        for index, block in enumerate(calls):
             tool = find(block.name)
-            call = _Call(block, tool)
+            call = _Call(block, tool, index)
             self.calls.append(call)
             self._unresolved[call] = None
             if tool is None:
@@ -211,7 +225,7 @@ class _Batch:
         del self._unresolved[call]
         run.executing.discard(call.id)
         if run.transcript.recorder is not None:
-            run.transcript.recorder.resolved(call.message(), self.calls.index(call), run.state)
+            run.transcript.recorder.resolved(call.message(), call.index, run.state)
         if run.audience.all:
             run.emit(ToolExecutionEnd(call.id, call.name, result, result.is_error, outcome))
 
@@ -401,12 +415,12 @@ class _Batch:
         """Has it on record that these calls start, before any of them does; refuses what is left if that fails."""
         run, recorder = self.run, self.run.transcript.recorder
         assert recorder is not None
+        asked = self.message.tool_calls
         for call in group:
             if call.tool is not None and run.toolbox.problems(call.name, call.arguments) is None:
                 call.is_checked = True
-                index = self.calls.index(call)
-                changed = call.arguments if call.arguments != self.message.tool_calls[index].arguments else None
-                recorder.tool_started(index, call.id, call.name, changed)
+                changed = call.arguments if call.arguments != asked[call.index].arguments else None
+                recorder.tool_started(call.index, call.id, call.name, changed)
         try:
             await run.make_durable()
         except Exception as error:
