@@ -43,11 +43,13 @@ __all__ = [
     "ToolStarted",
 ]
 
+# Entries are not tracked by the garbage collector (`gc=False`): they hold no cycles, and a journal may keep many.
+
 MessageSource: TypeAlias = Literal["given", "prompt", "steering", "follow_up", "policy", "reply", "result"]
 """Who added a message: the application (`given`), a prompt, a queue, a policy, the model, a tool."""
 
 
-class MessageAdded(Value, frozen=True, tag="message"):
+class MessageAdded(Value, frozen=True, tag="message", gc=False):
     """A message entered the history, at its end.
 
     Results are recorded as tools finish: in the history they stand in the order of the calls of the reply before them,
@@ -59,14 +61,14 @@ class MessageAdded(Value, frozen=True, tag="message"):
     call: int | None = None
 
 
-class MessageReplaced(Value, frozen=True, tag="replaced"):
+class MessageReplaced(Value, frozen=True, tag="replaced", gc=False):
     """Another message stands in the place of the one that the entry `number` added."""
 
     number: int
     message: AgentMessage
 
 
-class ToolStarted(Value, frozen=True, tag="tool_started"):
+class ToolStarted(Value, frozen=True, tag="tool_started", gc=False):
     """A tool is about to run: call number `call` of the last reply.
 
     `arguments` are there only if they are not those of the reply: a policy or a person changed them.
@@ -78,7 +80,7 @@ class ToolStarted(Value, frozen=True, tag="tool_started"):
     arguments: dict[str, Any] | None = None
 
 
-class ContextReplaced(Value, frozen=True, tag="context"):
+class ContextReplaced(Value, frozen=True, tag="context", gc=False):
     """The transforms made another context, which is sent from now on.
 
     `parts` are the numbers of the entries that added its messages; a message that the transforms made stands as itself.
@@ -88,31 +90,31 @@ class ContextReplaced(Value, frozen=True, tag="context"):
     report: CompactionReport | None = None
 
 
-class HistoryCut(Value, frozen=True, tag="history"):
+class HistoryCut(Value, frozen=True, tag="history", gc=False):
     """The history is, from now on, the messages of these entries, in this order; the context too."""
 
     numbers: tuple[int, ...]
 
 
-class ModelChanged(Value, frozen=True, tag="model"):
+class ModelChanged(Value, frozen=True, tag="model", gc=False):
     """The model that is asked from now on, and how much it is to think."""
 
     model: ModelSpec
 
 
-class StateChanged(Value, frozen=True, tag="state"):
+class StateChanged(Value, frozen=True, tag="state", gc=False):
     """The agent's whole key-value store, as it is now."""
 
     state: dict[str, Any]
 
 
-class RunStarted(Value, frozen=True, tag="run_started"):
+class RunStarted(Value, frozen=True, tag="run_started", gc=False):
     """A run began; entries up to its end belong to it."""
 
     run_id: str
 
 
-class RunEnded(Value, frozen=True, tag="run_ended"):
+class RunEnded(Value, frozen=True, tag="run_ended", gc=False):
     """How a run ended. Its usage and cost include attempts that were repeated, which are in no message."""
 
     run_id: str

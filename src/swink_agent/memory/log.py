@@ -20,9 +20,9 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, cast
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from swink_agent.core.cancel import call_in
 from swink_agent.core.journal import JournalEntry, MessageAdded, MessageReplaced, RunEnded
@@ -45,7 +45,15 @@ _MOST_UNSUMMARIZED = 64 * 1024
 """Bytes after which the next quiet moment gets a summary, so that a list reads little."""
 
 
-_Queued: TypeAlias = tuple[int, int, RecordEntry, Redactor | None]
+class _Queued(Struct, frozen=True, gc=False):
+    """An entry with its number and time. Not tracked by the garbage collector: there may be very many."""
+
+    number: int
+    at: int
+    entry: RecordEntry
+    redactor: Redactor | None
+
+
 """The number of an entry, when it was recorded, what it says, and what masks it."""
 
 
@@ -170,10 +178,10 @@ class SessionLog:
         self._number = number = self._number + 1
         if self._failure is not None or self._is_closed:
             return number
-        queued = (number, time.time_ns() // 1_000_000, entry, redactor)
+        queued = _Queued(number, time.time_ns() // 1_000_000, entry, redactor)
         self._unfolded.append(queued)
         if self._tally.is_sure:
-            self._tally.add(number, entry, queued[1])
+            self._tally.add(number, entry, queued.at)
         self._needs_summary = True
         if self._sync:
             self._queue.append(queued)
@@ -198,8 +206,8 @@ class SessionLog:
     def fold(self) -> Fold:
         """What was recorded so far comes to."""
         with self._guard:
-            for number, at, entry, _ in self._unfolded:
-                self._fold.add(number, entry, at)
+            for one in self._unfolded:
+                self._fold.add(one.number, one.entry, one.at)
             self._unfolded.clear()
             return self._fold
 
@@ -361,7 +369,7 @@ class SessionLog:
                         self._write(one)
                 with self._lock:
                     if queued:
-                        self._written = queued[-1][0]
+                        self._written = queued[-1].number
                         self._wake.notify_all()
                     is_due = bool(self._waiters) and not self._queue
                     written = self._written
@@ -374,7 +382,7 @@ class SessionLog:
                     self._fail(error, step)
 
     def _write(self, queued: _Queued) -> None:
-        number, at, entry, redactor = queued
+        number, at, entry, redactor = queued.number, queued.at, queued.entry, queued.redactor
         if redactor is not None:
             entry = self._masked(number, entry, redactor)
         line = encode_line(number, at, entry)
