@@ -103,12 +103,19 @@ async def test_nothing_is_recorded_where_that_is_not_wanted(swink: Any, tmp_path
         await swink("-p", "x", "--tools", "none", environ=elsewhere)
         assert bytes_in(folder_of(swink)) == {}
         assert len(list((tmp_path / "mine").iterdir())) == 1
-        explicit = await swink("-p", "y", "-c", "--tools", "none", environ={**elsewhere, "SWINK_SESSIONS": "false"})
+        kept = bytes_in(tmp_path / "mine")
+        refused = [
+            await swink("-p", "y", *flags, "--tools", "none", environ={**elsewhere, "SWINK_SESSIONS": "false"})
+            for flags in (("-c",), ("--resume", "20"))
+        ]
+        assert bytes_in(tmp_path / "mine") == kept
         both = await swink("-p", "y", "-c", "--no-session")
         two = await swink("-p", "y", "-c", "--resume", "2026")
     assert json.loads(by_flag.stdout)["session"] is None
-    assert (by_setting.code, explicit.code) == (0, 0)
-    assert len(provider.bodies[-1]["messages"]) == 3, "who asks to go on gets it recorded"
+    assert by_setting.code == 0
+    assert [done.code for done in refused] == [2, 2]
+    assert all(done.stderr.startswith("error: the setting sessions = false records nothing") for done in refused)
+    assert len(provider.bodies) == 3, "nothing is asked"
     assert (both.code, two.code) == (2, 2)
     assert "--no-session records nothing" in both.stderr
     assert "leave one out" in two.stderr

@@ -159,6 +159,11 @@ class RunSession:
     """
 
     def __init__(self, settings: Settings, folder: Path, wanted: WantedSession) -> None:
+        if wanted.goes_on and not settings.value("sessions"):
+            raise UsageProblem(
+                "the setting sessions = false records nothing, and a session that goes on is recorded: leave --continue "
+                "or --resume out, or set sessions to true (`swink config` shows where it is set)"
+            )
         self.is_kept = wanted.goes_on or (wanted.is_kept and settings.value("sessions"))
         self.warning = ""
         """Why the run is not recorded, or what is wrong with the session that it goes on with."""
