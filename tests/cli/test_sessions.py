@@ -210,6 +210,22 @@ def test_prune_says_what_it_removes_and_asks(store: JsonlSessionStore, program: 
     assert program("prune")[0] == 2
 
 
+def test_one_in_use_is_spared_by_prune_and_is_an_error_for_who_names_it(store: JsonlSessionStore, program: Any) -> None:
+    free = talk(store, "free")
+    with store.open(talk(store, "used")) as used:
+        code, _, err = program("prune", "--older-than", "0h", "--dry-run")
+        assert (code, err) == (0, "Nothing is deleted. Those in use would stay.\n")
+        code, _, err = program("prune", "--older-than", "0h", "--yes")
+        assert (code, err) == (0, "1 session deleted.\n1 session in use stays.\n")
+        assert session_ids(store.folder) == [used.id]
+        for command in (("rm", used.id), ("rename", used.id, "title")):
+            code, out, err = program(*command)
+            assert (code, out) == (1, "")
+            assert err == f"error: session {used.id} is in use, here or by another process: close it there first\n"
+    assert free not in session_ids(store.folder)
+    assert program("rm", used.id)[0] == 0
+
+
 @pytest.mark.parametrize(("answer", "is_gone"), [("y", True), ("n", False), ("", False)])
 async def test_prune_asks_at_a_terminal(terminal: Any, swink: Any, answer: str, is_gone: bool) -> None:
     folder = swink.home / ".local/share/swink-agent/sessions"

@@ -210,11 +210,15 @@ def rename(session_id: str, title: str) -> None:
     """Give a session another title; an empty one takes it away."""
     settings = load_settings()
     title = title.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    from swink_agent.memory import SessionInUse
+
     with session_problems():
         try:
             open_store(settings).rename(session_id, redactor_for(settings, Credentials()).redact(title))
         except ValueError as error:
             raise UsageProblem(str(error)) from error
+        except SessionInUse as error:
+            raise SessionProblem(_in_use(Path(error.path).stem)) from error
 
 
 @sessions.command("fork")
@@ -252,8 +256,8 @@ def replay(session_id: str) -> int:
     report = asyncio.run(replay_session(loaded, settings, Credentials(), folder, project))
     width = width_of(sys.stdout)
     if report.divergence is None:
-        runs = f"{report.runs} run{'s' * (report.runs != 1)}"
-        told = f"It would do the same today: all {report.messages} messages of {runs} came out alike."
+        what = f"all {report.messages} messages" if report.messages != 1 else "the one message"
+        told = f"It would do the same today: {what} of {_counted(report.runs, 'run')} came out alike."
         click.echo("\n".join(laid_out(told, "", "  ┆ ", width)))
         return ExitCode.DONE
     divergence = report.divergence
@@ -290,15 +294,16 @@ def prune(limit: str, dry_run: bool, yes: bool) -> int:
         return ExitCode.DONE
     click.echo(_listing(store, old, with_folder=True))
     if dry_run:
+        click.echo("Nothing is deleted. Those in use would stay.", err=True)
         return ExitCode.DONE
-    count = f"{len(old)} session{'s' * (len(old) != 1)}"
+    count = _counted(len(old), "session")
     if not yes:
         if not sys.stdin.isatty():
             raise UsageProblem(f"there is nobody to ask: add --yes to delete the {count}, or --dry-run to see them")
         click.confirm(f"Delete {count}?", abort=True, err=True)
     with session_problems():
         still_old = {info.id for info in _unused_since(store, oldest)}  # the answer may have taken its time
-    return _delete(store, [info.id for info in old if info.id in still_old])
+    return _delete(store, [info.id for info in old if info.id in still_old], spares_used=True)
 
 
 def _unused_since(store: JsonlSessionStore, oldest: int) -> list[SessionInfo]:
@@ -306,19 +311,35 @@ def _unused_since(store: JsonlSessionStore, oldest: int) -> list[SessionInfo]:
     return [info for info in store.list() if 0 < info.updated < oldest]
 
 
-def _delete(store: JsonlSessionStore, ids: Sequence[str]) -> int:
-    from swink_agent.memory import SessionError
+def _delete(store: JsonlSessionStore, ids: Sequence[str], *, spares_used: bool = False) -> int:
+    """Deletes what can be deleted, and tells of the rest; with `spares_used` one in use is no failure."""
+    from swink_agent.memory import SessionError, SessionInUse
 
     from .entry import complain
 
-    failed = 0
+    deleted = spared = 0
     for session_id in ids:
         try:
             store.delete(session_id)
+            deleted += 1
+        except SessionInUse:
+            if spares_used:
+                spared += 1
+            else:
+                complain(_in_use(session_id))
         except SessionError as error:
             complain(str(error))
-            failed += 1
-    deleted = len(ids) - failed
     if deleted:
-        click.echo(f"{deleted} session{'s' * (deleted != 1)} deleted.", err=True)
-    return ExitCode.FAILED if failed else ExitCode.DONE
+        click.echo(f"{_counted(deleted, 'session')} deleted.", err=True)
+    if spared:
+        click.echo(f"{_counted(spared, 'session')} in use {'stays' if spared == 1 else 'stay'}.", err=True)
+    return ExitCode.DONE if deleted + spared == len(ids) else ExitCode.FAILED
+
+
+def _in_use(session_id: str) -> str:
+    """What the library says of it, without the advice to fork it, which is for those who want to go on."""
+    return f"session {session_id} is in use, here or by another process: close it there first"
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}{'s' * (count != 1)}"
