@@ -56,6 +56,19 @@ def test_a_terminal_is_not_read() -> None:
     os.close(slave)
 
 
+def test_a_terminal_is_read_up_to_ctrl_d_where_that_is_wanted() -> None:
+    master, slave = pty.openpty()
+    warnings: list[str] = []
+
+    def type_it() -> None:
+        os.write(master, b"One line.\nAnother.\n\x04")
+
+    assert read_stdin(warnings.append, descriptor=slave, at_terminal=type_it) == "One line.\nAnother.\n"
+    assert warnings == []
+    os.close(master)
+    os.close(slave)
+
+
 def test_a_folder_is_nothing_and_a_closed_stdin_is_told() -> None:
     folder = os.open("/", os.O_RDONLY)
     assert read_stdin(print, descriptor=folder) == ""

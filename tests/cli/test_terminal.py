@@ -273,3 +273,20 @@ async def test_trust_is_asked_for_after_the_files_were_shown(terminal: Any, swin
     assert "Traceback" not in terminal.shown
     trusted = (swink.home / "config" / "trusted.json").exists()
     assert trusted == (code == 0)
+
+
+async def test_a_prompt_is_typed_up_to_ctrl_d_and_ctrl_c_ends_the_typing(terminal: Any, swink: Any) -> None:
+    async with FakeProvider("anthropic", ["Done."]) as provider:
+        swink.use(provider)
+        await terminal.start("-p", "-", "--tools", "none")
+        await terminal.expect("type the prompt; Ctrl+D on an empty line ends it")
+        terminal.type("One line.\nAnother.\n\x04")
+        assert await terminal.finish() == 0
+        [message] = provider.bodies[0]["messages"]
+        assert message["content"][0]["text"].rstrip() == "One line.\nAnother."
+        terminal = type(terminal)(swink)
+        await terminal.start("-p", "-", "--tools", "none")
+        await terminal.expect("Ctrl+D on an empty line ends it")
+        terminal.type("half a line\x03")
+        assert await terminal.finish() == 130
+    assert len(provider.bodies) == 1

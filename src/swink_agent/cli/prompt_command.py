@@ -141,7 +141,7 @@ class _Prompt:
             self._unanswered.model = made.agent.model
             session.attach(made.agent)
             _tell_first(made, self._project, session, reporter)
-            prompt = self._inputs.prompt(made.agent.model, reporter.warn)
+            prompt = self._inputs.prompt(made.agent.model, reporter.warn, reporter.note)
             run = HeadlessRun(
                 made.agent, schema=self._schema, timeout=self._settings.value("timeout"), prepare=made.prepare
             )

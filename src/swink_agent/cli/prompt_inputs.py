@@ -40,16 +40,18 @@ class PromptInputs:
         self.added = tuple(dict.fromkeys([_added_folder(name) for name in added]))
         self._images = [_image(name) for name in images]
 
-    def prompt(self, model: ModelSpec, warn: Callable[[str], None]) -> PromptFn:
+    def prompt(self, model: ModelSpec, warn: Callable[[str], None], note: Callable[[str], None]) -> PromptFn:
         """What waits for stdin and gives the whole prompt. Raises `UsageProblem` if it cannot be one.
 
-        Where no text was given, what was piped in is the prompt; and if nothing was, there is none.
+        Where no text was given, what was piped in is the prompt; and if nothing was, there is none. With `-` it is
+        typed, where stdin is a terminal.
         """
         if self._images:
             _refuse_blind(model)
 
         def read(cancel: CancellationToken) -> str | list[UserMessage] | None:
-            piped = read_stdin(warn, cancel=cancel)
+            typed = (lambda: note("type the prompt; Ctrl+D on an empty line ends it")) if self._given == "-" else None
+            piped = read_stdin(warn, cancel=cancel, at_terminal=typed)
             if self._given is None and not piped.strip() and not self._images:
                 return None
             text = _together(self._given or "", piped, has_images=bool(self._images))

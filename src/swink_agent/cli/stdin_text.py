@@ -1,6 +1,6 @@
 """What was piped in.
 
-Owns reading stdin: only when it is no terminal, to its end, decoded whatever it is, and not more than a model can use.
+Owns reading stdin: of a terminal only when that is wanted, to its end, decoded whatever it is, and not more than a model can use.
 """
 
 from __future__ import annotations
@@ -29,15 +29,22 @@ def read_stdin(
     descriptor: int = 0,
     most_bytes: int = MOST_BYTES,
     patience: float = _PATIENCE,
+    at_terminal: Callable[[], None] | None = None,
 ) -> str:
-    """The text on stdin; nothing if it is a terminal or closed. Raises `UsageProblem` if it is too much.
+    """The text on stdin; nothing if it is closed. Raises `UsageProblem` if it is too much.
 
-    Who forgot that something holds stdin open is told so after a while. Raises `Aborted` soon after a cancellation.
+    Of a terminal nothing is read either, unless `at_terminal` is given: it is called first, to tell whoever is there to
+    type. Who forgot that something holds stdin open is told so after a while. Raises `Aborted` soon after a
+    cancellation.
     """
     try:
         mode = os.fstat(descriptor).st_mode
-        if os.isatty(descriptor) or stat.S_ISDIR(mode):
+        is_terminal = os.isatty(descriptor)
+        if stat.S_ISDIR(mode) or (is_terminal and at_terminal is None):
             return ""
+        if is_terminal and at_terminal is not None:
+            at_terminal()
+            patience = float("inf")  # who types takes the time that it takes
         data = _read(descriptor, most_bytes, patience, warn, cancel or CancellationToken())
     except OSError as error:
         raise UsageProblem(f"stdin cannot be read: {error.strerror or error}") from error
