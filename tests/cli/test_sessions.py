@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, tool
+from swink_agent import Agent, CustomMessage, Text, UserMessage, tool
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.sessions import age_of, session_ids, short_ids
 from swink_agent.cli.entry import run
@@ -158,6 +158,38 @@ def test_a_damaged_session_says_so_and_looking_changes_nothing(store: JsonlSessi
         assert (code, out) == (2, "")
         assert err.startswith("error: there is no session 'nope' in ")
     assert {file.name: file.read_bytes() for file in store.folder.iterdir()} == before
+
+
+class Memo(CustomMessage, tag="memo"):
+    says: str = ""
+    tags: list[str] = []
+
+
+def test_an_application_s_own_messages_and_notes_are_shown_and_are_no_damage(
+    store: JsonlSessionStore, program: Any
+) -> None:
+    agent = Agent("scripted:model", stream_fn=scripted(text("Fine."), text("Well.")))
+    with store.create(os.getcwd()) as session:
+        session.note("opened", {"by": "me"})
+        session.attach(agent)
+        agent.prompt_sync([Memo(says=f"One.\n{SAYINGS}", tags=["a"]), UserMessage([Text("Hello")])])
+        session.note("rated", SAYINGS)
+        session.note("seen")
+    code, listed, err = program("list")
+    assert (code, err) == (0, "")
+    assert "!" not in listed
+    code, shown, _ = program("show", session.id)
+    assert code == 0
+    assert "problem" not in shown
+    assert "\x1b" not in shown
+    facts, memo, _, answer = shown.split("\n\n")
+    assert facts.endswith('\n  * opened: {"by":"me"}')
+    assert memo.startswith("[1] memo, a message of an application\n  │ says: One.\n  │ ")
+    assert memo.endswith('\n  │ tags: ["a"]')
+    said, _, seen = answer.partition("\n  * rated: ")
+    assert said == "[3] assistant scripted:model\n  │ Fine."
+    assert seen.endswith("\n  * seen\n")
+    assert all(row.startswith(("  ┆ ", "  * ")) for row in seen.splitlines()[1:])
 
 
 # -- changing ------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from swink_agent.app.sessions import damage_of
 from swink_agent.core.redaction import Redactor
 from swink_agent.core.types import (
     AgentMessage,
@@ -36,10 +37,11 @@ from .table import table
 if TYPE_CHECKING:
     from swink_agent.memory import LoadedSession, SessionInfo
 
-__all__ = ["age", "facts", "listing", "rows_of"]
+__all__ = ["age", "facts", "listing", "remarks", "rows_of"]
 
 _TEXT = "  │ "
 _THOUGHT = "  ~ "
+_NOTE = "  * "
 _MORE = "  ┆ "
 _MOST_ROWS = 20
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
@@ -84,7 +86,7 @@ def listing(
         title = redactor.redact(info.title) or "(nothing was said)"
         name = info.id if width is None else short.get(info.id, info.id)
         rows.append(
-            (name, age(info.updated), *[cells[name] for name in shown], f"! {title}" if info.problems else title)
+            (name, age(info.updated), *[cells[name] for name in shown], f"! {title}" if damage_of(info) else title)
         )
     right = [index for index, name in enumerate(head) if name in ("AGE", "MESSAGES", "COST")]
     return table(rows, right=right, room=width, whole=(0, *right))
@@ -117,7 +119,7 @@ def facts(loaded: LoadedSession, redactor: Redactor) -> list[tuple[str, str]]:
         ("cost", f"{cost(info.cost.total)} ({tokens})"),
         ("forked from", info.parent or ""),
         ("file", str(loaded.path)),
-        *[("problem", problem) for problem in info.problems],
+        *[("problem", problem) for problem in damage_of(info)],
     ]
     if loaded.context is not None:
         pairs.append(("compacted", f"the model is sent {len(loaded.context)} messages for these"))
@@ -143,6 +145,21 @@ def rows_of(
     return rows
 
 
+def remarks(loaded: LoadedSession, redactor: Redactor, *, width: int | None, full: bool) -> dict[int, list[str]]:
+    """Labels and an application's notes as rows, by the number of the message that they stand behind."""
+    rows: dict[int, list[str]] = {}
+    last = len(loaded.messages)
+    for label in loaded.labels:
+        row = f"  # {safe_display(redactor.redact(label.text), 200)}"
+        rows.setdefault(min(label.position, last), []).append(row)
+    for note, position in zip(loaded.notes, loaded.fold.note_positions, strict=True):
+        data = "" if note.data is None else f": {_plain(note.data)}"
+        text = safe_text(redactor.redact(f"{note.kind}{data}"))
+        laid = laid_out(text, _NOTE, _MORE, width, most=None if full else _MOST_ROWS)
+        rows.setdefault(min(position, last), []).extend(laid)
+    return rows
+
+
 def _parts(message: AgentMessage, redactor: Redactor) -> tuple[str, list[tuple[str, str]]]:
     """What stands above a message, and what it holds, each behind its mark."""
     match message:
@@ -160,7 +177,22 @@ def _parts(message: AgentMessage, redactor: Redactor) -> tuple[str, list[tuple[s
                 _block(block) for block in message.content
             ]
         case _:
-            return f"{type(message).__name__}, a message of an application", []
+            fields = _fields_of(message)
+            tag = redactor.redact(str(fields.pop("role", "") or type(message).__name__))
+            return f"{tag}, a message of an application", [
+                (_TEXT, f"{name}: {_plain(value)}") for name, value in fields.items()
+            ]
+
+
+def _fields_of(message: Any) -> dict[str, Any]:
+    """What an application's own message holds, its tag included, whether or not its type is known here."""
+    from swink_agent.memory import UnknownMessage
+
+    return dict(message.data) if isinstance(message, UnknownMessage) else msgspec.to_builtins(message, enc_hook=str)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _block(block: Any) -> tuple[str, str]:

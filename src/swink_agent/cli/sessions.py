@@ -22,6 +22,7 @@ from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.sessions import (
     SessionProblem,
     age_of,
+    damage_of,
     open_store,
     session_ids,
     session_problems,
@@ -34,7 +35,7 @@ from swink_agent.policies.escaping import safe_text
 
 from .lazy import offered
 from .screen import Palette, wants_colour, width_of, write_answer
-from .session_pages import age, facts, listing, rows_of
+from .session_pages import age, facts, listing, remarks, rows_of
 from .table import table
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def list_sessions(everywhere: bool = False, cwd: str | None = None, as_json: boo
         click.echo(safe_display(f"There is no session {where}.", None), err=True)
         return
     click.echo(_listing(store, infos, with_folder=folder is None))
-    if damaged := sum(bool(info.problems) for info in infos):
+    if damaged := sum(bool(damage_of(info)) for info in infos):
         click.echo(f"! {damaged} of them had damage, which `swink sessions show ID` tells of.", err=True)
 
 
@@ -137,11 +138,10 @@ def show(session_id: str, full: bool) -> None:
     rows: list[str] = []
     for name, text in facts(loaded, redactor):
         rows += laid_out(safe_display(text, None), f"{name:<12} ", "  ┆ ", width)
+    besides = remarks(loaded, redactor, width=width, full=full)
+    rows += besides.get(0, [])
     for number, message in enumerate(loaded.messages, 1):
-        rows += ["", *rows_of(number, message, redactor, palette, width=width, full=full)]
-        for label in loaded.labels:
-            if label.position == number:
-                rows.append(f"  # {safe_display(redactor.redact(label.text), 200)}")
+        rows += ["", *rows_of(number, message, redactor, palette, width=width, full=full), *besides.get(number, [])]
     click.echo("\n".join(rows))
 
 

@@ -1,6 +1,7 @@
 """What was piped in.
 
-Owns reading stdin: of a terminal only when that is wanted, to its end, decoded whatever it is, and not more than a model can use.
+Owns reading stdin: of a terminal only when that is wanted, to its end, decoded whatever it is, and not more than a
+model can use.
 """
 
 from __future__ import annotations
