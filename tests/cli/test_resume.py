@@ -533,6 +533,21 @@ async def test_a_person_at_a_terminal_is_told_how_to_go_on_after_any_run(termina
     assert f'note: to go on with this: swink -p "…" -C ../work --resume {info.id}' in terminal.lines
 
 
+@pytest.mark.parametrize(("columns", "length"), [(60, 26), (40, 15)])
+async def test_in_a_narrow_window_the_command_to_go_on_with_can_be_copied(
+    terminal: Any, swink: Any, columns: int, length: int
+) -> None:
+    async with FakeProvider("anthropic", ["Done."]) as provider:
+        swink.use(provider)
+        terminal.resize(24, columns)
+        await terminal.start("-p", "x", "--tools", "none")
+        assert await terminal.finish() == 0
+    [info] = store_of(swink).list()
+    assert terminal.window.wrapped == []
+    rows = terminal.lines
+    assert rows[rows.index("note: to go on with this:") + 1] == f'  swink -p "…" --resume {info.id[:length]}'
+
+
 async def test_ctrl_c_in_the_middle_of_a_command_and_the_run_goes_on(terminal: Any, swink: Any) -> None:
     slow = FakeReply(calls=[("bash", {"command": "echo ran >> log.txt; sleep 60"})])
     flags = ("--approve", "all", "--sandbox", "off")

@@ -87,6 +87,18 @@ def test_sessions_of_this_folder_are_listed_newest_first_and_all_on_demand(
     assert program("--all", "show", "2")[0] == 2
 
 
+async def test_a_list_of_all_folders_names_them_in_a_narrow_window_too(terminal: Any, swink: Any) -> None:
+    store = JsonlSessionStore(swink.home / ".local/share/swink-agent/sessions")
+    store.create("/srv/shop", title="A rather long title that says what all of this is about").close()
+    terminal.resize(24, 60)
+    await terminal.start("sessions", "list", "--all")
+    assert await terminal.finish() == 0
+    head, row = [row for row in terminal.window.rows if row]
+    assert head.split() == ["ID", "AGE", "FOLDER", "TITLE"]
+    assert "/srv/shop" in row
+    assert terminal.window.wrapped == []
+
+
 def test_a_session_is_shown_with_numbers_that_fork_understands(store: JsonlSessionStore, program: Any) -> None:
     session = talk(store, "What is it?", answer="One.\nTwo.\n" + "More.\n" * 50)
     code, out, _ = program("show", session)

@@ -208,6 +208,16 @@ class RunSession:
         return self._id
 
     @property
+    def short_id(self) -> str | None:
+        """As much of the id as tells it from all others now."""
+        if self._id is None:
+            return None
+        try:
+            return short_ids([self._id], session_ids(sessions_folder(self._settings)))[self._id]
+        except SessionProblem:
+            return self._id
+
+    @property
     def model(self) -> ModelSpec | None:
         """The model that the session goes on with, if it has a past."""
         return None if self._session is None else self._session.info.model

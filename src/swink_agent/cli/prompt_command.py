@@ -161,7 +161,9 @@ class _Prompt:
             return _unread(output.error, reporter)
         reporter.finish(outcome)
         if session.id is not None and (self._screen.is_watched or outcome.exit_code != ExitCode.DONE):
-            reporter.note(f"to go on with this: {self._resuming(session.id, is_answered(made.agent.messages))}")
+            needs_prompt = is_answered(made.agent.messages)
+            names = (session.id, session.short_id or session.id)
+            reporter.offer("to go on with this:", *[self._resuming(name, needs_prompt) for name in names])
         return int(outcome.exit_code)
 
     def _resuming(self, session_id: str, needs_prompt: bool) -> str:

@@ -96,6 +96,19 @@ class Reporter:
         if self._loudness != "quiet":
             self._screen.say("note: ", self._redactor.redact(text), "dim", most=_MOST_ROWS)
 
+    def offer(self, text: str, *commands: str) -> None:
+        """A note with a command to copy, which is never broken: the first in the same row, else on one of its own the
+        first that fits, else the last."""
+        if self._loudness == "quiet":
+            return
+        width = self._screen.width
+        if width is None or cell_width(f"note: {text} {commands[0]}") <= width:
+            self.note(f"{text} {commands[0]}")
+            return
+        self.note(text)
+        fitting = next((command for command in commands if cell_width(command) + 2 <= width), commands[-1])
+        self._screen.line(f"  {safe_display(self._redactor.redact(fitting), None)}")
+
     def log_handler(self) -> logging.Handler:
         """A handler for the library's log, whose warnings are warnings here."""
         return _LogHandler(self)

@@ -45,8 +45,10 @@ _NOTE = "  * "
 _MORE = "  ┆ "
 _MOST_ROWS = 20
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
-_COLUMNS = (("MESSAGES", 44), ("COST", 56), ("FOLDER", 80), ("MODEL", 90))
+_COLUMNS = (("MESSAGES", 44), ("COST", 56), ("MODEL", 90))
 """What is left out of a list where the window is narrower than that."""
+_COLUMNS_OF_ALL = (("MESSAGES", 66), ("COST", 76), ("FOLDER", 44), ("MODEL", 100))
+"""The same where sessions of several folders are listed: which one is what people look for."""
 
 
 def age(moment: int, now: int | None = None) -> str:
@@ -71,9 +73,8 @@ def listing(
     with_folder: bool,
 ) -> str:
     """A row for each session. In a narrow window columns are left out, and ids never shortened beyond use."""
-    shown = [name for name, least in _COLUMNS if width is None or width >= least]
-    if not with_folder:
-        shown = [name for name in shown if name != "FOLDER"]
+    columns = _COLUMNS_OF_ALL if with_folder else _COLUMNS
+    shown = [name for name, least in columns if width is None or width >= least]
     head = ("ID", "AGE", *shown, "TITLE")
     rows: list[tuple[str, ...]] = [head]
     for info in infos:
