@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +282,23 @@ async def test_prune_asks_at_a_terminal(terminal: Any, swink: Any, answer: str, 
     terminal.type(f"{answer}\n")
     assert (await terminal.finish() == 0) == is_gone
     assert (session_ids(folder) == []) == is_gone
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x04"])
+async def test_who_leaves_the_question_is_left_in_a_new_row(terminal: Any, swink: Any, key: str) -> None:
+    folder = swink.home / ".local/share/swink-agent/sessions"
+    JsonlSessionStore(folder).create(swink.folder).close()
+    await terminal.start("sessions", "prune", "--older-than", "0h")
+    await terminal.expect("Delete 1 session? [y/N]: ")
+    terminal.type(key)
+    for _ in range(10):  # Python misses a signal just before it begins to read: a person presses again
+        with suppress(TimeoutError):
+            await asyncio.wait_for(terminal.process.wait(), 1)
+            break
+        terminal.type(key)
+    assert await terminal.finish() == 130
+    assert terminal.shown.endswith("\n")
+    assert len(session_ids(folder)) == 1
 
 
 def _shifted(data: bytes, milliseconds: int) -> bytes:

@@ -33,6 +33,7 @@ from swink_agent.policies.cells import laid_out
 from swink_agent.policies.display import safe_display
 from swink_agent.policies.escaping import safe_text
 
+from .confirming import confirm
 from .lazy import offered
 from .screen import Palette, wants_colour, width_of, write_answer
 from .session_pages import age, facts, listing, remarks, rows_of
@@ -300,7 +301,7 @@ def prune(limit: str, dry_run: bool, yes: bool) -> int:
     if not yes:
         if not sys.stdin.isatty():
             raise UsageProblem(f"there is nobody to ask: add --yes to delete the {count}, or --dry-run to see them")
-        click.confirm(f"Delete {count}?", abort=True, err=True)
+        confirm(f"Delete {count}?")
     with session_problems():
         still_old = {info.id for info in _unused_since(store, oldest)}  # the answer may have taken its time
     return _delete(store, [info.id for info in old if info.id in still_old], spares_used=True)

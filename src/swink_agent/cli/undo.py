@@ -22,6 +22,7 @@ from swink_agent.tools.rewind import FileRewind, plan_rewind, rewind
 from swink_agent.tools.undo import UndoRun, UndoStore
 from swink_agent.tools.workspace import Workspace
 
+from .confirming import confirm
 from .table import table
 
 __all__ = ["undo"]
@@ -137,7 +138,7 @@ def _ask(count: int, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageProblem("there is nobody to ask: add --yes to put it back, or --dry-run to see what that means")
-    click.confirm(f"Put {count} file{'s' * (count != 1)} back?", abort=True, err=True)
+    confirm(f"Put {count} file{'s' * (count != 1)} back?")
 
 
 def _put_back(workspace: Workspace, store: UndoStore, run: UndoRun, plan: Sequence[FileRewind]) -> int:
