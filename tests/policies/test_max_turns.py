@@ -23,6 +23,12 @@ async def test_a_run_ends_when_it_has_had_its_turns() -> None:
     assert result.error is None
 
 
+async def test_a_single_turn_is_told_as_one() -> None:
+    model = scripted(*[call("look")] * 2)
+    result = await Agent("test:model", stream_fn=model, tools=[look], policies=[MaxTurns(1)]).prompt("go")
+    assert result.stopped_by == PolicyStop("max_turns", "the run has had its one turn; prompt again to go on")
+
+
 async def test_a_run_that_needs_exactly_its_turns_is_not_stopped() -> None:
     model = scripted(call("look"), text("done"))
     result = await Agent("test:model", stream_fn=model, tools=[look], policies=[MaxTurns(2)]).prompt("go")

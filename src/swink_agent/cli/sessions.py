@@ -93,7 +93,7 @@ _id = click.argument("session_id", metavar="ID", shell_complete=offered("session
 @click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Those of this folder.")
 @click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
 def list_sessions(everywhere: bool = False, cwd: str | None = None, as_json: bool = False) -> None:
-    """List sessions, those first that were used last: of this folder, or of all."""
+    """List sessions, those first that were used last. Of this folder, or of all."""
     store = _store()
     folder = None if everywhere else _folder(cwd)
     with session_problems():
@@ -181,7 +181,10 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
 @click.option("--format", "format_name", type=click.Choice(["html", "markdown", "json"]), help="Default: markdown.")
 @click.option("-o", "--output", "file", metavar="FILE", shell_complete=offered("files"), help="Default: stdout.")
 def export(session_id: str, format_name: Format | None, file: str | None) -> None:
-    """Print a session as Markdown, as one page of HTML, or as JSON; or write it to a file, whose ending says which."""
+    """Print a session, or write it to a file.
+
+    As Markdown, as one page of HTML, or as JSON; the ending of the file says which.
+    """
     path = None if file in (None, "-") else Path(file).expanduser()
     ending = "" if path is None else path.suffix.lower()
     with session_problems():
@@ -226,7 +229,7 @@ def rename(session_id: str, title: str) -> None:
 @_id
 @click.option("--at", type=int, metavar="N", help="Only the first N messages. Default: all.")
 def fork(session_id: str, at: int | None) -> None:
-    """Begin a new session with the messages of another, and print its id."""
+    """Begin a new session with the messages of another. Its id is printed."""
     with session_problems():
         try:
             with _store().fork(session_id, at) as session:
@@ -241,9 +244,9 @@ def fork(session_id: str, at: int | None) -> None:
 @sessions.command("replay")
 @_id
 def replay(session_id: str) -> int:
-    """Go through a session again without asking a model or running a tool, and tell the first difference.
+    """Go through a session again, offline; tell the first difference.
 
-    The recorded replies and results stand in, and questions are answered as they were; the standard agent of today,
+    No model is asked and no tool runs. The recorded replies and results stand in, and questions are answered as they were; the standard agent of today,
     with the settings of today, does the rest. The exit code is 1 if it went another way.
     """
     from swink_agent.app.replaying import replay_session
@@ -285,7 +288,7 @@ def remove(ids: tuple[str, ...]) -> int:
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def prune(limit: str, dry_run: bool, yes: bool) -> int:
-    """Delete the sessions of all folders that were not used for some time. Those in use stay."""
+    """Delete sessions that were not used for some time. Those of all folders; those in use stay."""
     store = _store()
     oldest = time.time_ns() // 1_000_000 - age_of(limit)
     with session_problems():

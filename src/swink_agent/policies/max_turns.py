@@ -27,4 +27,5 @@ class MaxTurns:
     def pre_turn(self, ctx: PolicyContext) -> Stop | None:
         if ctx.turn_index < self.turns:
             return None
-        return Stop(f"the run has had its {self.turns} turns; prompt again to go on")
+        had = "its one turn" if self.turns == 1 else f"its {self.turns} turns"
+        return Stop(f"the run has had {had}; prompt again to go on")
