@@ -408,3 +408,21 @@ async def test_a_replay_tells_whether_the_agent_of_today_would_do_the_same(swink
     assert other.code == 1
     assert other.stdout.startswith("It goes another way today at [5]: ")
     assert "denies it" in other.stdout
+
+
+async def test_a_replay_says_that_a_limit_had_ended_the_run(swink: Any) -> None:
+    (swink.folder / "a.txt").write_text("hello\n")
+    read = FakeReply(calls=[("read_file", {"path": "a.txt"})])
+    async with FakeProvider("anthropic", ["Hello.", read]) as provider:
+        swink.use(provider)
+        await swink("-p", "hello")
+        assert (await swink("-p", "go", "-c", "--max-turns", "1")).code == 4
+    [item] = json.loads((await swink("sessions", "--json")).stdout)
+    done = await swink("sessions", "replay", item["id"])
+    assert done.code == 1
+    assert done.stdout.splitlines()[-1] == (
+        "max_turns ended the run when it was recorded: the run has had its one turn; prompt again to go on. "
+        "The limits of a replay are those of today."
+    )
+    same = await swink("sessions", "replay", item["id"], environ={"SWINK_MAX_TURNS": "1"})
+    assert same.code == 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from swink_agent.core.journal import MessageAdded, ToolStarted
-from swink_agent.core.types import ModelSpec, ToolOutcome, ToolResultMessage, extract_text
+from swink_agent.core.types import ModelSpec, PolicyStop, ToolOutcome, ToolResultMessage, extract_text
 
 from .agent import AgentOptions, standard_agent
 from .credentials import Credentials
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from swink_agent.memory import LoadedSession, ReplayReport
     from swink_agent.policies.approvals import ApprovalAnswer, ApprovalQuestion
 
-__all__ = ["replay_session"]
+__all__ = ["ended_by", "replay_session"]
 
 _REJECTED = "tool call rejected: "
 
@@ -57,6 +57,14 @@ async def replay_session(
             return made.agent
 
         return await replay(loaded, make_agent)
+
+
+def ended_by(loaded: LoadedSession, run: int) -> PolicyStop | None:
+    """The limit, or another policy, that ended a run when it was recorded; runs are counted from 0."""
+    from swink_agent.memory.recording import read_runs  # which counts them as a replay does
+
+    end = read_runs(loaded)[0][run].end
+    return None if end is None else end.stopped_by
 
 
 class _RecordedAnswers:

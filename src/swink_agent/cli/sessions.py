@@ -246,10 +246,11 @@ def fork(session_id: str, at: int | None) -> None:
 def replay(session_id: str) -> int:
     """Go through a session again, offline; tell the first difference.
 
-    No model is asked and no tool runs. The recorded replies and results stand in, and questions are answered as they were; the standard agent of today,
-    with the settings of today, does the rest. The exit code is 1 if it went another way.
+    No model is asked and no tool runs. The recorded replies and results stand in, and questions are answered as they
+    were; the standard agent of today, with the settings of today, does the rest. The exit code is 1 if it went another
+    way.
     """
-    from swink_agent.app.replaying import replay_session
+    from swink_agent.app.replaying import ended_by, replay_session
     from swink_agent.app.trust import TrustStore, find_project
 
     with session_problems():
@@ -270,6 +271,10 @@ def replay(session_id: str) -> int:
     told = f"It goes another way today at [{divergence.position + 1}]: {redactor.redact(divergence.reason)}"
     rows = laid_out(safe_text(told), "", "  ┆ ", width)
     rows += laid_out(safe_text(difference), "  │ ", "  │ ", width) if difference else []
+    if stop := ended_by(loaded, divergence.run):
+        why = f"{stop.policy} ended the run when it was recorded: {stop.reason}."
+        why += " The limits of a replay are those of today."
+        rows += laid_out(safe_text(redactor.redact(why)), "", "  ┆ ", width)
     click.echo("\n".join(rows))
     return ExitCode.FAILED
 
