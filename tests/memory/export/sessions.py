@@ -199,5 +199,5 @@ ATTACKS = {
     "language": f'```"><script>{CANARY}</script>\nx\n```',
     "nothing": "",
     "spaces": " \t\n\r\n ",
-    "clobbering": '<form id="m0"><input name="body"></form><a id="session" name="session">',
+    "clobbering": '<form id="m1"><input name="body"></form><a id="session" name="session">',
 }

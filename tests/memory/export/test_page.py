@@ -87,7 +87,9 @@ def test_usage_and_cost_stand_at_each_reply_and_in_total() -> None:
 def test_the_contents_lead_to_the_prompts() -> None:
     html = ordinary().html()
     nav = html.split("<nav")[1].split("</nav>")[0]
-    assert re.findall(r'href="(#m\d+)"', nav) == ["#m0", "#m7"]
+    assert re.findall(r'href="(#m\d+)"', nav) == ["#m1", "#m8"]
+    assert 'href="#m1" aria-label="Link to message 1">#1</a>' in html
+    assert "#0<" not in html
     assert "before the picture" in nav
     ids = re.findall(r'id="(m\d+)"', html)
     assert len(ids) == len(set(ids))

@@ -45,7 +45,7 @@ from .turns import (
 )
 from .values import pretty_json
 
-__all__ = ["entry_html"]
+__all__ = ["anchor", "entry_html"]
 
 _SHORT = 100
 _COMMANDS = frozenset({"command", "cmd", "script"})
@@ -77,11 +77,17 @@ def entry_html(entry: Entry, out: list[str], *, goes_on: bool, model: str) -> No
 
 def _begin(kind: str, name: str, position: int, timestamp: int | None, out: list[str]) -> None:
     header = f"<header><h2>{name}</h2>{_time(timestamp)}{_here(position)}</header>"
-    out.append(f'<article class="{kind}" id="m{position}">{header}\n')
+    out.append(f'<article class="{kind}" id="{anchor(position)}">{header}\n')
 
 
 def _here(position: int) -> str:
-    return f'<a class="here" href="#m{position}" aria-label="Link to message {position}">#{position}</a>'
+    number = position + 1
+    return f'<a class="here" href="#{anchor(position)}" aria-label="Link to message {number}">#{number}</a>'
+
+
+def anchor(position: int) -> str:
+    """The name of a message in the page. People count from 1, as `swink sessions show` does."""
+    return f"m{position + 1}"
 
 
 def _time(timestamp: int | None) -> str:
@@ -97,7 +103,8 @@ def _time(timestamp: int | None) -> str:
 def _reply(entry: Reply, goes_on: bool, usual_model: str, out: list[str]) -> None:
     message = entry.message
     if goes_on:  # its time and number go to its foot, and its heading is for those who listen
-        out.append(f'<article class="assistant again" id="m{entry.position}"><header><h2>Assistant</h2></header>\n')
+        out.append(f'<article class="assistant again" id="{anchor(entry.position)}">')
+        out.append("<header><h2>Assistant</h2></header>\n")
     else:
         _begin("assistant", "Assistant", entry.position, message.timestamp, out)
     uses = iter(entry.uses)

@@ -17,7 +17,7 @@ from importlib.resources import files
 from swink_agent.core.types import AgentMessage, extract_text
 from swink_agent.memory.info import SessionInfo
 
-from .blocks import entry_html
+from .blocks import anchor, entry_html
 from .characters import one_line, visible
 from .turns import Entry, Label, LabelAt, NoteAt, Prompt, Reply, cost_words, entries, moment, title_of, usage_words
 
@@ -94,7 +94,7 @@ def _contents(shown: Sequence[Entry]) -> str:
     for entry in shown:
         if isinstance(entry, Prompt):
             words = one_line(extract_text(entry.message.content), 90) or "(no text)"
-            lines.append(f'<li><a href="#m{entry.position}"><bdi>{escape(words)}</bdi></a></li>\n')
+            lines.append(f'<li><a href="#{anchor(entry.position)}"><bdi>{escape(words)}</bdi></a></li>\n')
         elif isinstance(entry, Label):
             lines.append(f'<li class="label"><bdi>{escape(one_line(entry.text, 60))}</bdi></li>\n')
             labels += 1
