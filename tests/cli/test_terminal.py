@@ -200,7 +200,8 @@ async def test_a_running_command_is_followed_and_a_failed_one_shows_its_last_lin
     assert rows[2].startswith("✗ bash echo first; sleep 1.2")
     assert rows[2].endswith(" s exit code 3")
     assert rows[3:] == ["  │ first", "  │ 日本語 second", "  │ E  assert 1 == 2", "Done.", *rows[7:]]
-    assert rows[7].startswith('note: to go on with this: swink -p "…"')
+    assert rows[7] == "note: to go on with this:"
+    assert rows[8].startswith('  swink -p "…" --resume ')
     assert window.wrapped == []
 
 
