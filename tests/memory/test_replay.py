@@ -763,3 +763,14 @@ def test_the_assertion_in_a_test_that_is_not_async() -> None:
 async def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(SessionNotFound, match=r"there is no session .*gone\.jsonl"):
         await assert_replays(tmp_path / "gone.jsonl", maker())
+
+
+async def test_a_make_agent_that_makes_none_is_said_so() -> None:
+    with pytest.raises(TypeError, match="make_agent returned None, not an Agent"):
+        await replay(Ledger(), lambda stream_fn, wrap_tool: None)  # type: ignore[arg-type,return-value]
+
+    async def make(stream_fn: Any, wrap_tool: Any) -> Any:
+        return "agent"
+
+    with pytest.raises(TypeError, match="make_agent returned a str, not an Agent"):
+        await replay(Ledger(), make)

@@ -148,6 +148,8 @@ def test_a_limit_of_none_at_all(folder: Folder) -> None:
 def test_everything_that_was_said_and_done_is_found(folder: Folder) -> None:
     class Notice(CustomMessage, tag="notice"):
         words: str
+        importance: int = 41
+        tags: dict[str, str] = {}
 
     folder.put(
         "one",
@@ -165,7 +167,7 @@ def test_everything_that_was_said_and_done_is_found(folder: Folder) -> None:
             "c", [Text("written"), Image(UrlImage("https://example.org/cat.png"))], tool_name="write_file"
         ),
         UserMessage([Image(FileImage("pictures/dog.png")), Image(Base64Image("image/png", "aGVsbG8="))]),
-        Notice("announced"),
+        Notice("announced", tags={"audience": "everybody"}),
     )
     for word in ("pondering", "spoken", "write_file", "notes.md", "first", "second", "deep", "7", "unfinis"):
         assert folder.found(word)[-1] == ("one", 0), word
@@ -173,7 +175,9 @@ def test_everything_that_was_said_and_done_is_found(folder: Folder) -> None:
         assert folder.found(word) == [("one", 0)]
     assert folder.found("written") == folder.found("cat.png") == [("one", 1)]
     assert folder.found("dog.png") == [("one", 2)]
-    assert folder.found("announced") == [("one", 3)]
+    assert folder.found("announced") == folder.found("everybody") == [("one", 3)]
+    for name in ("notice", "words", "importance", "41", "audience"):  # how it is made, which nobody said
+        assert folder.found(name) == [], name
     assert folder.found("aGVsbG8") == []
 
 

@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ from swink_agent.memory import (
     SessionNotFound,
     UnknownMessage,
 )
+from swink_agent.memory.files import FileOperations
 from swink_agent.memory.records import LabelAdded, NoteAdded, SessionStarted, Summary, TitleChanged
 from swink_agent.testing import call, scripted, text
 
@@ -231,7 +233,10 @@ async def test_an_application_adds_labels_notes_and_titles(store: JsonlSessionSt
         (lambda session: session.label("x", at=-1), ValueError),
         (lambda session: session.label("x", at=True), ValueError),
         (lambda session: session.label(3), TypeError),
+        (lambda session: session.label(""), ValueError),
         (lambda session: session.note("x", object()), TypeError),
+        (lambda session: session.note("x", float("nan")), TypeError),
+        (lambda session: session.note("x", {"a": [float("-inf")]}), TypeError),
         (lambda session: session.note("x", {(1, 2): 3}), TypeError),
         (lambda session: session.note(None), TypeError),
         (lambda session: session.rename(b"x"), TypeError),
@@ -251,6 +256,8 @@ def test_what_an_application_adds_is_checked(
 def test_metadata_that_is_no_json_is_refused(store: JsonlSessionStore) -> None:
     with pytest.raises(TypeError, match="metadata"):
         store.create(metadata={"x": object()})
+    with pytest.raises(TypeError, match="metadata"):
+        store.create(metadata={"x": float("nan")})
     assert store.list() == []
 
 
@@ -625,6 +632,7 @@ def test_a_session_has_one_writer(store: JsonlSessionStore) -> None:
 
 HOLDER = """
 import sys
+import threading
 from swink_agent.memory import JsonlSessionStore
 session = JsonlSessionStore(sys.argv[1]).open(sys.argv[2])
 print("mine", flush=True)
@@ -902,6 +910,51 @@ async def test_a_session_is_exported_with_its_labels_and_notes_in_their_places(s
 
 
 # -- as coroutines -------------------------------------------------------------------------------------------
+
+
+async def test_a_session_is_closed_without_holding_up_the_event_loop(tmp_path: Path) -> None:
+    has_begun, may_end = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    class Slow(FileOperations):
+        def sync(self, descriptor: int) -> None:
+            loop.call_soon_threadsafe(has_begun.set)
+            assert may_end.wait(20)
+            super().sync(descriptor)
+
+    async def let_it_end() -> None:
+        await has_begun.wait()
+        may_end.set()  # only a loop that goes on comes here
+
+    store = JsonlSessionStore(tmp_path)
+    session_id = store.create().id
+    letting = asyncio.create_task(let_it_end())
+    async with JsonlSessionStore(tmp_path, files=Slow()).open(session_id) as session:
+        session.note("x", 1)
+    await letting
+    assert len(store.load(session_id).notes) == 1
+    await session.aclose()
+    store.open(session_id).close()
+
+
+async def test_an_asynchronous_block_shows_what_went_wrong_first(tmp_path: Path) -> None:
+    class Full(FileOperations):
+        def write(self, descriptor: int, data: bytes) -> int:
+            raise OSError(28, "No space left on device")
+
+    store = JsonlSessionStore(tmp_path)
+    session_id = store.create().id
+
+    async def use(raised: Exception | None) -> None:
+        async with JsonlSessionStore(tmp_path, files=Full()).open(session_id) as session:
+            session.note("x")
+            if raised is not None:
+                raise raised
+
+    for raised, expected in ((KeyError("first"), KeyError), (None, SessionError)):
+        with pytest.raises(expected):
+            await use(raised)
+    assert store.load(session_id).notes == ()
 
 
 async def test_the_same_as_coroutines(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """What is known of a session without reading it whole.
 
-Owns `SessionInfo`, and how a title is made of the first thing that was said.
+Owns `SessionInfo`, what a search gives (`SearchHit`), and how a title is made of the first thing that was said.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from swink_agent.core.types import Cost, ModelSpec, Usage
 from swink_agent.core.value import Value
 
-__all__ = ["SessionInfo", "title_from"]
+__all__ = ["SearchHit", "SessionInfo", "title_from"]
 
 _LONGEST_TITLE = 80
 
@@ -35,6 +35,16 @@ class SessionInfo(Value, frozen=True, kw_only=True):
     """What the application gave when it created the session."""
     problems: tuple[str, ...] = ()
     """What was wrong with the file, in words."""
+
+
+class SearchHit(Value, frozen=True):
+    """A message in which everything was found that was asked for."""
+
+    session: SessionInfo
+    position: int
+    """The index of the message in the session's history, from 0."""
+    snippet: str
+    """The text around the hit, on one line."""
 
 
 def title_from(text: str) -> str:

@@ -30,11 +30,17 @@ async def replay(session: RecordedSession, make_agent: MakeAgentFn, *, patience:
     `make_agent(stream_fn, wrap_tool)` gives the agent to try, sync or async. No model is asked and no tool is run, even
     if it uses neither of the two: what the agent has is replaced. A replay in which nothing happens for `patience`
     seconds, since a policy or an approval waits for somebody, is a divergence too.
+
+    Raises `TypeError` if `make_agent` gives something else than an agent.
     """
     runs, total = read_runs(session)
     stage = Stage(patience)
     made = make_agent(stage.stream, stage.wrap_tool)
-    stage.take(await made if inspect.isawaitable(made) else made)
+    agent: object = await made if inspect.isawaitable(made) else made
+    if not isinstance(agent, Agent):
+        what = "None" if agent is None else f"a {type(agent).__name__}"
+        raise TypeError(f"make_agent returned {what}, not an Agent")
+    stage.take(agent)
     for index, run in enumerate(runs):
         await stage.play(index, run)
         if stage.divergence is not None:

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from swink_agent.core.types import AgentMessage
-from swink_agent.core.value import Value
 
 from .errors import SessionDamaged, SessionError, reason_of
-from .info import SessionInfo
+from .info import SearchHit, SessionInfo
 from .words import Query, parse_query, snippet_of, text_of, words_of
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ __all__ = ["LoadFn", "SearchHit", "Searchable", "SessionIndex"]
 
 INDEX_NAME = "search-index.sqlite3"
 
-_VERSION = 1
+_VERSION = 2
 """Of the tables and of the way in which words are made. It grows when either changes."""
 _SESSION = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,127})\.jsonl")
 _LONGEST_TEXT = 1_000_000
@@ -61,16 +60,6 @@ CREATE VIRTUAL TABLE messages USING fts5(words, text UNINDEXED, tokenize = 'asci
 
 
 _STATES = "SELECT id, size, time, inode FROM sessions"
-
-
-class SearchHit(Value, frozen=True):
-    """A message in which everything was found that was asked for."""
-
-    session: SessionInfo
-    position: int
-    """The index of the message in the session's history, from 0."""
-    snippet: str
-    """The text around the hit, on one line."""
 
 
 class Searchable(Protocol):

@@ -5,7 +5,10 @@ Owns attaching to an agent, and what an application adds of its own. The file is
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -114,6 +117,18 @@ class Session:
             if error is None:  # else what went wrong first is what the caller should see
                 raise
 
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.aclose()
+        except SessionError:
+            if error is None:
+                raise
+
     # -- reading -----------------------------------------------------------------------------------------------
 
     @property
@@ -165,8 +180,10 @@ class Session:
     def attach(self, agent: Agent) -> None:
         """Records what the agent does from now on.
 
-        A new session takes the agent's history; one with a past gives the agent its history, model, thinking level,
-        state and compacted context.
+        A new session takes the agent's history. One with a past gives the agent its own: history, model, thinking
+        level, state and compacted context.
+
+        Warning: what the agent had of these before is replaced then, and not kept anywhere.
 
         Raises `AlreadyRunning` during a run, and `SessionError` if the session or the agent is attached already, the
         session cannot be written any more, or the agent's state is no JSON.
@@ -237,38 +254,51 @@ class Session:
         self.log.add(TitleChanged(checked_text(title, "a title")))
 
     def label(self, text: str, at: int | None = None) -> None:
-        """Names a place in the history: behind the first `at` messages, or where it ends now."""
+        """Names a place in the history: behind the first `at` messages, or where it ends now.
+
+        Raises `ValueError` if there are not so many, or the text is empty.
+        """
         self.log.check()
         count = self._fold.count
         position = count if at is None else at
+        if not checked_text(text, "a label"):
+            raise ValueError("a label is a text that names a place: it cannot be empty")
         if type(position) is not int or not 0 <= position <= count:
             raise ValueError(f"session {self.id} has {count} messages: a label cannot be at {position}")
-        self.log.add(LabelAdded(checked_text(text, "a label"), position))
+        self.log.add(LabelAdded(text, position))
 
     def note(self, kind: str, data: Any = None) -> None:
         """Adds an entry of the application's own; `data` is JSON. Raises `TypeError` for what is not."""
         self.log.check()
         kind = checked_text(kind, "the kind of a note")
-        try:
-            copy = msgspec.json.decode(msgspec.json.encode(data))
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise TypeError(f"the data of a note must be JSON: {error}") from error
-        self.log.add(NoteAdded(kind, copy))
+        self.log.add(NoteAdded(kind, checked_json(data, "the data of a note")))
 
     # -- the end -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Waits for the disk and lets go of the file, and of the agent.
+        """Waits for the disk, 30 s at most, and lets go of the file, and of the agent.
 
         A run that still goes on ends with an error, since nothing of it would be on record. Raises `SessionError` if
         something could not be written, which is known to the last run too.
         """
         try:
-            self.detach()
-        except AlreadyRunning:
-            pass  # it finds the session closed at its next step
+            self._let_go()
         finally:
             self.log.close(_CLOSING)
+
+    async def aclose(self) -> None:
+        """The same without holding up the event loop: it waits for the disk in a thread.
+
+        If it is cancelled, the session is closed all the same.
+        """
+        try:
+            self._let_go()
+        finally:
+            await asyncio.to_thread(self.log.close, _CLOSING)
+
+    def _let_go(self) -> None:
+        with suppress(AlreadyRunning):  # it finds the session closed at its next step
+            self.detach()
 
 
 def checked_text(text: object, what: str) -> str:
@@ -278,6 +308,16 @@ def checked_text(text: object, what: str) -> str:
     if len(text) > _LONGEST_NAME:
         raise ValueError(f"{what} has at most {_LONGEST_NAME} characters, not {len(text)}")
     return text
+
+
+def checked_json(data: Any, what: str) -> Any:
+    """A copy of JSON data. Raises `TypeError` for what is none, numbers such as NaN included."""
+    try:
+        encoded = msgspec.json.encode(data)
+        json.dumps(msgspec.to_builtins(data, str_keys=True), allow_nan=False)  # the encoder would make null of them
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise TypeError(f"{what} must be JSON: {error}") from error
+    return msgspec.json.decode(encoded)
 
 
 def records_of(reading: Reading) -> tuple[SessionRecord, ...]:

@@ -11,11 +11,8 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Literal
 
 from swink_agent.core.types import CustomMessage
 from swink_agent.core.value import copy_json
@@ -23,10 +20,13 @@ from swink_agent.core.value import copy_json
 from .errors import SessionAmbiguous, SessionDamaged, SessionError, SessionNotFound, reason_of
 from .files import FileOperations, close_quietly
 from .forking import copy_into
-from .info import SessionInfo
+from .info import SearchHit, SessionInfo
 from .listing import info_from_file
 from .opening import SUFFIX, clear_unfinished, copies_beside, create_log, finished, lock_file, open_log, read_contents
-from .session import LoadedSession, Session, checked_text
+from .session import LoadedSession, Session, checked_json, checked_text
+
+if TYPE_CHECKING:
+    from .search import SessionIndex
 
 __all__ = ["AsyncSessionStore", "ExportFormat", "JsonlSessionStore"]
 
@@ -70,7 +70,10 @@ class JsonlSessionStore:
         title: str = "",
         metadata: Mapping[str, Any] | None = None,
     ) -> Session:
-        """A new session; `cwd` is the folder that it is about, by default the current one. Raises `SessionError`."""
+        """A new session; `cwd` is the folder that it is about, by default the current one. Raises `SessionError`.
+
+        Title and metadata are written as they are, before any agent with a redactor is attached: no secrets there.
+        """
         return self._create(_folder_text(cwd, default=True), checked_text(title, "a title"), _checked(metadata), None)
 
     def _create(
@@ -177,13 +180,17 @@ class JsonlSessionStore:
         found = self.list(cwd, 1)
         return found[0] if found else None
 
-    def search(self, query: str, limit: int = 20) -> list[Any]:
-        """Where the words of the query were said, the best first."""
+    def search(self, query: str, limit: int = 20) -> list[SearchHit]:
+        """The messages in which all words of the query occur, the best first, then the newest.
+
+        Words in double quotes must stand next to each other, and the last word may be the beginning of one.
+        """
         return self._index().search(query, limit, self.load)
 
-    def _index(self) -> Any:
-        search = import_module(".search", __package__)  # on use, as is the database behind it
-        return search.SessionIndex(self.folder)
+    def _index(self) -> SessionIndex:
+        from .search import SessionIndex  # on use, as is the database behind it
+
+        return SessionIndex(self.folder)
 
     def export(self, session_id: str, format: ExportFormat) -> str:  # noqa: A002 - the specification's name
         """The session as a document to read or to process."""
@@ -272,7 +279,7 @@ class AsyncSessionStore:
     async def latest(self, cwd: str | os.PathLike[str] | None = None) -> SessionInfo | None:
         return await asyncio.to_thread(self.store.latest, cwd)
 
-    async def search(self, query: str, limit: int = 20) -> list[Any]:
+    async def search(self, query: str, limit: int = 20) -> list[SearchHit]:
         return await asyncio.to_thread(self.store.search, query, limit)
 
     async def export(self, session_id: str, format: ExportFormat) -> str:  # noqa: A002 - the specification's name
@@ -308,7 +315,4 @@ def _folder_text(cwd: str | os.PathLike[str] | None, *, default: bool) -> str:
 
 def _checked(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     """A copy of what the application says of a session. Raises `TypeError` for what is no JSON."""
-    try:
-        return msgspec.json.decode(msgspec.json.encode(dict(metadata or {})), type=dict[str, Any])
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise TypeError(f"the metadata of a session must be JSON: {error}") from error
+    return checked_json(dict(metadata or {}), "the metadata of a session")

@@ -145,7 +145,9 @@ def _parts(message: AgentMessage) -> Iterator[str]:
         case ToolResultMessage():
             yield from _blocks(message.content)
         case CustomMessage():
-            yield from _strings(msgspec.to_builtins(message, enc_hook=str, str_keys=True))
+            fields = msgspec.to_builtins(message, enc_hook=str, str_keys=True)
+            kind = type(message).__struct_config__.tag_field
+            yield from _strings([value for name, value in fields.items() if name != kind], only_texts=True)
 
 
 def _blocks(blocks: Iterable[object]) -> Iterator[str]:
@@ -172,17 +174,19 @@ def _blocks(blocks: Iterable[object]) -> Iterator[str]:
                 pass
 
 
-def _strings(value: Any) -> Iterator[str]:
-    """The names and values in JSON data, however deep they are."""
+def _strings(value: Any, *, only_texts: bool = False) -> Iterator[str]:
+    """The names and values in JSON data, however deep they are; or only those values that are text."""
     waiting: list[Any] = [value]
     while waiting:
         item = waiting.pop()
         if isinstance(item, dict):
             for name, inner in reversed(cast("dict[Any, Any]", item).items()):
-                waiting += [inner, str(name)]
+                waiting += [inner] if only_texts else [inner, str(name)]
         elif isinstance(item, (list, tuple)):
             waiting.extend(reversed(cast("list[Any]", item)))
-        elif item is not None and not isinstance(item, bool):
+        elif isinstance(item, str):
+            yield item
+        elif item is not None and not isinstance(item, bool) and not only_texts:
             yield str(item)
 
 
