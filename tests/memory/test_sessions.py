@@ -841,6 +841,10 @@ def test_a_fork_begins_with_the_messages_of_another(recorded: RecordedFn) -> Non
             for extra in fork.messages[kept:]:
                 assert isinstance(extra, ToolResultMessage)
                 assert extra.outcome == ToolOutcome.LOST, "it ran there, whatever became of it"
+                said = extract_text(extra.content)
+                assert said.startswith("outcome unknown: ")
+                assert "forked before its result" in said
+                assert "never recorded" not in said, "it was, there"
             agent = agent_that(text("another way"))
             fork.attach(agent)
             assert agent.prompt_sync("and now?").error is None

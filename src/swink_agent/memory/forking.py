@@ -6,6 +6,8 @@ labels up to it. What the runs of the old session used and cost is not counted a
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from swink_agent.core.journal import (
     ContextReplaced,
     HistoryCut,
@@ -14,12 +16,18 @@ from swink_agent.core.journal import (
     StateChanged,
     ToolStarted,
 )
-from swink_agent.core.types import AgentMessage
+from swink_agent.core.types import AgentMessage, Text, ToolOutcome, ToolResultMessage
 
-from .fold import Fold
+from .fold import Fold, Recovered
 from .session import LoadedSession, Session
 
 __all__ = ["copy_into"]
+
+_LEFT_BEHIND = (
+    "outcome unknown: this tool call had started, and the session was forked before its result. It may have done all of "
+    "its work, some of it, or none: look before you repeat it."
+)
+_NOT_STARTED = "never ran: the session was forked before this tool call."
 
 
 def copy_into(session: Session, loaded: LoadedSession, at: int) -> None:
@@ -38,7 +46,8 @@ def copy_into(session: Session, loaded: LoadedSession, at: int) -> None:
     for one in log.fold.recovered()[1]:
         if one.call in loaded.fold.started(back.get(one.reply)):
             log.record(ToolStarted(one.call, one.message.tool_call_id, one.message.tool_name))
-    answers = [log.record(MessageAdded(one.message, "result", one.call)) for one in log.fold.recovered()[1]]
+    left = zip(log.fold.recovered()[1], loaded.messages[at:], strict=False)
+    answers = [log.record(MessageAdded(_answer(one, there), "result", one.call)) for one, there in left]
     parts = _context(then, copied)
     if parts:
         log.record(ContextReplaced((*parts, *answers)))
@@ -47,6 +56,14 @@ def copy_into(session: Session, loaded: LoadedSession, at: int) -> None:
     for label in loaded.labels:
         if label.position <= at:
             log.add(label)
+
+
+def _answer(one: Recovered, there: AgentMessage) -> ToolResultMessage:
+    """What a call is told whose result the fork leaves behind; one that has none there either, what it is told there."""
+    if isinstance(there, ToolResultMessage) and there.outcome in (ToolOutcome.LOST, ToolOutcome.NEVER_RAN):
+        return one.message
+    text = _LEFT_BEHIND if one.message.outcome is ToolOutcome.LOST else _NOT_STARTED
+    return structs.replace(one.message, content=(Text(text),))
 
 
 def _fold_up_to(loaded: LoadedSession, numbers: list[int | None]) -> Fold:
