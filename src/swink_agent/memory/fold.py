@@ -251,8 +251,10 @@ class Fold:
             case NoteAdded():
                 self.notes.append(entry)
                 self.note_positions.append(self.count)
+            case Summary() if self.start is None:
+                self.title = entry.title or self.title  # the first line, which had it, may be lost
             case _:
-                pass  # a summary says nothing new, and what is unknown is passed over
+                pass  # otherwise a summary says nothing new, and what is unknown is passed over
 
     def _add_message(self, number: int, entry: MessageAdded) -> None:
         message = entry.message

@@ -118,7 +118,9 @@ def contents_of(path: Path, data: bytes, types: Sequence[type[CustomMessage]]) -
     for record in reading.records:
         add(record.number, record.entry, record.at)
     start = reading.start or SessionStarted(
-        id=path.stem, created=created_from(path.stem) or min(record.at for record in reading.records)
+        id=path.stem,
+        created=created_from(path.stem) or min(record.at for record in reading.records),
+        title=fold.title,
     )
     return Contents(reading, fold, start)
 
