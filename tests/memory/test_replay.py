@@ -595,6 +595,20 @@ async def test_a_tool_that_is_gone() -> None:
     ]
 
 
+async def test_a_tool_that_is_gone_and_had_started_when_the_recording_broke_off() -> None:
+    whole = await _adding()
+    started = next(n for n, entry in enumerate(whole.entries) if isinstance(entry, ToolStarted))
+    killed = Ledger(whole.entries[: started + 1])
+    assert (await replayed(killed, tools=[add])).divergence is None
+    found = (await replayed(killed)).divergence
+    assert found is not None
+    assert (found.position, found.run) == (2, 0)
+    assert found.reason == "the tool add had started when it was recorded, and the agent does not have it now"
+    assert isinstance(found.expected, ToolCall)
+    # What had not started may not have been meant to: nothing tells.
+    assert (await replayed(Ledger(whole.entries[:started]))).divergence is None
+
+
 async def test_a_tool_whose_schema_does_not_take_the_recorded_arguments() -> None:
     @tool(name="add")
     async def other(first: int) -> str:

@@ -39,7 +39,7 @@ from swink_agent.core.types import (
 from swink_agent.core.value import copy_json
 
 from .divergence import Compared, Divergence, is_same
-from .recording import Expected, RecordedRun, Turn, arguments_of, events_of
+from .recording import ANSWER, Expected, RecordedRun, Turn, arguments_of, events_of
 
 __all__ = ["Stage"]
 
@@ -219,8 +219,21 @@ class Stage:
             if is_known and not is_same(expected.message, actual, self._answer_tool):
                 self._diverge(self.reached, expected.message, actual, _difference(expected, actual))
                 return False
+            if not expected.is_known and (gone := self._gone_tool(run, expected)) is not None:
+                reason = f"the tool {gone.name} had started when it was recorded, and the agent does not have it now"
+                self._diverge(self.reached, gone, actual, reason)
+                return False
             self.reached += 1
         return True
+
+    def _gone_tool(self, run: RecordedRun, expected: Expected) -> ToolCall | None:
+        """The call of a result that a crash cost, if it had started and could not any more."""
+        turn = run.turns[expected.turn]
+        if expected.call is None or expected.call not in turn.started:
+            return None
+        call = turn.calls[expected.call]
+        is_there = call.name == self._answer_tool or any(tool.name == call.name for tool in self.agent.tools)
+        return None if is_there or ANSWER.fullmatch(call.name) else call
 
     def _compare_rest(self, run: RecordedRun, how_it_ended: str) -> None:
         if self._compare() and self.reached < run.start + len(self._expected):
