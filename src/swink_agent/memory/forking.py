@@ -24,8 +24,8 @@ from .session import LoadedSession, Session
 __all__ = ["copy_into"]
 
 _LEFT_BEHIND = (
-    "outcome unknown: this tool call had started, and the session was forked before its result. It may have done all of "
-    "its work, some of it, or none: look before you repeat it."
+    "outcome unknown: this tool call had started, and the session was forked before its result. It may have done all "
+    "of its work, some of it, or none: look before you repeat it."
 )
 _NOT_STARTED = "never ran: the session was forked before this tool call."
 
@@ -59,7 +59,7 @@ def copy_into(session: Session, loaded: LoadedSession, at: int) -> None:
 
 
 def _answer(one: Recovered, there: AgentMessage) -> ToolResultMessage:
-    """What a call is told whose result the fork leaves behind; one that has none there either, what it is told there."""
+    """What a call is told whose result the fork leaves behind, or which has none there either."""
     if isinstance(there, ToolResultMessage) and there.outcome in (ToolOutcome.LOST, ToolOutcome.NEVER_RAN):
         return one.message
     text = _LEFT_BEHIND if one.message.outcome is ToolOutcome.LOST else _NOT_STARTED

@@ -132,7 +132,7 @@ class JsonlSessionStore:
     def fork(self, session_id: str, at: int | None = None) -> Session:
         """A new session that begins with the first `at` messages of another, or with all.
 
-        Where they end within the results of a reply, the calls that are left say that they never ran. Raises
+        Where they end within the results of a reply, the calls that are left say so. Notes stay behind. Raises
         `ValueError` if there are not so many, and what `load` and `create` raise.
         """
         loaded = self.load(session_id)
