@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from swink_agent.core.agent import Agent
 from swink_agent.core.stream import StreamFn
@@ -36,7 +36,7 @@ async def replay(session: RecordedSession, make_agent: MakeAgentFn, *, patience:
     runs, total = read_runs(session)
     stage = Stage(patience)
     made = make_agent(stage.stream, stage.wrap_tool)
-    agent: object = await made if inspect.isawaitable(made) else made
+    agent: Any = await made if inspect.isawaitable(made) else made
     if not isinstance(agent, Agent):
         what = "None" if agent is None else f"a {type(agent).__name__}"
         raise TypeError(f"make_agent returned {what}, not an Agent")

@@ -127,7 +127,7 @@ class JsonlSessionStore:
         finally:
             close_quietly(self._files, descriptor)
         with suppress(SessionError):  # a Python without SQLite cannot search either
-            self._index().forget(path.stem)
+            _index_of(self.folder).forget(path.stem)
 
     def fork(self, session_id: str, at: int | None = None) -> Session:
         """A new session that begins with the first `at` messages of another, or with all.
@@ -185,12 +185,7 @@ class JsonlSessionStore:
 
         Words in double quotes must stand next to each other, and the last word may be the beginning of one.
         """
-        return self._index().search(query, limit, self.load)
-
-    def _index(self) -> SessionIndex:
-        from .search import SessionIndex  # on use, as is the database behind it
-
-        return SessionIndex(self.folder)
+        return _index_of(self.folder).search(query, limit, self.load)
 
     def export(self, session_id: str, format: ExportFormat) -> str:  # noqa: A002 - the specification's name
         """The session as a document to read or to process."""
@@ -284,6 +279,12 @@ class AsyncSessionStore:
 
     async def export(self, session_id: str, format: ExportFormat) -> str:  # noqa: A002 - the specification's name
         return await asyncio.to_thread(self.store.export, session_id, format)
+
+
+def _index_of(folder: Path) -> SessionIndex:
+    from .search import SessionIndex  # on use, as is the database behind it
+
+    return SessionIndex(folder)
 
 
 def _default_folder() -> Path:
