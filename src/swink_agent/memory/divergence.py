@@ -81,7 +81,8 @@ class ReplayReport(Value, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         if self.divergence is None:
-            return f"the same {self.messages} messages in {self.runs} runs"
+            runs = "1 run" if self.runs == 1 else f"{self.runs} runs"
+            return f"the same {self.messages} message{'s' * (self.messages != 1)} in {runs}"
         return f"the replay went another way after {self.messages} of {self.total} messages\n{self.divergence}"
 
 
