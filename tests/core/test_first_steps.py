@@ -528,3 +528,37 @@ async def test_a_run_of_ten_thousand_turns_comes_to_its_end() -> None:
     result = await agent_with(body, turns=10_000).prompt("go")
     assert result.error is None
     assert len(result.messages) == 20_002
+
+
+async def test_a_run_that_never_waits_gives_way_to_whoever_waits_and_to_what_comes_with_time() -> None:
+    """Who is ready has a turn before each reply; a timer, which shows only when the loop comes round, soon enough."""
+    seen: list[int] = []
+    rounds = 0
+
+    @tool
+    async def add(a: int, b: int) -> int:
+        """Adds."""
+        return a + b
+
+    async def other() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    def on_request(*arguments: Any) -> Any:
+        seen.append(rounds)
+        return model(*arguments)
+
+    model = scripted(*[call("add", a=1, b=2)] * 20, text("done"), suspend=False)
+    beside = asyncio.ensure_future(other())
+    await Agent(MODEL, stream_fn=on_request, tools=[add]).prompt("go")
+    beside.cancel()
+    assert all(after > before for before, after in zip(seen, seen[1:], strict=False)), seen
+
+    turns_at_alarm: list[int] = []
+    model = scripted(*[call("add", a=1, b=2)] * 5_000, text("done"), suspend=False)
+    asyncio.get_running_loop().call_later(0.005, lambda: turns_at_alarm.append(len(model.requests)))
+    await Agent(MODEL, stream_fn=model, tools=[add]).prompt("go")
+    assert turns_at_alarm
+    assert 0 < turns_at_alarm[0] < 5_000

@@ -18,7 +18,7 @@ from asyncio import _enter_task, _leave_task  # pyright: ignore[reportPrivateUsa
 from collections.abc import Coroutine, Generator
 from contextvars import Context, copy_context
 from sys import getrefcount
-from typing import Any, cast
+from typing import Any
 from weakref import getweakrefcount
 
 __all__ = ["Host"]
@@ -62,7 +62,11 @@ class Host(Coroutine[Any, Any, Any]):
         except StopIteration as end:
             if task.cancelling():
                 self._error = asyncio.CancelledError()  # it cancelled the task that it was in, and ended there
-            elif getrefcount(task) == holders and getweakrefcount(task) == weakly and not _has_callbacks(task):
+            elif (
+                getrefcount(task) == holders
+                and getweakrefcount(task) == weakly
+                and not task._callbacks  # there is no other way to ask
+            ):
                 return True
             else:
                 self._error, has_ended = end, True  # somebody keeps hold of the task: it ends as the work did
@@ -129,7 +133,3 @@ class Host(Coroutine[Any, Any, Any]):
 
     def __await__(self) -> Generator[Any, Any, Any]:
         raise TypeError("a host is for its task alone")
-
-
-def _has_callbacks(task: asyncio.Task[Any]) -> bool:
-    return bool(cast("Any", task)._callbacks)  # there is no other way to ask

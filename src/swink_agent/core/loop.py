@@ -165,7 +165,7 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     if problem is None and run.transcript.recorder is not None:
         problem = await _refusal(run)
 
-    if run.supervisor.is_eager:
+    if run.supervisor.is_eager and run.supervisor.is_held_up:
         await run.supervisor.give_way()  # a run in which nothing ever waits would keep everything else waiting
     message = await ask_model(run, problem)
     usage = message.usage

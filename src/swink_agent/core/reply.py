@@ -143,7 +143,7 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         run.assembler = MessageAssembler(model)  # what was streamed is void, also if the wait is aborted
         if delay is not None:
             await _back_off(run, error, attempt - 1, delay)
-        if run.supervisor.is_eager:
+        if run.supervisor.is_eager and run.supervisor.is_held_up:
             await run.supervisor.give_way()
 
 

@@ -25,6 +25,9 @@ __all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor", "as_exception"]
 LAST_MOMENTS = 0.06
 """Seconds that everything still running gets, together, to end after an interrupt."""
 
+_ROUND = 0.001
+"""Seconds after which a run that nothing holds up lets the event loop come round."""
+
 LAST_WORDS = 0.02
 """Seconds that the policies which see the aborted turn have at least."""
 
@@ -56,6 +59,8 @@ class Supervisor:
         "_host",
         "_is_one_leaving",
         "_key",
+        "_next_round",
+        "_ready",
         "_task",
         "_waiter",
         "cancel",
@@ -81,6 +86,9 @@ class Supervisor:
         """The one that drives the run, from its beginning to its end."""
         self._is_one_leaving = False
         """Whether a task of a first step ends at the next turn of the event loop."""
+        self._ready: Sequence[object] | None = getattr(self.loop, "_ready", None)
+        """What waits for its turn in asyncio's own event loops; of others nothing is known."""
+        self._next_round = 0.0
         self.cancel = cancel
         self.is_interrupted = False
         self.deadline = 0.0
@@ -137,6 +145,20 @@ class Supervisor:
                 self._waiter = None
                 if timer is not None:
                     timer.cancel()
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether something else in the event loop waits for its turn, or may.
+
+        What comes from outside, or with time, shows only when the loop comes round: at least once in a millisecond.
+        """
+        if self._ready is None or self._ready:
+            return True
+        now = self.loop.time()
+        if now < self._next_round:
+            return False
+        self._next_round = now + _ROUND
+        return True
 
     async def give_way(self) -> None:
         """Lets everything else in the event loop have its turn."""
