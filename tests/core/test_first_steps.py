@@ -8,6 +8,7 @@ import logging
 import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -554,7 +555,7 @@ async def test_a_run_that_never_waits_gives_way_to_whoever_waits_and_to_what_com
     beside = asyncio.ensure_future(other())
     await Agent(MODEL, stream_fn=on_request, tools=[add]).prompt("go")
     beside.cancel()
-    assert all(after > before for before, after in zip(seen, seen[1:], strict=False)), seen
+    assert all(after > before for before, after in pairwise(seen)), seen
 
     turns_at_alarm: list[int] = []
     model = scripted(*[call("add", a=1, b=2)] * 5_000, text("done"), suspend=False)
