@@ -29,7 +29,7 @@ _NOTHING = object()
 class Host(Coroutine[Any, Any, Any]):
     """What the task of a host runs: nothing, until it is lent for good; then the rest of that work."""
 
-    __slots__ = ("_context", "_error", "_idle", "_is_closed", "_loop", "_waits_for", "_work", "task")
+    __slots__ = ("_context", "_error", "_idle", "_is_closed", "_loop", "_waits_for", "_work", "is_free", "task")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -37,6 +37,8 @@ class Host(Coroutine[Any, Any, Any]):
         self._idle: asyncio.Future[None] | None = None
         """What the task sleeps on while it has no work, once the event loop has been there."""
         self._work: Coroutine[Any, Any, Any] | None = None
+        self.is_free = True
+        """Whether the task can be lent out again."""
         self._context: Context
         self._waits_for: Any = _NOTHING
         """What the first step ended with, for the task to wait for."""
@@ -77,13 +79,9 @@ class Host(Coroutine[Any, Any, Any]):
             if outer is not None:
                 _enter_task(loop, outer)
         self._work, self._context = work, context
+        self.is_free = False
         self._wake()
         return has_ended
-
-    @property
-    def is_free(self) -> bool:
-        """Whether the task can be lent out again."""
-        return self._work is None
 
     @property
     def has_raised(self) -> bool:

@@ -461,12 +461,15 @@ def _block(block: _OpenBlock) -> AssistantBlock:
     return Text(text) if block.kind is Text else Thinking(text, block.signature)
 
 
+_decode = msgspec.json.Decoder().decode
+
+
 def _parsed(text: str) -> dict[str, Any] | None:
     """The arguments, or `None` if the text is not a JSON object; no text at all is an empty one."""
     if not text.strip():
         return {}
     try:
-        value = msgspec.json.decode(text)
+        value = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
