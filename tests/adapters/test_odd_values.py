@@ -213,6 +213,7 @@ async def test_a_good_reply_is_good(adapter: str) -> None:
     assert isinstance(await outcome(adapter, whole(adapter)), StreamDone)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("adapter", ADAPTERS)
 async def test_every_value_of_a_reply_may_be_odd(adapter: str) -> None:
     """Each value in turn: the reply ends well, or as one that was not understood. Only a lost end may be a cut."""

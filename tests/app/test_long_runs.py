@@ -82,9 +82,9 @@ def made(root: Path, model: ModelSpec, stream_fn: Any, **chosen: Any) -> Standar
     ("api", "model", "adapter", "chosen"),
     [
         ("anthropic", "claude-sonnet-4-6", AnthropicStreamFn, "summary"),
-        ("openai", "gpt-4o", OpenAiStreamFn, "summary"),
-        ("gemini", "gemini-2.5-flash", GeminiStreamFn, "summary"),
-        ("anthropic", "claude-sonnet-4-6", AnthropicStreamFn, "window"),
+        pytest.param("openai", "gpt-4o", OpenAiStreamFn, "summary", marks=pytest.mark.sweep),
+        pytest.param("gemini", "gemini-2.5-flash", GeminiStreamFn, "summary", marks=pytest.mark.sweep),
+        pytest.param("anthropic", "claude-sonnet-4-6", AnthropicStreamFn, "window", marks=pytest.mark.sweep),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

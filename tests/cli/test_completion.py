@@ -121,6 +121,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sweep
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in STARTS])
 async def test_a_tab_completes_files_models_providers_and_settings(swink: Any, name: str) -> None:

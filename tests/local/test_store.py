@@ -383,6 +383,7 @@ print(ModelStore(sys.argv[1], presets=(preset,), sources=(IndexSource(),)).fetch
 """
 
 
+@pytest.mark.sweep
 def test_an_environment_without_pip_uses_another(index: Path, tmp_path: Path) -> None:
     """As uv makes them: an interpreter, our packages, and no pip beside them."""
     venv.create(tmp_path / "bare", with_pip=False)

@@ -21,7 +21,10 @@ from swink_agent.tools import BashTool
 
 OpenFn = Callable[[SandboxProfile], Sandbox]
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/fuse"), reason="mounting needs root")
+pytestmark = [
+    pytest.mark.sweep,
+    pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/fuse"), reason="mounting needs root"),
+]
 
 _INIT = struct.Struct("=IIIIHHIHHI32x")  # major, minor, readahead, flags, background, congestion, write, time, pages
 

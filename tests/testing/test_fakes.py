@@ -1135,6 +1135,7 @@ def _with_garbage(value: Any, draw: Callable[[], Any]) -> Any:
     return draw()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("api", APIS)
 @settings(max_examples=40)
 @given(data=st.data())
