@@ -102,6 +102,7 @@ def aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "aws-secret")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize("behaviour", BEHAVIOURS)
 async def test_a_misbehaving_server_gives_one_typed_failure_in_time(adapter: str, behaviour: str) -> None:

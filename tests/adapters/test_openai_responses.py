@@ -882,6 +882,7 @@ ITEM = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.sweep
 @given(
     st.lists(
         st.fixed_dictionaries(

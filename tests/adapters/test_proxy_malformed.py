@@ -173,6 +173,7 @@ async def test_a_client_that_does_not_go_on_is_not_waited_for(sent: bytes, caplo
     assert_log_is_ours(caplog)
 
 
+@pytest.mark.sweep
 async def test_whatever_is_sent_the_answer_is_a_4xx_and_the_log_is_ours(caplog: pytest.LogCaptureFixture) -> None:
     """Good requests, with bytes changed, left out, put in and doubled at random."""
     caplog.set_level(logging.DEBUG, "swink_agent")

@@ -139,6 +139,7 @@ async def make_history(fake: FakeProvider) -> Agent:
 # -- whole conversations -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 async def test_a_history_made_with_one_provider_goes_on_with_another(first: str, second: str) -> None:
     async with FakeProvider(first) as maker, FakeProvider(second) as taker:

@@ -294,6 +294,7 @@ WAYS: dict[str, Callable[[Agent, Points], Awaitable[AgentResult | None]]] = {
 # -- the sweep -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_run_cancelled_at_its_nth_suspension_point_ends_in_order(scenario: str, way: str) -> None:

@@ -58,6 +58,7 @@ PIECES = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("piece", PIECES)
 def test_a_long_text_takes_no_longer_than_its_length_explains(reader: str, piece: str) -> None:

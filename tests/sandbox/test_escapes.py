@@ -68,6 +68,7 @@ async def test_without_walls_the_same_attempt_succeeds(name: str, playground: An
     assert playground.check(outcome) != [], outcome.output
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", AT_HOME)
 async def test_a_home_that_can_be_written_keeps_its_secrets_and_start_files(
     name: str, playground: Any, open_backend: OpenFn

@@ -221,6 +221,7 @@ PATTERNS = [
 ]
 
 
+@pytest.mark.sweep
 async def test_the_engines_agree(make: MakeFn, tmp_path: Path) -> None:
     plant(tmp_path, CORPUS)
     ripgrep, scanner = make(), make("scanner")
@@ -414,6 +415,7 @@ async def test_special_files_neither_block_nor_show(tool: SearchTool, tmp_path: 
         assert await lines(tool, glob="*") == ["a.txt"]
 
 
+@pytest.mark.sweep
 async def test_a_link_swapped_in_during_the_search_shows_nothing_outside(
     tool: SearchTool, tmp_path: Path, outside: Path
 ) -> None:

@@ -343,6 +343,7 @@ async def test_writes_at_once_are_all_done(tool: WriteFileTool, folder: Path, us
     assert names(folder / "a/b") == ["0", "1", "2", "3", "4"]
 
 
+@pytest.mark.sweep
 def test_writes_while_links_are_swapped_never_land_outside(
     folder: Path, outside: Path, opener: Callable[[str], Root]
 ) -> None:
