@@ -102,7 +102,9 @@ class LoopDetection:
         for message in reversed(messages):
             if type(message) is not AssistantMessage:
                 continue
-            for call in reversed(message.tool_calls):
+            for call in reversed(message.content):
+                if type(call) is not ToolCall:
+                    continue
                 if newest is None:
                     newest = call
                 elif call.name == newest.name and call.arguments == newest.arguments:
