@@ -434,7 +434,7 @@ def test_a_folder_reached_through_a_link_is_the_same_folder(planted: Path) -> No
     (planted / "link").symlink_to(planted / "work")
     rules = CommandRules.standard(search_path=f"{planted}/link/bin")
     assert rules.decide("ls", folder=str(planted / "work")).verdict == "ask"
-    rules = CommandRules.standard(search_path=f"{planted}/work/bin")
+    rules = CommandRules.standard(search_path=str(planted / "work" / "bin"))
     assert rules.decide("ls", folder=str(planted / "link")).verdict == "ask"
 
 
@@ -450,7 +450,7 @@ def test_a_program_that_lets_the_folder_choose_what_runs_is_asked_about(planted:
 
 def test_the_search_path_of_the_environment_is_the_default(planted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = CommandRules.standard()
-    monkeypatch.setenv("PATH", f"{planted}/work/bin")
+    monkeypatch.setenv("PATH", str(planted / "work" / "bin"))
     assert rules.decide("ls", folder=str(planted / "work")).verdict == "ask"
     monkeypatch.setenv("PATH", f"{planted}/system")
     assert rules.decide("ls", folder=str(planted / "work")).verdict == "allow"
