@@ -9,6 +9,7 @@ Owns the index file. How texts and queries are taken apart is in `words`; where 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
@@ -60,6 +61,9 @@ CREATE VIRTUAL TABLE messages USING fts5(words, text UNINDEXED, tokenize = 'asci
 
 
 _STATES = "SELECT id, size, time, inode FROM sessions"
+
+
+log = logging.getLogger("swink_agent")
 
 
 class Searchable(Protocol):
@@ -283,6 +287,8 @@ def _refresh(database: sqlite3.Connection, files: dict[str, _State], load: LoadF
         except SessionDamaged:
             info, rows = None, []  # nothing can be read of it, and it need not be tried again
         except Exception:
+            log.warning("session %s could not be read, and is searched as it was before", session_id)
+            log.debug("it failed with this", exc_info=True)
             continue  # what was found in it before, if anything, still stands
         fresh.append(_Fresh(session_id, state, info, rows))
         size += sum(len(text) for _, _, text in rows)
