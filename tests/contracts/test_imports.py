@@ -37,3 +37,20 @@ def test_nothing_is_printed_or_started_at_import() -> None:
         [sys.executable, "-I", "-W", "error", "-c", code], check=True, capture_output=True, text=True
     )
     assert output.stdout == output.stderr == ""
+
+
+def test_no_group_is_repeated_possessively() -> None:
+    """Python 3.11.2, which Debian 12 has, takes a step too far there, and secrets would be missed: `(?>(?:…)*)` does."""
+    import re
+    from pathlib import Path
+
+    import swink_agent
+
+    repeated = re.compile(r"(?<!\\)\)(?:[*+?]|\{[0-9,]+\})\+")
+    found = [
+        f"{path.name}:{number}"
+        for path in Path(swink_agent.__file__).parent.rglob("*.py")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if repeated.search(line) and re.search("\\br[\"']", line)
+    ]
+    assert found == []

@@ -17,9 +17,9 @@ MOST_LEVELS = 16
 
 # Left to right as the reader goes: where this sees a string that the reader does not, the text is no TOML.
 _TOKEN = re.compile(
-    r'"""(?:[^"\\]|\\.|"(?!""))*+(?:"{3,5}|(?P<unended>\Z|\\\Z))'
-    r"|'''(?:[^']|'(?!''))*+(?:'{3,5}|(?P<unended_literal>\Z))"
-    r'|"(?:[^"\\\n]|\\.)*+"'
+    r'"""(?>(?:[^"\\]|\\.|"(?!""))*)(?:"{3,5}|(?P<unended>\Z|\\\Z))'
+    r"|'''(?>(?:[^']|'(?!''))*)(?:'{3,5}|(?P<unended_literal>\Z))"
+    r'|"(?>(?:[^"\\\n]|\\.)*)"'
     r"|'[^'\n]*+'"
     r"|\#[^\n]*+"
     r"|(?P<mark>[\[\]{}.,=\n])",

@@ -80,7 +80,7 @@ class _Shapes:
         self.unfinished_header = re.compile(r"(?i)authorization\s*(?::\s*(?:[a-z]*(?:\s+[^\s\"',;]*)?)?)?\Z")
         self.block = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
         self.block_end = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-        self.body = re.compile(r"(?:(?:\r?\n|\\n)[ \t]*+[A-Za-z0-9+/=]{1,100}+)*+")
+        self.body = re.compile(r"(?>(?:(?:\r?\n|\\n)[ \t]*+[A-Za-z0-9+/=]{1,100}+)*)")
         self.body_line = re.compile(r"[ \t]*[A-Za-z0-9+/=]{16,100}\\?\r?")
         self.password = re.compile(r"://[^\s:/@\"'<>\[]{0,100}+:(?!\[redacted:)([^\s/\"'<>`]{1,200})@")
         self.word_break = re.compile(r"[\s\"'`<>()\[\]{},;|]")

@@ -87,10 +87,10 @@ def _replaced(text: str, pattern: re.Pattern[str], replace: ReplaceFn, replaceme
 # time is linear in the text, whatever is in it.
 
 _EMAIL = re.compile(
-    r"(?<![A-Za-z0-9._%+'-])(?!git@)[A-Za-z0-9_%+'-]++(?:\.[A-Za-z0-9_%+'-]++)*+@"
+    r"(?<![A-Za-z0-9._%+'-])(?!git@)[A-Za-z0-9_%+'-]++(?>(?:\.[A-Za-z0-9_%+'-]++)*)@"
     r"(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"
 )
-_CARD = re.compile(r"(?<![\w.])\d++(?:[ -]\d++)*+")
+_CARD = re.compile(r"(?<![\w.])\d++(?>(?:[ -]\d++)*)")
 _DIGITS = re.compile(r"\d+")
 _IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]){11,30}")
 _SSN = re.compile(r"(?<![\w-])(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w-])")
