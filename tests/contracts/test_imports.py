@@ -40,7 +40,7 @@ def test_nothing_is_printed_or_started_at_import() -> None:
 
 
 def test_no_group_is_repeated_possessively() -> None:
-    """Python 3.11.2, which Debian 12 has, takes a step too far there, and secrets would be missed: `(?>(?:…)*)` does."""
+    """Python 3.11.2, which Debian 12 has, takes a step too far there, and misses secrets: `(?>(?:…)*)` does not."""
     import re
     from pathlib import Path
 
