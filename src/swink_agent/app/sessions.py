@@ -243,6 +243,11 @@ class RunSession:
                 self._session.attach(agent)
             agent.model = model
 
+    def detach(self) -> None:
+        """Records nothing more of its agent, so that another may take its place. Raises `AlreadyRunning`."""
+        if self._session is not None:
+            self._session.detach()
+
     def close(self) -> str:
         """Lets go of the session; returns what could not be written, in words, if something could not."""
         session, self._session = self._session, None
