@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from swink_agent.app.sessions import damage_of
+from swink_agent.app.telling import summary_of
 from swink_agent.core.redaction import Redactor
 from swink_agent.core.types import (
     AgentMessage,
@@ -30,7 +31,6 @@ from swink_agent.policies.cells import cut, laid_out
 from swink_agent.policies.display import safe_display
 from swink_agent.policies.escaping import safe_text
 
-from .reporter import summary_of
 from .screen import Palette
 from .table import table
 
