@@ -5,11 +5,14 @@ Owns the words alone: pure functions of values. What is masked, made safe or cut
 
 from __future__ import annotations
 
+import time
+from datetime import datetime
 from typing import Any, cast
 
-__all__ = ["FetchProgress", "seconds", "size_of", "summary_of"]
+__all__ = ["FetchProgress", "age", "seconds", "size_of", "summary_of"]
 
 _BAR = 20
+_MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 
 
 def summary_of(name: str, arguments: dict[str, Any]) -> str:
@@ -45,6 +48,19 @@ def seconds(count: float) -> str:
         minutes, rest = divmod(int(count), 60)
         return f"{minutes} min {rest} s" if isinstance(count, int) and rest else f"{count / 60:.0f} min"
     return f"{count / 3600:.1f} h"
+
+
+def age(moment: int, now: int | None = None) -> str:
+    """How long ago it was, in a few characters."""
+    if not moment:
+        return "-"
+    passed = (time.time_ns() // 1_000_000 if now is None else now) - moment
+    if passed < _MINUTE:
+        return "now"
+    for unit, name, most in ((_MINUTE, "min", _HOUR), (_HOUR, "h", 2 * _DAY), (_DAY, "d", 100 * _DAY)):
+        if passed < most:
+            return f"{passed // unit} {name}"
+    return datetime.fromtimestamp(moment / 1000).strftime("%Y-%m-%d")
 
 
 class FetchProgress:
