@@ -31,7 +31,7 @@ async def test_a_prompt_is_answered_and_shown_as_it_streams(talk: Talk) -> None:
     await conversation.submit("hi")
     assert conversation.state == "running"
     await conversation.settled()
-    assert shown(conversation) == [("user", "hi"), ("reply", "Hello there.")]
+    assert shown(conversation) == [("user", "hi"), ("reply", "hm\nHello there.")]
     assert (conversation.state, conversation.answer) == ("idle", "Hello there.")
     assert conversation.model == "anthropic:claude-sonnet-4-6"
     await conversation.close()

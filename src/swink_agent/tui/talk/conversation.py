@@ -8,17 +8,16 @@ be, the queue, the mode, and the state that is shown. What is told of a run is i
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 from swink_agent.app.errors import ApplicationError
-from swink_agent.app.input_files import picture, refuse_blind
+from swink_agent.app.telling import summary_of
 from swink_agent.core.agent import Agent
-from swink_agent.core.cancel import CancellationToken, call_in
-from swink_agent.core.errors import Aborted, AgentError
+from swink_agent.core.cancel import call_in
+from swink_agent.core.errors import Aborted
 from swink_agent.core.events import AgentEvent, MessagesInjected, MessageUpdate
 from swink_agent.core.redaction import Redactor
 from swink_agent.core.subscriptions import Subscription
@@ -26,7 +25,6 @@ from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
     Cost,
-    Image,
     StopReason,
     Text,
     Usage,
@@ -44,8 +42,11 @@ from .opened import Opened, Surroundings
 from .options import TalkOptions
 from .plan import Mode, PlanMode, carrying_out
 from .queue import MessageQueue, Queued, QueuedKind
-from .shell import ShellCommand
+from .running import Runner, State, Work
+from .sending import MASKED, user_message
+from .shell import FROM_SHELL, ShellCommand, is_from_shell
 from .tally import Tally
+from .warnings import LibraryWarnings
 
 if TYPE_CHECKING:
     from swink_agent.app.opening import Opening
@@ -53,9 +54,8 @@ if TYPE_CHECKING:
     from swink_agent.core.types import ModelSpec
     from swink_agent.policies.approvals import ApprovalAnswer, ApprovalQuestion, ApprovalsMode
 
-__all__ = ["Conversation", "State"]
+__all__ = ["Conversation"]
 
-State: TypeAlias = Literal["idle", "running", "error", "aborted"]
 _WORDS: dict[str, str] = {"smart": "smart", "ask": "on", "all": "off", "none": "none"}
 _LABELS: dict[str, str] = {"steering": "steering", "follow_up": "follow-up"}
 _CLOSING = 3.0
@@ -69,7 +69,6 @@ class Conversation:
         self.options = options
         self.front = front
         self.transcript = Transcript()
-        self.state: State = "idle"
         self.progress = ""
         """What a model on this machine is about before it answers: its fetching, loading, and slow first reading."""
         self.tally = Tally()
@@ -81,23 +80,24 @@ class Conversation:
         self._narration = Narration(self.transcript, Redactor(), label=lambda: self.plan.label, clock=clock)
         self._subscription: Subscription | None = None
         self._ready = asyncio.Event()
-        self._run: asyncio.Task[None] | None = None
-        self._waiting = CancellationToken()
-        self._since: float | None = None
-        self._took = 0.0
+        self._runner = Runner(on_error=lambda text: self.notice(text, "error"), on_end=self._on_end, clock=clock)
         self._shells: list[ShellCommand] = []
         self._shown_next: list[AgentMessage] = []
         self._first_images = options.images
         self._tasks: set[asyncio.Task[Any]] = set()
         self._local = LocalProgress(clock)
-        self._log = _LogHandler(self)
+        self._warnings = LibraryWarnings(lambda text: self.notice(text, "warning"))
         self._farewell: Farewell | None = None
 
     # -- what is shown -----------------------------------------------------------------------------------------
 
     @property
+    def state(self) -> State:
+        return self._runner.state
+
+    @property
     def is_running(self) -> bool:
-        return self._run is not None
+        return self._runner.is_running
 
     @property
     def mode(self) -> Mode:
@@ -122,7 +122,7 @@ class Conversation:
     @property
     def elapsed(self) -> float:
         """Seconds of the run that goes on, else of the last one."""
-        return self._took if self._since is None else self._clock() - self._since
+        return self._runner.elapsed
 
     @property
     def folder(self) -> str:
@@ -161,8 +161,8 @@ class Conversation:
     async def open(self) -> None:
         """Makes the agent beside the event loop, tells what should be known, and sends the first prompt if there is
         one. What goes wrong is told in the transcript."""
-        loop = self._log.loop = asyncio.get_running_loop()
-        logging.getLogger("swink_agent").addHandler(self._log)
+        self._warnings.open()
+        loop = asyncio.get_running_loop()
         self._around = Surroundings(
             ask=self._ask,
             on_local_state=lambda event: call_in(loop, self._on_local_state, event),
@@ -179,7 +179,7 @@ class Conversation:
         try:
             opened = await asyncio.to_thread(Opened.open, self.opening, self._around)
         except ApplicationError as error:
-            self.state = "error"
+            self._runner.state = "error"
             self.notice(str(error), "error")
             self.front.changed()
             return
@@ -193,7 +193,7 @@ class Conversation:
             self._subscription.unsubscribe()
         answer = self._narration.answer
         self.opened, self.opening = opened, opened.opening
-        self.state = "idle"
+        self._runner.state = "idle"
         agent = opened.agent
         self._narration = Narration(self.transcript, opened.redactor, label=lambda: self.plan.label, clock=self._clock)
         self._subscription = agent.subscribe(self._on_event)
@@ -219,8 +219,13 @@ class Conversation:
         """Shows a history that was there before, in place of all that is shown."""
         assert self.opened is not None
         self.transcript.clear()
-        for block in blocks_of(messages, redact=self.opened.redactor.redact):
-            self.transcript.add(block)
+        blocks = blocks_of(messages, redact=self.opened.redactor.redact, summary_of=summary_of)
+        for block in blocks:
+            if isinstance(block, UserBlock) and block.position is not None:
+                message = messages[block.position]
+                if isinstance(message, UserMessage) and is_from_shell(extract_text(message.content)):
+                    block.label = FROM_SHELL
+        self.transcript.extend(blocks)
         said = [
             text for message in messages if isinstance(message, AssistantMessage) and (text := message.text.strip())
         ]
@@ -288,39 +293,27 @@ class Conversation:
             self.notice("there is no model to ask yet: #key adds a key, /model chooses a model", "error")
             self.front.give_back(text)
             return
-        message = await self._message(text, (*self._first_images, *images))
-        if message is None:
+        try:
+            message, was_masked = await user_message(
+                text,
+                (*self._first_images, *images),
+                redactor=self.opened.redactor,
+                model=self.opened.agent.model,
+            )
+        except ApplicationError as error:
+            self.notice(str(error), "error")
             self.front.give_back(text)
             return
+        if was_masked:
+            self.notice(MASKED, "warning")
         self._first_images = ()
-        if self._run is not None and self.state == "running":
+        if self.state == "running":
             shown = extract_text(message.content)
             self._queue.add(self.opened.agent, Queued(kind, shown, message, tuple(images)))
             self.front.changed()
             return
-        if self._run is not None:  # it was stopped, and is at its end
-            await asyncio.wait([self._run])
+        await self._runner.wait()  # one that was stopped may be at its end
         self.start(message, images)
-
-    async def _message(self, text: str, images: Sequence[str]) -> UserMessage | None:
-        """The message, with secrets masked before anybody keeps or sends them; `None`, and told, if it cannot be."""
-        assert self.opened is not None
-        masked = self.opened.redactor.redact(text)
-        try:
-            pictures: list[Image] = await asyncio.to_thread(self._pictures, images) if images else []
-        except ApplicationError as error:
-            self.notice(str(error), "error")
-            return None
-        if masked != text:
-            self.notice(
-                "what looks like a secret in that was masked before it was kept or sent; #key stores a key", "warning"
-            )
-        return UserMessage([Text(masked or "Look at this."), *pictures])
-
-    def _pictures(self, images: Sequence[str]) -> list[Image]:
-        assert self.opened is not None
-        refuse_blind(self.opened.agent.model, "leave the picture out")
-        return [picture(name, "") for name in images]
 
     def start(self, message: UserMessage | None, images: Sequence[str] = ()) -> None:
         """Begins a run with a message, or goes on with what is queued."""
@@ -333,39 +326,14 @@ class Conversation:
             position = len(agent.messages) + len(prompts) - 1
             self.transcript.add(UserBlock(extract_text(message.content), images=tuple(images), position=position))
             self.tally.said(prompts)
-        self._begin_run(self._prompt(agent, prompts))
+        self.begin(self._prompt(agent, prompts))
 
-    def begin(self, work: Coroutine[Any, Any, State]) -> None:
+    def begin(self, work: Work) -> None:
         """Does work that takes the place of a run, such as a compaction: it can be stopped as one."""
-        self._begin_run(work)
-
-    def _begin_run(self, work: Coroutine[Any, Any, State]) -> None:
-        self.state = "running"
-        self._since, self._waiting = self._clock(), CancellationToken()
-        self._run = asyncio.ensure_future(self._drive(work))
+        self._runner.begin(work)
         self.front.changed()
 
-    async def _drive(self, work: Coroutine[Any, Any, State]) -> None:
-        state: State = "error"
-        try:
-            state = await work
-        except Aborted:
-            state = "aborted"
-        except asyncio.CancelledError:
-            state = "aborted"
-            raise
-        except (AgentError, ApplicationError) as error:
-            self.notice(str(error), "error")
-        except Exception as error:  # a mistake of ours: the conversation goes on, and it is told
-            self.notice(f"that failed, and should not have: {type(error).__name__}: {error}", "error")
-        finally:
-            self._end(state)
-
-    def _end(self, state: State) -> None:
-        self._run = None
-        if self._since is not None:
-            self._took, self._since = self._clock() - self._since, None
-        self.state = "aborted" if self.state == "aborted" else state
+    def _on_end(self) -> None:
         self.progress = ""
         self._narration.leave_open_calls()
         if self.mode == "Plan" and self.state == "idle":
@@ -390,15 +358,16 @@ class Conversation:
     async def _prepare(self) -> None:
         """What comes before a first prompt, such as fetching a model, in a thread that a stop ends."""
         assert self.opened is not None
+        waiting = self._runner.waiting
         if (prepare := self.opened.made.prepare) is not None:
-            work = asyncio.get_running_loop().run_in_executor(None, prepare, self._waiting)
+            work = asyncio.get_running_loop().run_in_executor(None, prepare, waiting)
             try:
                 await asyncio.shield(work)
             except asyncio.CancelledError:
-                self._waiting.cancel()
+                waiting.cancel()
                 await asyncio.gather(work, return_exceptions=True)
                 raise
-        if self._waiting.is_cancelled:
+        if waiting.is_cancelled:
             raise Aborted
 
     def _on_event(self, event: AgentEvent) -> None:
@@ -437,10 +406,9 @@ class Conversation:
         """Ends the run, or the person's own command; what was queued goes back to the person."""
         for shell in self._shells:
             shell.stop()
-        if self._run is None:
+        if not self.is_running:
             return
-        self.state = "aborted"
-        self._waiting.cancel()
+        self._runner.stop()
         if self.opened is not None:
             self.opened.agent.abort()
             self._give_back_queue()
@@ -459,8 +427,10 @@ class Conversation:
 
     async def settled(self) -> None:
         """Returns when no run, command or question goes on."""
-        while work := [task for task in (self._run, *self._tasks) if task is not None and not task.done()]:
-            await asyncio.wait(work)
+        while self.is_running or self._tasks:
+            await self._runner.wait()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
             await asyncio.sleep(0)
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
@@ -486,7 +456,7 @@ class Conversation:
 
     def _on_local_state(self, event: Any) -> None:
         text = self._local.text(event)
-        if text != self.progress and (self._run is not None or not text):
+        if text != self.progress and (self.is_running or not text):
             self.progress = text
             self.front.changed()
 
@@ -502,7 +472,7 @@ class Conversation:
         """Plans instead of acting, or the other way round; leaving a plan offers to carry it out."""
         if self.opened is None:
             return
-        if self._run is not None:
+        if self.is_running:
             self.notice("the mode changes between runs: Esc stops this one")
             return
         agent = self.opened.agent
@@ -520,7 +490,7 @@ class Conversation:
         choices = (("yes", "carry the plan out"), ("no", "not now"))
         if await self.front.confirm("Carry out this plan?", choices, "yes") != "yes":
             self.notice("execute mode: all tools are back; the plan was not sent")
-        elif self._run is None:
+        elif not self.is_running:
             self.start(UserMessage([Text(carrying_out(plan))]))
 
     # -- the end -----------------------------------------------------------------------------------------------
@@ -531,17 +501,16 @@ class Conversation:
         if self._farewell is not None:
             return self._farewell
         self._farewell = Farewell()
-        logging.getLogger("swink_agent").removeHandler(self._log)
+        self._warnings.close()
         self.stop()
         for shell in self._shells:
             shell.kill()
         for task in list(self._tasks):
             task.cancel()
-        work = [task for task in (self._run, *self._tasks) if task is not None]
-        if work:
-            _, late = await asyncio.wait(work, timeout=_CLOSING)
-            for task in late:
-                task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSING)
+        if not await self._runner.wait(_CLOSING):
+            await self._runner.give_up()
         problem = resume = ""
         if self.opened is not None:
             problem = await asyncio.to_thread(self.opened.close)
@@ -549,16 +518,3 @@ class Conversation:
             resume = resuming(session_id, self.opening.options.cwd) if session_id else ""
         self._farewell = Farewell(self.answer, resume, problem)
         return self._farewell
-
-
-class _LogHandler(logging.Handler):
-    """The library's warnings as notices, from any thread."""
-
-    def __init__(self, conversation: Conversation) -> None:
-        super().__init__(logging.WARNING)
-        self._conversation = conversation
-        self.loop: asyncio.AbstractEventLoop | None = None
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if self.loop is not None:  # a traceback is of no use to a person, and may hold anything
-            call_in(self.loop, self._conversation.notice, record.getMessage(), "warning")

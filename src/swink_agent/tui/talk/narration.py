@@ -21,7 +21,6 @@ from swink_agent.core.events import (
     MessageUpdate,
     ModelFallback,
     ToolApprovalRequested,
-    ToolApprovalResolved,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
@@ -88,9 +87,8 @@ class Narration:
             case MessageEnd(message=message):
                 self._on_message(message)
             case ToolApprovalRequested(call_id=call_id):
-                self._set_status(call_id, "asking")
-            case ToolApprovalResolved(call_id=call_id):
-                self._set_status(call_id, "waiting")
+                if (call := self._calls.get(call_id)) is not None:
+                    call.block.ask()
             case ToolExecutionStart(call_id=call_id, name=name, arguments=arguments):
                 call = self._call(call_id, name, arguments)
                 call.since = self._clock()
@@ -185,11 +183,6 @@ class Narration:
             call = self._calls[call_id] = _Call(block, self._redactor.stream())
             self._transcript.add(block)
         return call
-
-    def _set_status(self, call_id: str, status: Literal["asking", "waiting"]) -> None:
-        call = self._calls.get(call_id)
-        if call is not None:
-            call.block.status = status
 
     def _on_tool_end(self, event: ToolExecutionEnd) -> None:
         call = self._calls.pop(event.call_id, None) or self._call(event.call_id, event.name, {})

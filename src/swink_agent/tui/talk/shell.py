@@ -20,7 +20,10 @@ from swink_agent.core.types import Text, ToolOutcome, UserMessage
 
 from ..transcript import ShellBlock, Transcript
 
-__all__ = ["ShellCommand", "is_from_shell", "shell_message"]
+__all__ = ["FROM_SHELL", "ShellCommand", "is_from_shell", "shell_message"]
+
+FROM_SHELL = "from the shell"
+"""What such a message is labelled with."""
 
 _MOST_KEPT = 60_000
 """Characters of output that are kept, half of them from its beginning."""

@@ -25,21 +25,19 @@ if TYPE_CHECKING:
     from swink_agent.memory.store import ExportFormat
 
     from ...transcript.line import Line
-    from ..conversation import Conversation, State
+    from ..conversation import Conversation
+    from ..running import State
 
 __all__ = ["compact", "export", "fork", "list_sessions", "load", "reset", "resume", "save"]
 
 _MOST_LISTED = 20
 _PREVIEWED = 12
 _FORMATS: dict[str, ExportFormat] = {
-    **{"html": "html", "htm": "html", "json": "json"},
-    **{"markdown": "markdown", "md": "markdown"},
-}
     "html": "html",
     "htm": "html",
+    "json": "json",
     "markdown": "markdown",
     "md": "markdown",
-    "json": "json",
 }
 _ENDINGS: dict[ExportFormat, str] = {"html": ".html", "markdown": ".md", "json": ".json"}
 
