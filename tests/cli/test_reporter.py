@@ -11,7 +11,8 @@ import pytest
 
 from swink_agent import Agent, DefaultRetryStrategy, PreDispatchContext, Skip, tool
 from swink_agent.app.headless import HeadlessRun
-from swink_agent.cli.reporter import Reporter, size_of, summary_of
+from swink_agent.app.telling import size_of, summary_of
+from swink_agent.cli.reporter import Reporter
 from swink_agent.cli.screen import Screen
 from swink_agent.core.redaction import Redactor
 from swink_agent.local.events import LocalModelEvent, LocalState

@@ -32,7 +32,7 @@ from .trust import Project
 from .undo import open_undo
 
 if TYPE_CHECKING:
-    from swink_agent.policies import Approvals, CallRules
+    from swink_agent.policies import Approvals, CallRules, SessionTrust
     from swink_agent.policies.approvals import AskFn
     from swink_agent.sandbox import Sandbox, SandboxProfile
 
@@ -59,6 +59,8 @@ class AgentOptions(Value, frozen=True, kw_only=True):
     """In place of the model's own: for tests."""
     model: ModelSpec | None = None
     redactor: Redactor | None = None
+    trust: SessionTrust | None = None
+    """What a person was asked already, where one conversation goes on with another agent."""
 
 
 class StandardAgent:
@@ -111,7 +113,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     added = tuple([_folder(folder) for folder in options.added])
     rules = _rules(root, settings)
     tools, sandbox = _tools(root, added, settings, rules, warnings)
-    approvals = _approvals(settings, rules, options.ask, tools, redactor)
+    approvals = _approvals(options, rules, tools, redactor)
     system = redactor.redact(_system_prompt(root, model, options))
     reply = _most_output(model, settings.value("max_cost"))
     agent = Agent(
@@ -242,14 +244,13 @@ def _rules(root: Path, settings: Settings) -> CallRules:
     return CallRules(root, allow=settings.value("allow"), deny=settings.value("deny"), tools=STANDARD_TOOLS)
 
 
-def _approvals(
-    settings: Settings, rules: CallRules, ask: AskFn | None, tools: list[AgentTool], redactor: Redactor
-) -> Approvals:
+def _approvals(options: AgentOptions, rules: CallRules, tools: list[AgentTool], redactor: Redactor) -> Approvals:
     from swink_agent.policies import Approvals
     from swink_agent.tools import change_preview
 
     preview = change_preview(tools, redactor)
-    return Approvals(ask, mode=settings.value("approve"), calls=rules, preview=preview, redactor=redactor)
+    mode = options.settings.value("approve")
+    return Approvals(options.ask, mode=mode, calls=rules, preview=preview, redactor=redactor, trust=options.trust)
 
 
 # -- limits --------------------------------------------------------------------------------------------------

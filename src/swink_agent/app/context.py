@@ -21,7 +21,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from swink_agent.memory import SummarizingCompactor
 
-__all__ = ["compaction", "context_window", "count_tokens", "provider_options"]
+__all__ = ["compaction", "context_window", "count_tokens", "fixed_tokens", "provider_options"]
 
 _MOST = 100_000
 """Tokens of conversation, where the window is larger: every turn sends them all again."""
@@ -45,8 +45,7 @@ def compaction(
     The model on this machine has the window alone: it would take minutes to read what it is to sum up.
     """
     window, is_known = context_window(model, settings)
-    fixed = _tokens_of(system.encode("utf-8", "surrogatepass"))
-    fixed += sum(_tokens_of(msgspec.json.encode((tool.description, tool.parameters_schema))) for tool in tools)
+    fixed = fixed_tokens(system, tools)
     reply = min(_MOST_REPLY if reply is None else reply, window // _REPLY_SHARE)
     budget = max(window - reply - fixed, min(_LEAST, window))
     overflow = max(1, budget // (2 if is_known else 4))
@@ -80,6 +79,12 @@ def context_window(model: ModelSpec, settings: Settings) -> tuple[int, bool]:
     if info is None or info.context_window is None:
         return _UNKNOWN_WINDOW, False
     return info.context_window, True
+
+
+def fixed_tokens(system: str, tools: Sequence[AgentTool]) -> int:
+    """What every request carries besides the messages, by the same careful estimate."""
+    described = [_tokens_of(msgspec.json.encode((tool.description, tool.parameters_schema))) for tool in tools]
+    return _tokens_of(system.encode("utf-8", "surrogatepass")) + sum(described)
 
 
 def provider_options(model: ModelSpec, settings: Settings) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from swink_agent.core.agent import Agent
-    from swink_agent.core.types import ModelSpec
+    from swink_agent.core.types import AgentMessage, ModelSpec
     from swink_agent.memory import JsonlSessionStore, Session, SessionInfo
 
 __all__ = [
@@ -223,6 +223,32 @@ class RunSession:
         return None if self._session is None else self._session.info.model
 
     @property
+    def info(self) -> SessionInfo | None:
+        """What is known of the session, if there is one."""
+        return None if self._session is None else self._session.info
+
+    @property
+    def context(self) -> tuple[AgentMessage, ...] | None:
+        """What the model is sent of the history since a compaction; `None` for all of it."""
+        return None if self._session is None else self._session.context
+
+    def rename(self, title: str) -> bool:
+        """Gives the session a title; says whether there is one to give it to. Raises `SessionProblem`."""
+        if self._session is None:
+            return False
+        with session_problems():
+            self._session.rename(title)
+        return True
+
+    def flush(self) -> str | None:
+        """Has all of it on disk, for whoever reads it there; the id, if something is recorded. For a thread."""
+        if self._session is None:
+            return None
+        with session_problems():
+            self._session.records()
+        return self._session.id
+
+    @property
     def came_from(self) -> str:
         """The folder of the session, if that is another than this one."""
         cwd = "" if self._session is None else self._session.info.cwd
@@ -242,6 +268,11 @@ class RunSession:
             with session_problems():
                 self._session.attach(agent)
             agent.model = model
+
+    def detach(self) -> None:
+        """Records nothing more of its agent, so that another may take its place. Raises `AlreadyRunning`."""
+        if self._session is not None:
+            self._session.detach()
 
     def close(self) -> str:
         """Lets go of the session; returns what could not be written, in words, if something could not."""

@@ -125,6 +125,14 @@ DEFINITIONS = (
     _setting("output", "choice", "what stdout gets", default="text", choices=("text", "json", "stream-json")),
     _setting("masking", "switch", "whether secrets are masked in what the model and the outputs see", default=True),
     _setting("unmask", "names", "names of secrets, such as DB_PASSWORD, that are not masked", default=()),
+    _setting(
+        "theme",
+        "choice",
+        "the colours of the terminal UI; auto is dark, or plain where NO_COLOR is set",
+        default="auto",
+        choices=("auto", "dark", "light", "contrast", "plain"),
+    ),
+    _setting("motion", "switch", "whether anything moves in the terminal UI that need not", default=True),
     _setting("models_dir", "folder", "where models of this machine are kept, in place of the cache folder"),
     *[
         Definition(

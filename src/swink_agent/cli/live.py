@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from swink_agent.app.telling import seconds
 from swink_agent.core.redaction import Redactor
 from swink_agent.policies.cells import cut_middle, cut_start
 from swink_agent.policies.display import safe_display
 
 from .screen import Screen
 
-__all__ = ["LiveLine", "seconds"]
+__all__ = ["LiveLine"]
 
 _EVERY = 0.1
 _TICK = 1.0
@@ -146,15 +147,3 @@ class _Running:
             if line.strip():
                 return line.strip()
         return ""
-
-
-def seconds(count: float) -> str:
-    """A time as people say it."""
-    if count < 1:
-        return f"{count * 1000:.0f} ms"
-    if count < 60:
-        return f"{count} s" if isinstance(count, int) else f"{count:.1f} s"
-    if count < 3600:
-        minutes, rest = divmod(int(count), 60)
-        return f"{minutes} min {rest} s" if isinstance(count, int) and rest else f"{count / 60:.0f} min"
-    return f"{count / 3600:.1f} h"

@@ -13,10 +13,11 @@ from swink_agent.app.errors import NoModel, UsageProblem
 from swink_agent.app.models import LOCAL_EXTRA, has_local_extra, prepare_local
 from swink_agent.app.providers import PROVIDERS
 from swink_agent.app.settings import load_settings
+from swink_agent.app.telling import size_of
 
 from .interrupts import interruptible
 from .lazy import offered
-from .reporter import Reporter, size_of
+from .reporter import Reporter
 from .screen import Screen
 from .table import table
 

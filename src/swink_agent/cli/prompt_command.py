@@ -18,18 +18,15 @@ from typing import Any
 
 from msgspec import structs
 
-from swink_agent.app.agent import AgentOptions, StandardAgent, redactor_for, standard_agent
-from swink_agent.app.credentials import Credentials
-from swink_agent.app.errors import ExitCode, NoModel
+from swink_agent.app.agent import StandardAgent
+from swink_agent.app.errors import ExitCode
 from swink_agent.app.headless import HeadlessRun, Outcome, PromptFn
-from swink_agent.app.masking_key import masking_key
+from swink_agent.app.opening import Opening, OpeningOptions
 from swink_agent.app.output import Output, output_for
-from swink_agent.app.sessions import RunSession, WantedSession
-from swink_agent.app.settings import Settings, load_settings
-from swink_agent.app.trust import Project, TrustStore, find_project
+from swink_agent.app.sessions import RunSession
+from swink_agent.app.settings import Settings
+from swink_agent.app.trust import Project, TrustStore
 from swink_agent.core.loop import is_answered
-from swink_agent.core.types import ModelSpec, ThinkingLevel
-from swink_agent.sandbox.programs import importable
 
 from .asking import TerminalAsk
 from .entry import discard_stdout
@@ -41,10 +38,6 @@ from .unanswered import UnansweredOutput
 
 __all__ = ["run_prompt"]
 
-_SETTINGS = (
-    *("model", "thinking", "system", "append_system", "tools", "approve", "allow", "deny", "sandbox", "network"),
-    *("max_turns", "max_cost", "timeout", "output", "masking", "unmask"),
-)
 _UNATTENDED = (
     "there is nobody here to ask; --approve all allows such calls, confined to the folder, and --allow, with a rule "
     "such as 'bash: pytest *', some of them"
@@ -65,27 +58,16 @@ class _Prompt:
         self._unanswered = unanswered
         self._options = options
         self._interrupts = _Interrupts()
-        self._inputs = PromptInputs(
-            options["prompt"], cwd=options["cwd"], added=options["add_dir"], images=options["image"]
-        )
-        folder = self._inputs.folder
-        # What is loaded later is not what the model wrote meanwhile.
-        sys.path[:] = importable(sys.path, [str(place) for place in (folder, *self._inputs.added)])
-        self._project = find_project(folder, TrustStore())
-        self._settings = load_settings(
-            flags={name: options[name] or None if name in ("allow", "deny") else options[name] for name in _SETTINGS},
-            project=None if self._project is None else self._project.settings_files,
-        )
+        self._opening = Opening(OpeningOptions.of(options))
+        self._settings = self._opening.settings
         unanswered.format_name = self._settings.value("output")
+        self._inputs = PromptInputs(options["prompt"], images=options["image"])
         self._schema = self._inputs.schema(options["schema"])
         self._screen = Screen(sys.stderr)
         self._loudness: Loudness = "verbose" if options["verbose"] else "quiet" if options["quiet"] else "normal"
 
     def run(self) -> int:
-        wanted = WantedSession(
-            is_kept=not self._options["no_session"], newest=self._options["continue"], id=self._options["resume"]
-        )
-        session = RunSession(self._settings, self._inputs.folder, wanted)
+        session = self._opening.session()
         try:
             with session:
                 return self._run_in(session)
@@ -93,54 +75,25 @@ class _Prompt:
             self._unanswered.session = session.id
 
     def _run_in(self, session: RunSession) -> int:
-        credentials = Credentials()
-        is_key_kept = session.is_kept and self._settings.value("masking")
-        redactor = redactor_for(self._settings, credentials, key=masking_key() if is_key_kept else None)
+        redactor = self._opening.redactor(session)
         asks = self._settings.value("approve") in ("ask", "smart")
         asking = TerminalAsk.open(self._screen, redactor.redact) if asks else None
         hint = _UNATTENDED if asks and asking is None else ""
         reporter = Reporter(self._screen, redactor, self._loudness, rejection_hint=hint)
-        agent_options = AgentOptions(
-            settings=self._settings,
-            credentials=credentials,
-            folder=self._inputs.folder,
-            added=self._inputs.added,
-            project=self._project,
-            ask=asking,
-            on_local_state=reporter.on_local_state,
-            redactor=redactor,
-            model=self._model_of(session),
-        )
         try:
             with _logging_to(reporter), self._interrupts.handled(asking):
-                return self._run(agent_options, session, reporter)
+                made = self._opening.agent(session, redactor, ask=asking, on_local_state=reporter.on_local_state)
+                return self._run(made, session, reporter)
         finally:
             self._screen.clear()
             if asking is not None:
                 asking.close()
 
-    def _model_of(self, session: RunSession) -> ModelSpec | None:
-        """The model that a session goes on with, unless the command line names another."""
-        model = None if self._options["model"] is not None else session.model
-        if model is None or self._options["thinking"] is None:
-            return model
-        return structs.replace(model, thinking_level=ThinkingLevel(self._settings.value("thinking")))
-
-    def _made(self, options: AgentOptions) -> StandardAgent:
-        try:
-            return standard_agent(options)
-        except NoModel as error:
-            if options.model is None:
-                raise
-            raise NoModel(
-                f"the session goes on with {options.model}, which cannot be asked: {error}; -m goes on with another"
-            ) from error
-
-    def _run(self, options: AgentOptions, session: RunSession, reporter: Reporter) -> int:
-        with self._made(options) as made:
+    def _run(self, made: StandardAgent, session: RunSession, reporter: Reporter) -> int:
+        with made:
             self._unanswered.model = made.agent.model
             session.attach(made.agent)
-            _tell_first(made, self._project, session, reporter)
+            _tell_first(made, self._opening.project, session, reporter)
             prompt = self._inputs.prompt(made.agent.model, reporter.warn, reporter.note)
             run = HeadlessRun(
                 made.agent, schema=self._schema, timeout=self._settings.value("timeout"), prepare=made.prepare

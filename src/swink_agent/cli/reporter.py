@@ -11,9 +11,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 from swink_agent.app.headless import Outcome
+from swink_agent.app.telling import FetchProgress, seconds, summary_of
 from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
@@ -38,10 +39,10 @@ from swink_agent.policies.cells import cell_width, cut, cut_middle
 from swink_agent.policies.display import safe_display
 from swink_agent.policies.escaping import safe_line
 
-from .live import LiveLine, seconds
+from .live import LiveLine
 from .screen import FOLLOWING, Screen
 
-__all__ = ["Loudness", "Reporter", "size_of"]
+__all__ = ["Loudness", "Reporter"]
 
 Loudness: TypeAlias = Literal["quiet", "normal", "verbose"]
 
@@ -76,7 +77,7 @@ class Reporter:
         self._live = LiveLine(screen, redactor, clock, is_on=screen.is_terminal and loudness != "quiet")
         self._unsaid = ""
         self._has_told = False
-        self._fetch = _Fetch()
+        self._fetch = FetchProgress()
 
     @property
     def _is_followed(self) -> bool:
@@ -277,33 +278,6 @@ class Reporter:
             self._screen.say("", told, following=FOLLOWING)
 
 
-class _Fetch:
-    """The progress of one download."""
-
-    def __init__(self) -> None:
-        self.is_new = True
-        self._start: tuple[float, int] | None = None
-        self._milestone = -1
-
-    def text(self, event: Any, now: float) -> str:
-        self.is_new = self._start is None
-        start, done_at_start = self._start = self._start or (now, event.done)
-        head = f"fetching {event.model}"
-        if not event.total:
-            return f"{head}: {event.message or size_of(event.done)}"
-        share = event.done / event.total
-        filled = int(share * 20)
-        speed = (event.done - done_at_start) / (now - start) if now > start else 0.0
-        left = f", {seconds((event.total - event.done) / speed)} left" if speed > 0 else ""
-        return f"{head} [{'█' * filled}{'░' * (20 - filled)}] {share:.0%} of {size_of(event.total)}{left}"
-
-    def is_milestone(self, event: Any) -> bool:
-        """Whether a line for a log is due: at the start, and every tenth."""
-        reached = int(10 * event.done / event.total) if event.total else 0
-        is_due, self._milestone = reached > self._milestone, max(reached, self._milestone)
-        return is_due
-
-
 class _LogHandler(logging.Handler):
     def __init__(self, reporter: Reporter) -> None:
         super().__init__(logging.WARNING)
@@ -311,26 +285,3 @@ class _LogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._reporter.warn(record.getMessage())  # a traceback is of no use to a user, and may hold anything
-
-
-def summary_of(name: str, arguments: dict[str, Any]) -> str:
-    """What a call is about, in a few words: its command, its path, what it looks for."""
-    match name:
-        case "bash":
-            return str(arguments.get("command", ""))
-        case "search":
-            wanted = [arguments.get(key) for key in ("pattern", "glob", "path")]
-            return " ".join(str(item) for item in wanted if item)
-        case _ if isinstance(arguments.get("path"), str):
-            return cast("str", arguments["path"])
-        case _:
-            return ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-
-
-def size_of(count: float) -> str:
-    """Bytes as people say them."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"

@@ -6,7 +6,6 @@ characters are written out, and each row of it stands behind a mark of ours.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from swink_agent.app.sessions import damage_of
+from swink_agent.app.telling import age, summary_of
 from swink_agent.core.redaction import Redactor
 from swink_agent.core.types import (
     AgentMessage,
@@ -30,14 +30,13 @@ from swink_agent.policies.cells import cut, laid_out
 from swink_agent.policies.display import safe_display
 from swink_agent.policies.escaping import safe_text
 
-from .reporter import summary_of
 from .screen import Palette
 from .table import table
 
 if TYPE_CHECKING:
     from swink_agent.memory import LoadedSession, SessionInfo
 
-__all__ = ["age", "facts", "listing", "remarks", "rows_of"]
+__all__ = ["facts", "listing", "remarks", "rows_of"]
 
 _TEXT = "  │ "
 _THOUGHT = "  ~ "
@@ -49,19 +48,6 @@ _COLUMNS = (("MESSAGES", 44), ("COST", 56), ("MODEL", 90))
 """What is left out of a list where the window is narrower than that."""
 _COLUMNS_OF_ALL = (("MESSAGES", 66), ("COST", 76), ("FOLDER", 44), ("MODEL", 100))
 """The same where sessions of several folders are listed: which one is what people look for."""
-
-
-def age(moment: int, now: int | None = None) -> str:
-    """How long ago it was, in a few characters."""
-    if not moment:
-        return "-"
-    passed = (time.time_ns() // 1_000_000 if now is None else now) - moment
-    if passed < _MINUTE:
-        return "now"
-    for unit, name, most in ((_MINUTE, "min", _HOUR), (_HOUR, "h", 2 * _DAY), (_DAY, "d", 100 * _DAY)):
-        if passed < most:
-            return f"{passed // unit} {name}"
-    return datetime.fromtimestamp(moment / 1000).strftime("%Y-%m-%d")
 
 
 def listing(

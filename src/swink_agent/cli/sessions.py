@@ -29,6 +29,7 @@ from swink_agent.app.sessions import (
     short_ids,
 )
 from swink_agent.app.settings import load_settings
+from swink_agent.app.telling import age
 from swink_agent.policies.cells import laid_out
 from swink_agent.policies.display import safe_display
 from swink_agent.policies.escaping import safe_text
@@ -36,7 +37,7 @@ from swink_agent.policies.escaping import safe_text
 from .confirming import confirm
 from .lazy import offered
 from .screen import Palette, wants_colour, width_of, write_answer
-from .session_pages import age, facts, listing, remarks, rows_of
+from .session_pages import facts, listing, remarks, rows_of
 from .table import table
 
 if TYPE_CHECKING:

@@ -42,10 +42,13 @@ class FileRewind(NamedTuple):
     """Lines that putting it back adds and removes."""
 
 
-def plan_rewind(workspace: Workspace, run: UndoRun, *, force: bool = False) -> list[FileRewind]:
-    """What putting a run back means, file by file; nothing is changed. `force` takes other people's changes along."""
+def plan_rewind(workspace: Workspace, run: UndoRun, *, force: bool = False, since: int = 0) -> list[FileRewind]:
+    """What putting a run back means, file by file; nothing is changed. `force` takes other people's changes along.
+
+    With `since`, in nanoseconds since 1970, what the run had changed before that moment stays.
+    """
     by_file: dict[tuple[str, ...], list[Change]] = {}
-    for change in run.changes():
+    for change in run.changes(since):
         by_file.setdefault(change.parts, []).append(change)
     return [_plan_file(workspace, parts, changes, force) for parts, changes in by_file.items()]
 

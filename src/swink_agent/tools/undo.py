@@ -104,9 +104,13 @@ class UndoRun:
         finally:
             os.close(fd)
 
-    def changes(self) -> list[Change]:
-        """In the order in which they were made. One that cannot be read is left out: it was never finished."""
-        found = [_read_change(path) for path in sorted(self.path.glob("*.copy"))]
+    def changes(self, since: int = 0) -> list[Change]:
+        """In the order in which they were made, from a moment on, in nanoseconds since 1970.
+
+        One that cannot be read is left out: it was never finished.
+        """
+        paths = [path for path in sorted(self.path.glob("*.copy")) if path.name >= f"{since:020}"]
+        found = [_read_change(path) for path in paths]
         return [change for change in found if change is not None]
 
 

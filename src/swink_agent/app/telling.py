@@ -1,0 +1,91 @@
+"""How calls, sizes, times and the progress of a model on this machine are told to people, in every front end.
+
+Owns the words alone: pure functions of values. What is masked, made safe or cut to a width is for whoever shows it.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import Any, cast
+
+__all__ = ["FetchProgress", "age", "seconds", "size_of", "summary_of"]
+
+_BAR = 20
+_MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
+
+
+def summary_of(name: str, arguments: dict[str, Any]) -> str:
+    """What a call is about, in a few words: its command, its path, what it looks for."""
+    match name:
+        case "bash":
+            return str(arguments.get("command", ""))
+        case "search":
+            wanted = [arguments.get(key) for key in ("pattern", "glob", "path")]
+            return " ".join(str(item) for item in wanted if item)
+        case _ if isinstance(arguments.get("path"), str):
+            return cast("str", arguments["path"])
+        case _:
+            return ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+
+
+def size_of(count: float) -> str:
+    """Bytes as people say them."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def seconds(count: float) -> str:
+    """A time as people say it."""
+    if count < 1:
+        return f"{count * 1000:.0f} ms"
+    if count < 60:
+        return f"{count} s" if isinstance(count, int) else f"{count:.1f} s"
+    if count < 3600:
+        minutes, rest = divmod(int(count), 60)
+        return f"{minutes} min {rest} s" if isinstance(count, int) and rest else f"{count / 60:.0f} min"
+    return f"{count / 3600:.1f} h"
+
+
+def age(moment: int, now: int | None = None) -> str:
+    """How long ago it was, in a few characters."""
+    if not moment:
+        return "-"
+    passed = (time.time_ns() // 1_000_000 if now is None else now) - moment
+    if passed < _MINUTE:
+        return "now"
+    for unit, name, most in ((_MINUTE, "min", _HOUR), (_HOUR, "h", 2 * _DAY), (_DAY, "d", 100 * _DAY)):
+        if passed < most:
+            return f"{passed // unit} {name}"
+    return datetime.fromtimestamp(moment / 1000).strftime("%Y-%m-%d")
+
+
+class FetchProgress:
+    """The progress of one download, told from the events of a model on this machine."""
+
+    def __init__(self) -> None:
+        self.is_new = True
+        self._start: tuple[float, int] | None = None
+        self._milestone = -1
+
+    def text(self, event: Any, now: float) -> str:
+        """One line, with a bar where it is known how much there is; `now` is in seconds, of any clock."""
+        self.is_new = self._start is None
+        start, done_at_start = self._start = self._start or (now, event.done)
+        head = f"fetching {event.model}"
+        if not event.total:
+            return f"{head}: {event.message or size_of(event.done)}"
+        share = event.done / event.total
+        filled = int(share * _BAR)
+        speed = (event.done - done_at_start) / (now - start) if now > start else 0.0
+        left = f", {seconds((event.total - event.done) / speed)} left" if speed > 0 else ""
+        return f"{head} [{'█' * filled}{'░' * (_BAR - filled)}] {share:.0%} of {size_of(event.total)}{left}"
+
+    def is_milestone(self, event: Any) -> bool:
+        """Whether a line for a log is due: at the start, and every tenth."""
+        reached = int(10 * event.done / event.total) if event.total else 0
+        is_due, self._milestone = reached > self._milestone, max(reached, self._milestone)
+        return is_due

@@ -1,0 +1,1 @@
+"""The terminal UI: a full-screen conversation, and the same renderer without a screen for `--inline`."""

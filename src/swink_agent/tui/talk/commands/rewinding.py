@@ -1,0 +1,85 @@
+"""`/rewind`: back to a message of the person's, with the files as they were if that is wanted.
+
+Owns the questions and the order: files first, as they may fail; then the history, of which nothing on record is lost;
+then the message itself, which comes back to be changed and sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from swink_agent.app.errors import UsageProblem
+from swink_agent.app.sessions import open_store, session_problems
+
+from ..front import PickItem
+from ..rewinding import RunSince, files_since, put_files_back, runs_since, user_messages
+
+if TYPE_CHECKING:
+    from ..conversation import Conversation
+    from ..opened import Opened
+
+__all__ = ["rewind"]
+
+_MOST_NAMED = 5
+
+
+async def rewind(conversation: Conversation, rest: str) -> None:
+    """Asks to which message, and whether with the files."""
+    opened = conversation.opened
+    said = [] if opened is None else user_messages(opened.agent.messages)
+    if opened is None or not said:
+        raise UsageProblem("there is no message to go back to yet")
+    items = [PickItem(str(position), _line(opened, text), f"{position + 1}") for position, text in reversed(said)]
+    chosen = await conversation.front.pick("Back to before which message?", items)
+    if chosen is None or conversation.is_running or conversation.opened is not opened:
+        return
+    position = int(chosen)
+    runs = await asyncio.to_thread(_runs, opened, position)
+    roots = [opened.opening.folder.resolve(), *opened.opening.added]
+    settings = opened.opening.settings
+    files = await asyncio.to_thread(files_since, settings, roots, runs)
+    with_files = False
+    if files:
+        answer = await conversation.front.confirm(
+            f"The runs since then changed {_named(files)}. Put that back too?",
+            (("both", "the conversation and the files"), ("talk", "the conversation alone")),
+            "both",
+        )
+        if answer is None or conversation.is_running or conversation.opened is not opened:
+            return
+        with_files = answer == "both"
+    if with_files:
+        back = await asyncio.to_thread(put_files_back, settings, roots, runs)
+        if back.done:
+            conversation.notice(f"put back: {_named(back.done)}")
+        for name, why in back.left:
+            conversation.notice(f"{name} was left alone: {why}", "warning")
+    agent = opened.agent
+    text = dict(said)[position]
+    agent.messages = agent.messages[:position]
+    conversation.tally.cut(agent.messages)
+    conversation.show(tuple(agent.messages))
+    conversation.notice("back to before that message; what came after it is still on record in the session")
+    conversation.front.give_back(text)
+    conversation.front.changed()
+
+
+def _runs(opened: Opened, position: int) -> list[RunSince]:
+    session_id = opened.session.flush()
+    if session_id is None:
+        return []
+    with session_problems():
+        return runs_since(open_store(opened.opening.settings), session_id, position)
+
+
+def _line(opened: Opened, text: str) -> str:
+    shown = " ".join(opened.redactor.redact(text).split())
+    return shown if len(shown) <= 100 else f"{shown[:99]}…"
+
+
+def _named(files: Sequence[str]) -> str:
+    names = [name.rpartition("/")[2] for name in files]
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{', '.join(names[:_MOST_NAMED])}{more}"

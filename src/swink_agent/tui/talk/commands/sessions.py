@@ -1,0 +1,249 @@
+"""The sessions of a conversation: listed, named, resumed, forked, exported, begun anew, summed up.
+
+Owns what the commands say and ask. A session is saved as it happens, so there is nothing to save but a name for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from swink_agent.app.errors import UsageProblem
+from swink_agent.app.paths import write_whole
+from swink_agent.app.sessions import SessionProblem, WantedSession, open_store, session_problems, short_ids
+from swink_agent.app.telling import age
+from swink_agent.core.types import AssistantMessage, UserMessage, extract_text
+from swink_agent.policies.escaping import safe_line
+
+from ..front import PickItem
+
+if TYPE_CHECKING:
+    from swink_agent.memory import SessionInfo
+    from swink_agent.memory.store import ExportFormat
+
+    from ...transcript.line import Line
+    from ..conversation import Conversation
+    from ..running import State
+
+__all__ = ["compact", "export", "fork", "list_sessions", "load", "reset", "resume", "save"]
+
+_MOST_LISTED = 20
+_PREVIEWED = 12
+_FORMATS: dict[str, ExportFormat] = {
+    "html": "html",
+    "htm": "html",
+    "json": "json",
+    "markdown": "markdown",
+    "md": "markdown",
+}
+_ENDINGS: dict[ExportFormat, str] = {"html": ".html", "markdown": ".md", "json": ".json"}
+
+
+async def _listed(conversation: Conversation) -> list[SessionInfo]:
+    """The sessions of this folder that have something in them, the newest first."""
+
+    def read() -> list[SessionInfo]:
+        with session_problems():
+            store = open_store(conversation.opening.settings)
+            return [info for info in store.list(conversation.opening.folder.resolve()) if info.messages]
+
+    return await asyncio.to_thread(read)
+
+
+def _own(conversation: Conversation) -> str | None:
+    info = None if conversation.opened is None else conversation.opened.session.info
+    return None if info is None else info.id
+
+
+def _title(conversation: Conversation, info: SessionInfo) -> str:
+    title = info.title or "(no title)"
+    return title if conversation.opened is None else conversation.opened.redactor.redact(title)
+
+
+async def list_sessions(conversation: Conversation, rest: str) -> None:
+    """`#sessions`."""
+    found = await _listed(conversation)
+    if not found:
+        conversation.notice("there is no session of this folder yet")
+        return
+    short = short_ids([info.id for info in found], [info.id for info in found])
+    here = _own(conversation)
+    rows = [
+        f"{'▸' if info.id == here else ' '} {short[info.id]}  {age(info.updated):>6}  {info.messages:>4}  "
+        f"{_title(conversation, info)}"
+        for info in found[:_MOST_LISTED]
+    ]
+    more = f"\n  … and {len(found) - _MOST_LISTED} more: /resume searches them" if len(found) > _MOST_LISTED else ""
+    conversation.notice("\n".join(rows) + more)
+
+
+async def save(conversation: Conversation, rest: str) -> None:
+    """`#save [title]`."""
+    opened = conversation.opened
+    info = None if opened is None else opened.session.info
+    if opened is None or info is None:
+        raise UsageProblem("this conversation is not recorded, so there is nothing to name")
+    if rest:
+        try:
+            opened.session.rename(opened.redactor.redact(rest))
+        except ValueError as error:
+            raise UsageProblem(str(error)) from error
+    named = f" as “{opened.redactor.redact(rest)}”" if rest else ""
+    conversation.notice(f"session {info.id} is saved{named}; it always is, as it happens")
+
+
+async def load(conversation: Conversation, rest: str) -> None:
+    """`#load`: by the beginning of an id, or by title."""
+    if not rest:
+        await resume(conversation, "")
+        return
+    found = await _listed(conversation)
+    ids = [info.id for info in found if info.id.startswith(rest)]
+    titled = [info.id for info in found if info.title.casefold() == rest.casefold()]
+    await _go_on(conversation, (titled or ids or [rest])[0] if len(ids) <= 1 else rest)
+
+
+async def resume(conversation: Conversation, rest: str) -> None:
+    """`/resume`: by id, or from a list with search and preview."""
+    wanted: str | None = rest
+    if not wanted:
+        here = _own(conversation)
+        found = [info for info in await _listed(conversation) if info.id != here]
+        if not found:
+            conversation.notice("there is no other session of this folder")
+            return
+        items = [
+            PickItem(info.id, _title(conversation, info), f"{age(info.updated)}, {info.messages} messages")
+            for info in found
+        ]
+        wanted = await conversation.front.pick("Go on with which session?", items, _previewer(conversation))
+        if wanted is None or conversation.is_running:
+            return
+    await _go_on(conversation, wanted)
+
+
+def _previewer(conversation: Conversation):
+    redact = str if conversation.opened is None else conversation.opened.redactor.redact
+
+    def read(session_id: str) -> Sequence[Line]:
+        from ...transcript.line import Line, Span
+
+        with session_problems():
+            messages = open_store(conversation.opening.settings).load(session_id).messages
+        lines: list[Line] = []
+        for message in messages[-_PREVIEWED:]:
+            if isinstance(message, (UserMessage, AssistantMessage)) and (
+                text := redact(extract_text(message.content)).strip()
+            ):
+                mark = "> " if isinstance(message, UserMessage) else "  "
+                role = "text" if isinstance(message, UserMessage) else "dim"
+                lines += [Line((Span(mark + safe_line(line, 400), role),)) for line in text.split("\n")[:4]]
+        return lines
+
+    async def preview(session_id: str) -> Sequence[Line]:
+        try:
+            return await asyncio.to_thread(read, session_id)
+        except (UsageProblem, SessionProblem):
+            return []
+
+    return preview
+
+
+async def _go_on(conversation: Conversation, session_id: str) -> None:
+    here = _own(conversation)
+    if here is not None and here.startswith(session_id):
+        conversation.notice("this is that session")
+        return
+    await conversation.switch(WantedSession(id=session_id))
+
+
+async def reset(conversation: Conversation, rest: str) -> None:
+    """`/reset`: a new session; the old one stays on record."""
+    before = conversation.opened
+    info = None if before is None else before.session.info
+    is_kept = conversation.opening.options.session.is_kept
+    await conversation.switch(WantedSession(is_kept=is_kept))
+    kept = f"; /resume {info.id} goes back to the one before" if info is not None and info.messages else ""
+    conversation.notice(f"a new conversation{kept}")
+
+
+async def fork(conversation: Conversation, rest: str) -> None:
+    """`/fork`: a copy to go on in."""
+    opened = conversation.opened
+    if opened is None or not len(opened.agent.messages):
+        raise UsageProblem("there is nothing to fork yet: nothing has been said")
+
+    def copy() -> str:
+        session_id = opened.session.flush()
+        if session_id is None:
+            raise UsageProblem("this conversation is not recorded, so it cannot be forked")
+        with session_problems(), open_store(opened.opening.settings).fork(session_id) as session:
+            return session.id
+
+    before = opened.session.info
+    await conversation.switch(WantedSession(id=await asyncio.to_thread(copy)))
+    old = "" if before is None else f"; /resume {before.id} goes back to the original"
+    conversation.notice(f"this is a fork{old}")
+
+
+async def export(conversation: Conversation, rest: str) -> None:
+    """`/export [html|markdown|json] [file]`: into a file that is not there yet."""
+    try:
+        words = shlex.split(rest)
+    except ValueError as error:
+        raise UsageProblem(f"{rest[:60]!r} cannot be read: {error}") from error
+    chosen = _FORMATS.get(words[0].lower()) if words else None
+    if chosen is not None:
+        words = words[1:]
+    if len(words) > 1:
+        raise UsageProblem("/export takes a format (html, markdown, json) and one file, in quotes if it has spaces")
+    opened = conversation.opened
+    info = None if opened is None else opened.session.info
+    if opened is None or info is None or not info.messages:
+        raise UsageProblem("there is nothing to export: nothing is on record yet")
+    name = words[0] if words else ""
+    kind = chosen or _FORMATS.get(name.rpartition(".")[2].lower(), "markdown")
+    path = await asyncio.to_thread(_write, conversation, name or f"swink-{info.id}{_ENDINGS[kind]}", kind)
+    conversation.notice(f"the session is in {path}")
+
+
+def _write(conversation: Conversation, name: str, kind: ExportFormat) -> Path:
+    opened = conversation.opened
+    path = conversation.opening.folder / Path(name).expanduser()
+    session_id = None if opened is None else opened.session.flush()
+    if opened is None or session_id is None:
+        raise UsageProblem("this conversation is not recorded, so it cannot be exported")
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageProblem(f"{path} {'is a folder' if path.is_dir() else 'has no folder to be in'}")
+    if path.exists():
+        raise UsageProblem(f"{path} is there already: name another file")
+    with session_problems():
+        text = open_store(opened.opening.settings).export(session_id, kind)
+    try:
+        write_whole(path, text.encode("utf-8", "replace"), mode=0o600)
+    except OSError as error:
+        raise SessionProblem(f"{path} cannot be written: {error.strerror or error}") from error
+    return path
+
+
+async def compact(conversation: Conversation, rest: str) -> None:
+    """`/compact [instructions]`: as a run that can be stopped."""
+    opened = conversation.opened
+    if opened is None or not len(opened.agent.messages):
+        raise UsageProblem("there is nothing to sum up yet")
+
+    async def work() -> State:
+        report = await opened.agent.compact(rest or None)
+        if report is None:
+            conversation.notice("there is nothing that could be left out yet")
+            return "idle"
+        conversation.tally.compacted(report)
+        conversation.notice(
+            f"about {report.tokens_before:,} tokens became {report.tokens_after:,}; the history itself is kept"
+        )
+        return "idle"
+
+    conversation.begin(work())

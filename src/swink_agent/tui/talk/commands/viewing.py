@@ -1,0 +1,129 @@
+"""What a person looks at: help, facts, usage, the last answer, the colours.
+
+Owns the words. Nothing here changes what the agent does.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from swink_agent.app.errors import SettingsError, UsageProblem
+from swink_agent.app.telling import seconds
+
+from ..front import PickItem
+from . import COMMANDS
+
+if TYPE_CHECKING:
+    from ..conversation import Conversation
+
+_KEYS = (
+    ("Enter", "send; while a run goes on: steer it"),
+    ("Tab", "while a run goes on: queue a follow-up"),
+    ("Up", "in an empty line: take the last queued message back, else earlier prompts"),
+    ("Shift+Enter, Alt+Enter, Ctrl+J", "a new line"),
+    ("Esc, Ctrl+C", "stop; what is queued comes back"),
+    ("Ctrl+C twice, Ctrl+Q", "leave"),
+    ("Shift+Tab", "plan mode, and back"),
+    ("Ctrl+R", "search earlier prompts"),
+    ("Ctrl+F", "search the conversation"),
+    ("Ctrl+O", "open a folded paste"),
+    ("F2, Shift+Left, Shift+Right", "open and fold a tool's block; the one before, the next"),
+    ("F6", "give the mouse to the terminal, and back"),
+    ("PageUp, PageDown, End", "scroll; End follows again"),
+    ("@", "complete a file"),
+    ("!command", "run a command of your own, which the model sees with your next prompt"),
+)
+_THEMES = ("dark", "light", "contrast", "plain")
+
+
+async def show_help(conversation: Conversation, rest: str) -> None:
+    """`#help`."""
+    names = [(f"{command.name} {command.usage}".strip(), command.help) for command in COMMANDS]
+    conversation.notice("\n".join(["Keys", *_rows(_KEYS), "", "Commands", *_rows(names)]))
+
+
+async def clear(conversation: Conversation, rest: str) -> None:
+    """`#clear`: the view alone."""
+    conversation.transcript.clear()
+
+
+async def show_info(conversation: Conversation, rest: str) -> None:
+    """`#info`."""
+    opened = conversation.opened
+    settings = conversation.opening.settings
+    facts = [("folder", str(conversation.opening.folder))]
+    facts += [("also", str(folder)) for folder in conversation.opening.added]
+    if opened is not None:
+        agent, info, sandbox = opened.agent, opened.session.info, opened.made.sandbox
+        facts += [
+            ("model", f"{agent.model} ({opened.made.model_source})"),
+            ("thinking", str(agent.thinking_level)),
+            ("mode", conversation.mode),
+            ("tools", ", ".join([tool.name for tool in agent.tools]) or "none"),
+            ("approvals", conversation.approve),
+            ("sandbox", "none" if sandbox is None else str(sandbox.backend)),
+            ("session", "is not recorded" if info is None else f"{info.id} {info.title}".rstrip()),
+            ("messages", str(len(agent.messages))),
+        ]
+    facts.append(("limits", _limits(settings.value("max_turns"), settings.value("max_cost"))))
+    conversation.notice("\n".join(_rows(facts)))
+
+
+async def show_usage(conversation: Conversation, rest: str) -> None:
+    """`/usage`."""
+    tally = conversation.tally
+    usage, (estimate, window) = tally.usage, tally.estimate
+    cost = "unknown" if tally.dollars is None else f"${tally.dollars:.4f}"
+    facts = [
+        ("read", f"{usage.input:,} tokens"),
+        ("from the cache", f"{usage.cache_read:,} tokens"),
+        ("into the cache", f"{usage.cache_write:,} tokens"),
+        ("written", f"{usage.output:,} tokens"),
+        ("together", f"{tally.tokens:,} tokens"),
+        ("cost", cost),
+        ("window", f"about {estimate:,} of {window:,} tokens ({tally.fill:.0%})"),
+        ("last run", seconds(round(conversation.elapsed, 1))),
+    ]
+    conversation.notice("\n".join(_rows(facts)))
+
+
+async def copy_answer(conversation: Conversation, rest: str) -> None:
+    """`#copy`."""
+    answer = conversation.answer
+    if not answer:
+        conversation.notice("there is no answer to copy yet")
+        return
+    conversation.front.copy(answer)
+    conversation.notice(f"the last answer is copied ({len(answer):,} characters)")
+
+
+async def theme(conversation: Conversation, rest: str) -> None:
+    """`/theme`: for now and, in the person's settings, for later."""
+    wanted: str | None = rest.lower()
+    if not wanted:
+        items = [PickItem(name, name) for name in _THEMES]
+        wanted = await conversation.front.pick("Theme", items)
+        if wanted is None:
+            return
+    if wanted not in _THEMES:
+        raise UsageProblem(f"there is no theme {rest[:40]!r}: {', '.join(_THEMES)}")
+    conversation.front.set_theme(wanted)
+    from swink_agent.app.settings import set_value, settings_file
+
+    try:
+        set_value("theme", wanted, path=settings_file())
+    except SettingsError as error:
+        conversation.notice(f"the theme holds for now, and could not be kept: {error}", "warning")
+    if os.environ.get("NO_COLOR") and wanted != "plain":
+        conversation.notice("NO_COLOR is set, and comes first at the next start")
+
+
+def _limits(turns: int | None, cost: float | None) -> str:
+    words = [f"{turns} turns"] * bool(turns) + [f"${cost:g}"] * (cost is not None)
+    return f"{', '.join(words)} for a run" if words else "none"
+
+
+def _rows(pairs: list[tuple[str, str]] | tuple[tuple[str, str], ...]) -> list[str]:
+    width = max([len(name) for name, _ in pairs], default=0)
+    return [f"  {name:<{width}}  {text}" for name, text in pairs]

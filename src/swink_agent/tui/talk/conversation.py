@@ -1,0 +1,520 @@
+"""A conversation: one agent after another in one session after another, as a person sees it.
+
+Owns what goes on between a front end and the agent: what becomes of a line that was sent, the one run that there can
+be, the queue, the mode, and the state that is shown. What is told of a run is in `narration`, what a command does in
+`commands`, and nothing here draws.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from swink_agent.app.errors import ApplicationError
+from swink_agent.app.telling import summary_of
+from swink_agent.core.agent import Agent
+from swink_agent.core.cancel import call_in
+from swink_agent.core.errors import Aborted
+from swink_agent.core.events import AgentEvent, MessagesInjected, MessageUpdate
+from swink_agent.core.redaction import Redactor
+from swink_agent.core.subscriptions import Subscription
+from swink_agent.core.types import (
+    AgentMessage,
+    AssistantMessage,
+    Cost,
+    StopReason,
+    Text,
+    Usage,
+    UserMessage,
+    extract_text,
+)
+
+from ..transcript import ToolBlock, Transcript, UserBlock, blocks_of
+from .commands import command_in, run_command
+from .farewell import Farewell, resuming
+from .first_run import LocalProgress, first_words
+from .front import Front
+from .narration import Narration
+from .opened import Opened, Surroundings
+from .options import TalkOptions
+from .plan import Mode, PlanMode, carrying_out
+from .queue import MessageQueue, Queued, QueuedKind
+from .running import Runner, State, Work
+from .sending import MASKED, user_message
+from .shell import FROM_SHELL, ShellCommand, is_from_shell
+from .tally import Tally
+from .warnings import LibraryWarnings
+
+if TYPE_CHECKING:
+    from swink_agent.app.opening import Opening
+    from swink_agent.app.sessions import WantedSession
+    from swink_agent.core.types import ModelSpec
+    from swink_agent.policies.approvals import ApprovalAnswer, ApprovalQuestion, ApprovalsMode
+
+__all__ = ["Conversation"]
+
+_WORDS: dict[str, str] = {"smart": "smart", "ask": "on", "all": "off", "none": "none"}
+_LABELS: dict[str, str] = {"steering": "steering", "follow_up": "follow-up"}
+_CLOSING = 3.0
+"""Seconds that a run has to end when the conversation is closed."""
+
+
+class Conversation:
+    """What a front end shows and drives. All of it belongs to the thread of one event loop."""
+
+    def __init__(self, options: TalkOptions, front: Front, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.options = options
+        self.front = front
+        self.transcript = Transcript()
+        self.progress = ""
+        """What a model on this machine is about before it answers: its fetching, loading, and slow first reading."""
+        self.tally = Tally()
+        self.plan = PlanMode()
+        self.opening: Opening = options.opening
+        self.opened: Opened | None = None
+        self._clock = clock
+        self._queue = MessageQueue()
+        self._narration = Narration(self.transcript, Redactor(), label=lambda: self.plan.label, clock=clock)
+        self._subscription: Subscription | None = None
+        self._ready = asyncio.Event()
+        self._runner = Runner(on_error=lambda text: self.notice(text, "error"), on_end=self._on_end, clock=clock)
+        self._shells: list[ShellCommand] = []
+        self._shown_next: list[AgentMessage] = []
+        self._first_images = options.images
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._local = LocalProgress(clock)
+        self._warnings = LibraryWarnings(lambda text: self.notice(text, "warning"))
+        self._farewell: Farewell | None = None
+
+    # -- what is shown -----------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        return self._runner.state
+
+    @property
+    def is_running(self) -> bool:
+        return self._runner.is_running
+
+    @property
+    def mode(self) -> Mode:
+        return self.plan.mode
+
+    @property
+    def model(self) -> str:
+        return "" if self.opened is None else str(self.opened.agent.model)
+
+    @property
+    def tokens(self) -> int:
+        return self.tally.tokens
+
+    @property
+    def cost(self) -> float | None:
+        return self.tally.dollars
+
+    @property
+    def fill(self) -> float:
+        return self.tally.fill
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of the run that goes on, else of the last one."""
+        return self._runner.elapsed
+
+    @property
+    def folder(self) -> str:
+        folder, home = str(self.opening.folder), str(Path.home())
+        return f"~{folder[len(home) :]}" if folder == home or folder.startswith(f"{home}/") else folder
+
+    @property
+    def approve(self) -> str:
+        """`smart`, `on` or `off`; `none` where the settings allow nothing that needs approval."""
+        mode = self.opening.settings.value("approve") if self.opened is None else self.opened.made.approvals.mode
+        return _WORDS[mode]
+
+    @property
+    def queue(self) -> tuple[Queued, ...]:
+        return self._queue.waiting
+
+    @property
+    def running_tools(self) -> list[ToolBlock]:
+        return [*self._narration.running, *[shell.block for shell in self._shells]]
+
+    @property
+    def answer(self) -> str:
+        """What the model said last, masked."""
+        return self._narration.answer
+
+    def seconds_of(self, block: ToolBlock) -> float:
+        """How long a call that runs has been running."""
+        return self._narration.seconds_of(block)
+
+    def notice(self, text: str, kind: Literal["info", "warning", "error", "welcome"] = "info") -> None:
+        """A word of the program's own in the transcript; it is masked."""
+        self._narration.notice(text, kind)
+
+    # -- opening -----------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Makes the agent beside the event loop, tells what should be known, and sends the first prompt if there is
+        one. What goes wrong is told in the transcript."""
+        self._warnings.open()
+        loop = asyncio.get_running_loop()
+        self._around = Surroundings(
+            ask=self._ask,
+            on_local_state=lambda event: call_in(loop, self._on_local_state, event),
+            stream_fn=self.options.stream_fn,
+        )
+        try:
+            await self._open()
+        finally:
+            self._ready.set()
+        if self.options.prompt and self.opened is not None:
+            await self.submit(self.options.prompt)
+
+    async def _open(self) -> None:
+        try:
+            opened = await asyncio.to_thread(Opened.open, self.opening, self._around)
+        except ApplicationError as error:
+            self._runner.state = "error"
+            self.notice(str(error), "error")
+            self.front.changed()
+            return
+        self.adopt(opened)
+        for text, kind in first_words(opened):
+            self.notice(text, kind)
+
+    def adopt(self, opened: Opened, *, is_same_session: bool = False) -> None:
+        """Goes on with this agent, and if it is another session, with what was said in that."""
+        if self._subscription is not None:
+            self._subscription.unsubscribe()
+        answer = self._narration.answer
+        self.opened, self.opening = opened, opened.opening
+        self._runner.state = "idle"
+        agent = opened.agent
+        self._narration = Narration(self.transcript, opened.redactor, label=lambda: self.plan.label, clock=self._clock)
+        self._subscription = agent.subscribe(self._on_event)
+        self.plan.adopt(agent)
+        if is_same_session:
+            self._narration.answer = answer
+            self._queue.move(agent)
+            self.tally.set_agent(agent, opened.opening.settings)
+        else:
+            self._begin(opened)
+        self.front.changed()
+
+    def _begin(self, opened: Opened) -> None:
+        info, agent = opened.session.info, opened.agent
+        self._shown_next.clear()
+        usage, cost = (Usage(), Cost()) if info is None else (info.usage, info.cost)
+        messages = tuple(agent.messages)
+        sent = opened.session.context or messages
+        self.tally.begin(agent, opened.opening.settings, sent=sent, usage=usage, cost=cost)
+        self.show(messages)
+
+    def show(self, messages: Sequence[AgentMessage]) -> None:
+        """Shows a history that was there before, in place of all that is shown."""
+        assert self.opened is not None
+        self.transcript.clear()
+        blocks = blocks_of(messages, redact=self.opened.redactor.redact, summary_of=summary_of)
+        for block in blocks:
+            if isinstance(block, UserBlock) and block.position is not None:
+                message = messages[block.position]
+                if isinstance(message, UserMessage) and is_from_shell(extract_text(message.content)):
+                    block.label = FROM_SHELL
+        self.transcript.extend(blocks)
+        said = [
+            text for message in messages if isinstance(message, AssistantMessage) and (text := message.text.strip())
+        ]
+        self._narration.answer = self.opened.redactor.redact(said[-1]) if said else ""
+
+    async def switch(self, wanted: WantedSession, *, opening: Opening | None = None) -> None:
+        """Goes on in another session. Raises `ApplicationError`, and then all is as it was."""
+        before = self.opened
+        trust = None if before is None else before.made.approvals.trust
+        opened = await asyncio.to_thread(
+            Opened.open, self.opening if opening is None else opening, self._around, wanted, trust=trust
+        )
+        if before is not None:
+            opened.made.approvals.mode = before.made.approvals.mode
+        self.adopt(opened)
+        if before is not None and (problem := await asyncio.to_thread(before.close)):
+            self.notice(problem, "warning")
+        for text, kind in first_words(opened, is_first=False):
+            self.notice(text, kind)
+
+    async def remake(self, opening: Opening | None = None, model: ModelSpec | None = None) -> None:
+        """Goes on in this session with another agent: another model, or other settings. Raises `ApplicationError`."""
+        opening = self.opening if opening is None else opening
+        if self.opened is None:
+            opened = await asyncio.to_thread(Opened.open, opening, self._around, model=model)
+            self.adopt(opened)
+            for text, kind in first_words(opened):
+                self.notice(text, kind)
+            return
+        if model is None:
+            model = self.opened.agent.model
+        # Tools and prompt as they were made: what plan mode takes away is taken from the new one.
+        self.adopt(await asyncio.to_thread(self.opened.with_agent, opening, self._around, model), is_same_session=True)
+
+    # -- what is sent ------------------------------------------------------------------------------------------
+
+    async def submit(self, text: str, images: Sequence[str] = ()) -> None:
+        """Takes what a person sent: a prompt, which runs on its own, or a `/`, `#` or `!` command, which is waited for.
+
+        During a run a prompt steers it.
+        """
+        found = command_in(text)
+        if found is not None:
+            await run_command(self, *found)
+            return
+        if text.startswith("!") and text[1:].strip():
+            await self._ready.wait()
+            await self._run_shell(text[1:].strip())
+            return
+        await self.prompt(text, images)
+
+    async def prompt(self, text: str, images: Sequence[str] = ()) -> None:
+        """Sends a text to the model whatever it begins with. During a run it steers that."""
+        await self._send(text, images, "steer")
+
+    def queue_follow_up(self, text: str, images: Sequence[str] = ()) -> None:
+        """Has the agent go on with this when it would stop; at once if it does nothing."""
+        self.later(self._send(text, images, "follow_up"))
+
+    async def _send(self, text: str, images: Sequence[str], kind: QueuedKind) -> None:
+        await self._ready.wait()
+        if not text.strip() and not images:
+            return
+        if self.opened is None:
+            self.notice("there is no model to ask yet: #key adds a key, /model chooses a model", "error")
+            self.front.give_back(text)
+            return
+        try:
+            message, was_masked = await user_message(
+                text,
+                (*self._first_images, *images),
+                redactor=self.opened.redactor,
+                model=self.opened.agent.model,
+            )
+        except ApplicationError as error:
+            self.notice(str(error), "error")
+            self.front.give_back(text)
+            return
+        if was_masked:
+            self.notice(MASKED, "warning")
+        self._first_images = ()
+        if self.state == "running":
+            shown = extract_text(message.content)
+            self._queue.add(self.opened.agent, Queued(kind, shown, message, tuple(images)))
+            self.front.changed()
+            return
+        await self._runner.wait()  # one that was stopped may be at its end
+        self.start(message, images)
+
+    def start(self, message: UserMessage | None, images: Sequence[str] = ()) -> None:
+        """Begins a run with a message, or goes on with what is queued."""
+        assert self.opened is not None
+        agent = self.opened.agent
+        prompts: list[AgentMessage] | None = None
+        if message is not None:
+            prompts = [*self._shown_next, message]
+            self._shown_next.clear()
+            position = len(agent.messages) + len(prompts) - 1
+            self.transcript.add(UserBlock(extract_text(message.content), images=tuple(images), position=position))
+            self.tally.said(prompts)
+        self.begin(self._prompt(agent, prompts))
+
+    def begin(self, work: Work) -> None:
+        """Does work that takes the place of a run, such as a compaction: it can be stopped as one."""
+        self._runner.begin(work)
+        self.front.changed()
+
+    def _on_end(self) -> None:
+        self.progress = ""
+        self._narration.leave_open_calls()
+        if self.mode == "Plan" and self.state == "idle":
+            self.plan.plan = self._narration.answer
+        if len(self._queue) and self.opened is not None:
+            if self.state == "idle":  # it came when the run had looked for the last time
+                self.start(None)
+                return
+            self._give_back_queue()
+        self.front.changed()
+
+    async def _prompt(self, agent: Agent, prompts: Sequence[AgentMessage] | None) -> State:
+        await self._prepare()
+        result = await (agent.continue_loop() if prompts is None else agent.prompt(prompts))
+        if result.stop_reason == StopReason.ABORTED:
+            return "aborted"
+        if result.error is not None:
+            self.notice(result.error, "error")
+            return "error"
+        return "idle"
+
+    async def _prepare(self) -> None:
+        """What comes before a first prompt, such as fetching a model, in a thread that a stop ends."""
+        assert self.opened is not None
+        waiting = self._runner.waiting
+        if (prepare := self.opened.made.prepare) is not None:
+            work = asyncio.get_running_loop().run_in_executor(None, prepare, waiting)
+            try:
+                await asyncio.shield(work)
+            except asyncio.CancelledError:
+                waiting.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+                raise
+        if waiting.is_cancelled:
+            raise Aborted
+
+    def _on_event(self, event: AgentEvent) -> None:
+        if type(event) is MessageUpdate:  # most of them, and nothing but the transcript changes
+            if self.progress:
+                self.progress = ""
+                self.front.changed()
+            self._narration.on_event(event)
+            return
+        if isinstance(event, MessagesInjected):
+            self._show_injected(event)
+        self.tally.on_event(event)
+        self._narration.on_event(event)
+        self.front.changed()
+
+    def _show_injected(self, event: MessagesInjected) -> None:
+        assert self.opened is not None
+        entered = {id(queued.message): queued for queued in self._queue.entered(event.messages)}
+        position = len(self.opened.agent.messages) - len(event.messages)
+        for offset, message in enumerate(event.messages):
+            if event.source == "policy" or not isinstance(message, UserMessage):
+                continue
+            queued = entered.get(id(message))
+            images = () if queued is None else queued.images
+            block = UserBlock(
+                self.opened.redactor.redact(extract_text(message.content)),
+                images=images,
+                label=_LABELS[event.source],
+                position=position + offset,
+            )
+            self.transcript.add(block)
+
+    # -- while it runs -----------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Ends the run, or the person's own command; what was queued goes back to the person."""
+        for shell in self._shells:
+            shell.stop()
+        if not self.is_running:
+            return
+        self._runner.stop()
+        if self.opened is not None:
+            self.opened.agent.abort()
+            self._give_back_queue()
+        self.front.changed()
+
+    def take_back(self) -> str | None:
+        """The newest message that waits, which then is not sent."""
+        taken = None if self.opened is None else self._queue.take_back(self.opened.agent)
+        self.front.changed()
+        return None if taken is None else taken.text
+
+    def _give_back_queue(self) -> None:
+        assert self.opened is not None
+        if taken := self._queue.take_all(self.opened.agent):
+            self.front.give_back("\n\n".join([queued.text for queued in taken]))
+
+    async def settled(self) -> None:
+        """Returns when no run, command or question goes on."""
+        while self.is_running or self._tasks:
+            await self._runner.wait()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            await asyncio.sleep(0)
+
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does something beside what goes on now, for as long as the conversation is open."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, question: ApprovalQuestion) -> ApprovalAnswer:
+        return await self.front.ask(question)
+
+    async def _run_shell(self, command: str) -> None:
+        shell = ShellCommand(
+            command, self.opening.folder, self.transcript, None if self.opened is None else self.opened.redactor
+        )
+        self._shells.append(shell)
+        self.front.changed()
+        try:
+            self._shown_next.append(await shell.run())
+        finally:
+            self._shells.remove(shell)
+            self.front.changed()
+
+    def _on_local_state(self, event: Any) -> None:
+        text = self._local.text(event)
+        if text != self.progress and (self.is_running or not text):
+            self.progress = text
+            self.front.changed()
+
+    # -- modes -------------------------------------------------------------------------------------------------
+
+    def set_approve(self, mode: ApprovalsMode) -> None:
+        """Which calls are asked about from now on."""
+        if self.opened is not None:
+            self.opened.made.approvals.mode = mode
+        self.front.changed()
+
+    def toggle_plan(self) -> None:
+        """Plans instead of acting, or the other way round; leaving a plan offers to carry it out."""
+        if self.opened is None:
+            return
+        if self.is_running:
+            self.notice("the mode changes between runs: Esc stops this one")
+            return
+        agent = self.opened.agent
+        if self.mode == "Execute":
+            self.plan.enter(agent)
+            self.notice("plan mode: nothing is changed until you leave it (Shift+Tab or /plan)")
+        elif plan := self.plan.leave(agent):
+            self.later(self._offer_plan(plan))
+        else:
+            self.notice("execute mode: all tools are back")
+        self.tally.set_agent(agent, self.opening.settings)
+        self.front.changed()
+
+    async def _offer_plan(self, plan: str) -> None:
+        choices = (("yes", "carry the plan out"), ("no", "not now"))
+        if await self.front.confirm("Carry out this plan?", choices, "yes") != "yes":
+            self.notice("execute mode: all tools are back; the plan was not sent")
+        elif not self.is_running:
+            self.start(UserMessage([Text(carrying_out(plan))]))
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    async def close(self) -> Farewell:
+        """Ends what goes on, lets go of the session, and says what is to be left on the normal screen. Safe to call
+        again, and at any moment."""
+        if self._farewell is not None:
+            return self._farewell
+        self._farewell = Farewell()
+        self._warnings.close()
+        self.stop()
+        for shell in self._shells:
+            shell.kill()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSING)
+        if not await self._runner.wait(_CLOSING):
+            await self._runner.give_up()
+        problem = resume = ""
+        if self.opened is not None:
+            problem = await asyncio.to_thread(self.opened.close)
+            session_id = self.opened.session.short_id
+            resume = resuming(session_id, self.opening.options.cwd) if session_id else ""
+        self._farewell = Farewell(self.answer, resume, problem)
+        return self._farewell

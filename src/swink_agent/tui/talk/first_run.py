@@ -1,0 +1,65 @@
+"""What a person should hear when a conversation opens, and what a model on this machine is about before it answers.
+
+Owns the words. Storing keys is in `keys`, fetching and reading in `swink_agent.local`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+from swink_agent.app.telling import FetchProgress
+
+from .opened import Opened
+
+__all__ = ["LocalProgress", "first_words"]
+
+Kind: TypeAlias = Literal["info", "warning", "error", "welcome"]
+
+_LOCAL_BY_DEFAULT = (
+    "No key is set, so the model on this machine answers: {model}. Its first answer takes long: the model is fetched, "
+    "and then reads its instructions; Esc stops that. #key adds the key of a provider, /model chooses another model."
+)
+_HELP = "#help lists keys and commands."
+
+
+def first_words(opened: Opened, *, is_first: bool = True) -> list[tuple[str, Kind]]:
+    """What there is to say of an agent and its session before anything is asked."""
+    made, session, project = opened.made, opened.session, opened.opening.project
+    words: list[tuple[str, Kind]] = []
+    model = made.agent.model
+    is_by_default = model.provider == "local" and made.model_source.startswith("no key is set")
+    if is_first:
+        hello = (
+            _LOCAL_BY_DEFAULT.format(model=model.model_id) if is_by_default else f"{model} in {opened.opening.folder}."
+        )
+        words.append((f"{hello} {_HELP}", "welcome"))
+        for warning in made.warnings:
+            words.append((warning, "warning"))
+    if session.warning:
+        words.append((session.warning, "warning"))
+    if session.came_from:
+        words.append((f"the session was begun in {session.came_from}, and goes on in this folder", "info"))
+    if is_first and project is not None and (unused := project.what_is_unused):
+        words.append((f"{unused}; look at it: swink config trust", "info"))
+    return words
+
+
+class LocalProgress:
+    """The states of a model on this machine, as one line; empty when there is nothing to wait for."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._fetch: FetchProgress | None = None
+
+    def text(self, event: Any) -> str:
+        state = str(getattr(event.state, "value", event.state))
+        if state == "fetching":
+            self._fetch = self._fetch or FetchProgress()
+            return self._fetch.text(event, self._clock())
+        self._fetch = None
+        if state == "loading":
+            return f"loading {event.model} …"
+        if state == "ready" and event.total:
+            return f"reading the prompt: {event.done:,} of {event.total:,} tokens"
+        return ""

@@ -1,0 +1,241 @@
+"""A change of a file as lines: numbered, highlighted, with what changed inside a line marked; side by side where wide.
+
+Owns how a change looks. The comparison is `core.diffs`; the languages are `highlighting`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from swink_agent.core.diffs import diff_lines
+
+from .highlighting import Highlighter, family_of_path
+from .line import Line, Span, padded, plain
+from .safe import safe
+from .wrapping import chopped, slice_spans
+
+__all__ = ["SIDE_BY_SIDE", "change_lines", "change_summary"]
+
+SIDE_BY_SIDE = 150
+"""Cells, inside a window of 160 columns, from which on the two texts stand beside each other."""
+_MOST_WORDS = 400
+_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
+
+
+class _Half(NamedTuple):
+    """A line of one of the two texts."""
+
+    number: int
+    spans: tuple[Span, ...]
+    is_changed: bool
+
+
+class _Pair(NamedTuple):
+    """What stands in one row when the texts stand side by side; `hunk` when it is only a place."""
+
+    left: _Half | None
+    right: _Half | None
+    hunk: str = ""
+
+
+def change_summary(old: str, new: str) -> str:
+    """How much was added and removed."""
+    kinds = [kind for kind, _ in diff_lines(old, new)]
+    return f"+{kinds.count('added')} \u2212{kinds.count('removed')}"
+
+
+def change_lines(path: str, old: str, new: str, width: int) -> list[Line]:
+    """The change as lines of a width."""
+    pairs = _pairs(path, old, new)
+    numbers = [half.number for pair in pairs for half in (pair.left, pair.right) if half is not None]
+    digits = len(str(max(numbers, default=1)))
+    is_whole = not old or not new  # a file that came or went has one side only
+    if width >= SIDE_BY_SIDE and not is_whole:
+        return _side_by_side(pairs, digits, width)
+    return _unified(pairs, digits, width)
+
+
+# -- what stands beside what ---------------------------------------------------------------------------------------
+
+
+def _pairs(path: str, old: str, new: str) -> list[_Pair]:
+    name = family_of_path(path)
+    before, after = Highlighter(name, "context"), Highlighter(name, "context")
+    pairs: list[_Pair] = []
+    removed: list[tuple[int, str]] = []
+    added: list[tuple[int, str]] = []
+    left, right = 1, 1
+    for kind, raw in diff_lines(old, new):
+        if kind in ("context", "hunk"):
+            _settle(removed, added, before, after, pairs)
+        text = safe(raw)
+        if kind == "hunk":
+            found = _HUNK.match(raw)
+            if found is not None:
+                left, right = int(found[1]), int(found[2])
+            # What lies between is unknown: a comment that goes on into the hunk is not seen.
+            before, after = Highlighter(name, "context"), Highlighter(name, "context")
+            pairs.append(_Pair(None, None, text))
+        elif kind == "removed":
+            removed.append((left, text))
+            left += 1
+        elif kind == "added":
+            added.append((right, text))
+            right += 1
+        else:
+            spans = before.line(text)
+            after.line(text)
+            pairs.append(_Pair(_Half(left, spans, is_changed=False), _Half(right, spans, is_changed=False)))
+            left, right = left + 1, right + 1
+    _settle(removed, added, before, after, pairs)
+    return pairs
+
+
+def _settle(
+    removed: list[tuple[int, str]],
+    added: list[tuple[int, str]],
+    before: Highlighter,
+    after: Highlighter,
+    pairs: list[_Pair],
+) -> None:
+    """Puts a run of removed lines beside the added ones that follow it."""
+    for number in range(max(len(removed), len(added))):
+        old = removed[number] if number < len(removed) else None
+        new = added[number] if number < len(added) else None
+        marks = _changed_parts(old[1], new[1]) if old and new else None
+        left = old and _Half(old[0], _marked(before.line(old[1]), marks and marks[0], "removed"), is_changed=True)
+        right = new and _Half(new[0], _marked(after.line(new[1]), marks and marks[1], "added"), is_changed=True)
+        pairs.append(_Pair(left, right))
+    removed.clear()
+    added.clear()
+
+
+def _changed_parts(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """From where to where two lines differ, by words; nothing where they have little in common."""
+    if len(old) > 2000 or len(new) > 2000:
+        return None
+    first, second = _TOKEN.findall(old)[:_MOST_WORDS], _TOKEN.findall(new)[:_MOST_WORDS]
+    start, most = 0, min(len(first), len(second))
+    while start < most and first[start] == second[start]:
+        start += 1
+    end = 0
+    while end < most - start and first[-1 - end] == second[-1 - end]:
+        end += 1
+    head = len("".join(first[:start]))
+    tail = len("".join(first[len(first) - end :])) if end else 0
+    shared = len("".join(first[:start]).strip()) + tail
+    if shared * 3 < max(len(old.strip()), len(new.strip())):
+        return None
+    return (head, len(old) - tail), (head, len(new) - tail)
+
+
+def _marked(spans: tuple[Span, ...], part: tuple[int, int] | None, kind: str) -> tuple[Span, ...]:
+    """The spans on the ground of their kind, a part of them on a stronger one."""
+
+    def laid(some: Sequence[Span], role: str) -> list[Span]:
+        return [span._replace(role=f"{span.role}+{role}") for span in some]
+
+    if part is None or part[0] >= part[1]:
+        return tuple(laid(spans, kind))
+    start, end = part
+    return (
+        *laid(slice_spans(spans, 0, start), kind),
+        *laid(slice_spans(spans, start, end), f"{kind}.word"),
+        *laid(slice_spans(spans, end, len(plain(spans))), kind),
+    )
+
+
+# -- drawing -------------------------------------------------------------------------------------------------------
+
+
+def _hunk_line(hunk: str, width: int) -> Line:
+    return Line((Span(hunk[:width], "hunk"),), hunk)
+
+
+def _unified(pairs: Sequence[_Pair], digits: int, width: int) -> list[Line]:
+    lines: list[Line] = []
+    at = 0
+    while at < len(pairs):
+        pair = pairs[at]
+        if pair.hunk:
+            lines.append(_hunk_line(pair.hunk, width))
+            at += 1
+            continue
+        run = at
+        while run < len(pairs) and not pairs[run].hunk and _is_changed(pairs[run]):
+            run += 1
+        if run == at:
+            half = pair.right or pair.left
+            if half is not None:
+                _put(lines, half, "context", digits, width)
+            at += 1
+            continue
+        for some in pairs[at:run]:
+            if some.left is not None:
+                _put(lines, some.left, "removed", digits, width)
+        for some in pairs[at:run]:
+            if some.right is not None:
+                _put(lines, some.right, "added", digits, width)
+        at = run
+    return lines
+
+
+def _is_changed(pair: _Pair) -> bool:
+    half = pair.left or pair.right
+    return half is not None and half.is_changed
+
+
+_SIGNS = {"context": " ", "removed": "-", "added": "+"}
+
+
+def _put(lines: list[Line], half: _Half, kind: str, digits: int, width: int) -> None:
+    room = width - digits - 3
+    for number, row in enumerate(chopped(half.spans, room)):
+        gutter = _gutter(half.number if not number else None, kind, digits)
+        spans = (*gutter, *row)
+        drawn = padded(spans, width, kind) if kind != "context" else tuple(spans)
+        text = plain(row)
+        copied = f"{_SIGNS[kind]}{text}" if not number else text
+        lines.append(Line(drawn, copied, "" if number else None, digits + 2))
+
+
+def _gutter(number: int | None, kind: str, digits: int) -> tuple[Span, ...]:
+    shown = f"{'' if number is None else number:>{digits}} "
+    sign = _SIGNS[kind] if number is not None else " "
+    if kind == "context":
+        return (Span(shown, "number"), Span(f"{sign} ", "context"))
+    return (Span(shown, f"number+{kind}"), Span(f"{sign} ", f"{kind}.sign"))
+
+
+def _side_by_side(pairs: Sequence[_Pair], digits: int, width: int) -> list[Line]:
+    half_width = (width - 1) // 2
+    room = half_width - digits - 3
+    lines: list[Line] = []
+    for pair in pairs:
+        if pair.hunk:
+            lines.append(_hunk_line(pair.hunk, width))
+            continue
+        left = _column(pair.left, "removed", digits, room, half_width)
+        right = _column(pair.right, "added", digits, room, half_width)
+        blank = (Span(" " * half_width, "context"),)
+        text = plain((pair.right or pair.left or _Half(0, (), is_changed=False)).spans)
+        for number in range(max(len(left), len(right))):
+            one = left[number] if number < len(left) else blank
+            other = right[number] if number < len(right) else blank
+            copied = text if not number else ""
+            lines.append(Line((*one, Span("\u2502", "rule"), *other), copied, "" if number else None))
+    return lines
+
+
+def _column(half: _Half | None, changed: str, digits: int, room: int, width: int) -> list[tuple[Span, ...]]:
+    if half is None:
+        return []
+    kind = changed if half.is_changed else "context"
+    rows: list[tuple[Span, ...]] = []
+    for number, row in enumerate(chopped(half.spans, room)):
+        gutter = _gutter(half.number if not number else None, kind, digits)
+        rows.append(padded((*gutter, *row), width, kind))
+    return rows

@@ -1,0 +1,135 @@
+"""Code as spans, a line at a time: what a line began (a comment, a long string) the next goes on with.
+
+Owns the state between two lines. The languages are those of exported sessions (`memory.export.languages`), read here
+without the rest of the text, so that a finished line never changes and a line costs what it is long.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from swink_agent.memory.export.languages import family, language
+
+from .line import Span
+
+__all__ = ["Highlighter", "family_of_path"]
+
+_LONGEST = 4000
+"""A line that is longer is data, and stays plain."""
+
+
+class _Carried(NamedTuple):
+    """Something that goes on beyond its line: how it begins, where it ends, what part it is."""
+
+    begin: str
+    end: re.Pattern[str]
+    part: str
+
+
+_CARRIED = (
+    _Carried('"""', re.compile(r'(?>(?:[^"\\]|\\.|"(?!""))*)(?:"""|\\?$)'), "string"),
+    _Carried("'''", re.compile(r"(?>(?:[^'\\]|\\.|'(?!''))*)(?:'''|\\?$)"), "string"),
+    _Carried("`", re.compile(r"(?>(?:[^`\\]|\\.)*)(?:`|\\?$)"), "string"),
+    _Carried("/*", re.compile(r"(?>(?:[^*]|\*(?!/))*)(?:\*/|$)"), "comment"),
+    _Carried("<!--", re.compile(r"(?>(?:[^-]|-(?!->))*)(?:-->|$)"), "comment"),
+)
+_CLOSERS = {'"""': '"""', "'''": "'''", "`": "`", "/*": "*/", "<!--": "-->"}
+_PREFIX = re.compile(r"[rRbBfFuU]{0,2}")
+
+
+class Highlighter:
+    """Makes spans of one line after another. Roles begin with `base`: `code.keyword` where that is `code`."""
+
+    __slots__ = ("_base", "_carried", "_family", "_language")
+
+    def __init__(self, name: str, base: str = "code") -> None:
+        self._family = family(name)
+        self._language = language(self._family)
+        self._base = base
+        self._carried: _Carried | None = None
+
+    def copy(self) -> Highlighter:
+        twin = Highlighter.__new__(Highlighter)
+        twin._family, twin._language, twin._base = self._family, self._language, self._base
+        twin._carried = self._carried
+        return twin
+
+    def line(self, text: str) -> tuple[Span, ...]:
+        """The spans of the next line, which has no line end."""
+        base = self._base
+        if not text:
+            return ()
+        if self._family == "diff":
+            return (Span(text, f"{base}+{_kind_of_diff(text)}"),)
+        known = self._language
+        if known is None or len(text) > _LONGEST:
+            return (Span(text, base),)
+        spans: list[Span] = []
+        at = self._go_on(text, spans)
+        if at == len(text):
+            return tuple(spans)
+        done = at
+        for found in known.pattern.finditer(text, at):
+            part, token, end = found.lastgroup, found[0], found.end()
+            if part == "word":
+                is_word = (token.lower() if known.ignores_case else token) in known.words
+                role = "keyword" if is_word else "function" if text[end : end + 1] == "(" else ""
+            else:
+                role = part or "string"
+            if not role or not token:
+                continue
+            if found.start() > done:
+                spans.append(Span(text[done : found.start()], base))
+            spans.append(Span(token, f"{base}+code.{role}"))
+            done = end
+            if end == len(text):
+                self._carried = _unfinished(token, part)
+        if done < len(text):
+            spans.append(Span(text[done:], base))
+        return tuple(spans)
+
+    def _go_on(self, text: str, spans: list[Span]) -> int:
+        """Takes what still belongs to an earlier line; says where the rest begins."""
+        carried = self._carried
+        if carried is None:
+            return 0
+        found = carried.end.match(text)
+        end = len(text) if found is None else found.end()
+        spans.append(Span(text[:end], f"{self._base}+code.{carried.part}"))
+        if found is not None and found[0].endswith(_CLOSERS[carried.begin]) and not _is_open(carried, text[:end]):
+            self._carried = None
+        return end
+
+
+def _is_open(carried: _Carried, text: str) -> bool:
+    """Whether the end mark at the end of the text was only a part of it, behind a backslash say."""
+    found = carried.end.match(text)
+    closer = _CLOSERS[carried.begin]
+    body = text[: -len(closer)]
+    return found is None or (carried.part == "string" and (len(body) - len(body.rstrip("\\"))) % 2 == 1)
+
+
+def _unfinished(token: str, part: str | None) -> _Carried | None:
+    if part not in ("string", "comment"):
+        return None
+    prefix = _PREFIX.match(token)
+    start = prefix.end() if part == "string" and prefix is not None else 0
+    for carried in _CARRIED:
+        if carried.part == part and token.startswith(carried.begin, start):
+            body = token[start + len(carried.begin) :]
+            closer = _CLOSERS[carried.begin]
+            return None if body.endswith(closer) and not _is_open(carried, body) else carried
+    return None
+
+
+def _kind_of_diff(line: str) -> str:
+    if line.startswith(("+++", "---", "diff ", "index ", "Index: ")):
+        return "strong"
+    return {"+": "added.sign", "-": "removed.sign", "@": "hunk"}.get(line[:1], "context")
+
+
+def family_of_path(path: str) -> str:
+    """A word for `Highlighter`, from the ending of a file's name."""
+    name = path.replace("\\", "/").rpartition("/")[2].lower()
+    return name.rpartition(".")[2] if "." in name else name

@@ -1,0 +1,390 @@
+"""Markdown as lines of one width while it streams in: what is finished is laid out once and never again.
+
+Owns the structure: which lines are a list, a quote, code, a table, and where each row stands. A text gives the same
+lines however it was cut into deltas: whole lines (and whole pieces of very long ones) go through the machine once,
+and the line that is still being written goes through a copy of it that is thrown away. HTML is text, nesting is
+bounded, and what is not understood is shown as it is written.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+from .leaves import PIECE, Code, Paragraph, Row
+from .line import EMPTY, Line, Span, plain
+from .safe import safe
+from .tables import Table, columns_of
+
+__all__ = ["MarkdownStream", "markdown_lines"]
+
+_DEEPEST = 8
+_WIDEST_PROSE = 116
+"""Cells of a row of prose, however wide the window: a longer one is hard to read."""
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)")
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
+_RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*")
+_ITEM = re.compile(r"( {0,3})([-*+]|\d{1,9}[.)])(?:( +)|$)")
+_QUOTE = re.compile(r" {0,3}> ?")
+_TABLE_MARKS = re.compile(r"[ \t|:-]+")
+_BULLETS = "\u2022\u25e6\u25aa"
+_BOXES = {"[ ] ": "\u2610 ", "[x] ": "\u2611 ", "[X] ": "\u2611 "}
+
+
+class _Container(NamedTuple):
+    """A quote or an item of a list that is open."""
+
+    kind: Literal["quote", "item"]
+    number: int
+    """Which of all it is: two items of a list are alike otherwise."""
+    needed: int = 0
+    content: int = 0
+    mark: str = ""
+
+    @property
+    def width(self) -> int:
+        return 2 if self.kind == "quote" else len(self.mark)
+
+
+class MarkdownStream:
+    """A text that grows, as lines. `lines` is one list that changes in place; `first_change` says from where on it is
+    not what it was before the last `update`."""
+
+    __slots__ = ("_continues", "_final", "_machine", "_rest", "first_change", "lines")
+
+    def __init__(self, width: int, role: str = "text") -> None:
+        self.lines: list[Line] = []
+        self.first_change = 0
+        self._machine = _Machine(max(width, 8), role)
+        self._rest = ""
+        self._continues = False
+        self._final = 0
+
+    def feed(self, text: str) -> None:
+        """More of the text. What it comes to is seen after the next `update`."""
+        *whole, rest = (self._rest + text).split("\n")
+        for line in whole:
+            self._take(line, is_last=True)
+        while len(rest) > PIECE:
+            rest = self._take_piece(rest)
+        self._rest = rest
+
+    def update(self) -> list[Line]:
+        """The lines of all that was fed, the line that is being written included."""
+        machine = self._machine
+        self.first_change = self._final
+        del self.lines[self._final :]
+        self.lines += machine.out
+        machine.out = []
+        self._final = len(self.lines)
+        if self._rest or machine.is_open:
+            probe = machine.copy()
+            if self._rest and not probe.is_premature(self._rest):
+                probe.take(self._rest, is_more=self._continues, is_last=True)
+            probe.finish()
+            self.lines += probe.out
+        return self.lines
+
+    def _take(self, line: str, *, is_last: bool) -> None:
+        while len(line) > PIECE:
+            line = self._take_piece(line)
+        self._machine.take(line, is_more=self._continues, is_last=is_last)
+        self._continues = not is_last
+
+    def _take_piece(self, line: str) -> str:
+        """Takes the start of a line that is very long; the rest comes back."""
+        blank = line.rfind(" ", PIECE // 2, PIECE)
+        end = PIECE if blank < 0 else blank + 1
+        self._machine.take(line[:end], is_more=self._continues, is_last=False)
+        self._continues = True
+        return line[end:]
+
+
+def markdown_lines(text: str, width: int, role: str = "text") -> list[Line]:
+    """A whole text as lines."""
+    stream = MarkdownStream(width, role)
+    stream.feed(text)
+    return stream.update()
+
+
+class _Machine:
+    def __init__(self, width: int, role: str) -> None:
+        self.out: list[Line] = []
+        self._width = width
+        self._role = role
+        self._containers: tuple[_Container, ...] = ()
+        self._undrawn = 0
+        """From which container on the marks have not been drawn yet."""
+        self._leaf: Paragraph | Code | Table | None = None
+        self._count = 0
+        self._is_blank = False
+        """Whether the last line was empty."""
+        self._last: tuple[str, tuple[_Container, ...]] | None = None
+        """The kind of what was drawn last, and what it stood in."""
+        self._is_new = True
+        """Whether the next row is the first of its leaf."""
+
+    def copy(self) -> _Machine:
+        twin = _Machine(self._width, self._role)
+        twin._containers, twin._undrawn, twin._count = self._containers, self._undrawn, self._count
+        twin._leaf = None if self._leaf is None else self._leaf.copy()
+        twin._is_blank, twin._last, twin._is_new = self._is_blank, self._last, self._is_new
+        return twin
+
+    @property
+    def is_open(self) -> bool:
+        return self._leaf is not None or self._undrawn < len(self._containers)
+
+    def is_premature(self, rest: str) -> bool:
+        """Whether the line that is being written is only the start of a mark that would change what it is."""
+        leaf = self._leaf
+        if isinstance(leaf, Code) and leaf.fence:
+            mark = rest.strip()
+            return bool(mark) and not mark.strip(leaf.fence[0]) and len(mark) < len(leaf.fence)
+        if isinstance(leaf, Paragraph) and "|" in leaf.last_line:
+            return "-" in rest and _TABLE_MARKS.fullmatch(rest) is not None
+        return False
+
+    # -- lines -----------------------------------------------------------------------------------------------------
+
+    def take(self, text: str, *, is_more: bool, is_last: bool) -> None:
+        """One line, or a piece of a very long one: `is_more` if it is not the first, `is_last` if none follows."""
+        text = safe(text)
+        if is_more:
+            self._more(text, is_last=is_last)
+        else:
+            self._line(text, is_last=is_last)
+        if is_last and isinstance(self._leaf, Paragraph) and self._leaf.kind == "heading":
+            self._close_leaf()
+
+    def finish(self) -> None:
+        self._close_leaf()
+        self._close_containers(0)
+
+    def _more(self, text: str, *, is_last: bool) -> None:
+        leaf = self._leaf
+        if isinstance(leaf, Code):
+            leaf.add(text, self._emit, is_more=True)
+        elif isinstance(leaf, Table):
+            leaf.add(text, self._emit, is_last=is_last)
+        elif leaf is not None:
+            leaf.add(text, self._emit, is_more=True, is_last=is_last)
+        else:
+            self._paragraph(text, is_last=is_last)
+
+    def _line(self, text: str, *, is_last: bool) -> None:
+        matched, rest = self._matched(text)
+        leaf = self._leaf
+        is_blank = not rest.strip()
+        if matched < len(self._containers):
+            if isinstance(leaf, Paragraph) and not is_blank and not self._begins_block(rest):
+                leaf.add(rest.lstrip(), self._emit, is_more=False, is_last=is_last)
+                return
+            self._close_leaf()
+            self._close_containers(matched)
+            leaf = None
+        if isinstance(leaf, Code):
+            if leaf.fence:
+                if leaf.closes(rest):
+                    self._close_leaf()
+                else:
+                    leaf.add(rest, self._emit, is_more=False)
+                return
+            if is_blank:
+                leaf.blank()
+                self._is_blank = True
+                return
+            if rest.startswith("    "):
+                leaf.add(rest[4:], self._emit, is_more=False)
+                return
+            self._close_leaf()
+        if is_blank:
+            self._close_leaf()
+            self._is_blank = True
+            return
+        rest = self._opened(rest)
+        if rest.strip():
+            self._leaf_line(rest, is_last=is_last)
+
+    def _matched(self, text: str) -> tuple[int, str]:
+        """How many of the open containers the line belongs to, and what of it is inside them."""
+        for number, container in enumerate(self._containers):
+            if container.kind == "quote":
+                mark = _QUOTE.match(text)
+                if mark is None:
+                    return number, text
+                text = text[mark.end() :]
+                continue
+            lead = len(text) - len(text.lstrip(" "))
+            if lead == len(text):
+                continue
+            if lead < container.needed:
+                return number, text
+            text = text[min(lead, container.content) :]
+        return len(self._containers), text
+
+    def _opened(self, rest: str) -> str:
+        """Opens the quotes and items that the line begins; gives what is inside."""
+        while len(self._containers) < _DEEPEST:
+            if (mark := _QUOTE.match(rest)) is not None:
+                self._close_leaf()
+                self._open(_Container("quote", self._count))
+                rest = rest[mark.end() :]
+                continue
+            item = _ITEM.match(rest)
+            if item is None or _RULE.fullmatch(rest) or not self._may_begin(item, rest):
+                break
+            self._close_leaf()
+            spaces = len(item[3] or "")
+            content = item.end() if spaces <= 4 else item.end() - spaces + 1
+            depth = sum(1 for container in self._containers if container.kind == "item")
+            mark_text = f"{item[2]} " if len(item[2]) > 1 else f"{_BULLETS[depth % 3]} "
+            rest = rest[content:]
+            box = _BOXES.get(rest[:4])
+            if box is not None and len(item[2]) == 1:
+                mark_text, rest = box, rest[4:]
+            self._open(_Container("item", self._count, len(item[1]) + 2, content, mark_text))
+        return rest
+
+    def _may_begin(self, item: re.Match[str], rest: str) -> bool:
+        """Inside a paragraph a number is mostly just a number, and a dash alone a dash."""
+        if not isinstance(self._leaf, Paragraph):
+            return True
+        return item[2] in ("-", "*", "+", "1.", "1)") and item.end() < len(rest)
+
+    def _begins_block(self, text: str) -> bool:
+        return bool(
+            _FENCE.fullmatch(text)
+            or _HEADING.match(text)
+            or _QUOTE.match(text)
+            or _ITEM.match(text)
+            or _RULE.fullmatch(text)
+        )
+
+    def _leaf_line(self, rest: str, *, is_last: bool) -> None:
+        leaf = self._leaf
+        if isinstance(leaf, Table):
+            if "|" in rest and not self._begins_block(rest):
+                leaf.add(rest, self._emit, is_last=is_last)
+                return
+            self._close_leaf()
+            leaf = None
+        if (fence := _FENCE.fullmatch(rest)) is not None:
+            words = fence[2].split()
+            indent = len(rest) - len(rest.lstrip(" "))
+            self._begin(Code(self._room(), words[0].strip("{}.")[:24] if words else "", fence[1], indent))
+        elif (heading := _HEADING.match(rest)) is not None:
+            words = rest[heading.end() :].rstrip().rstrip("#").rstrip() if is_last else rest[heading.end() :]
+            opened = Paragraph(self._prose_room(), f"{self._role}+heading.{len(heading[1])}", "heading")
+            self._begin(opened)
+            opened.add(words, self._emit, is_more=False, is_last=is_last)
+        elif is_last and _RULE.fullmatch(rest):
+            self._close_leaf()
+            self._is_new = True
+            self._begin_row("rule")
+            self._emit(Row((Span("\u2500" * min(self._room(), _WIDEST_PROSE), "rule"),), "---"))
+        elif leaf is None and rest.startswith("    "):
+            opened_code = Code(self._room(), "")
+            self._begin(opened_code)
+            opened_code.add(rest[4:], self._emit, is_more=False)
+        elif isinstance(leaf, Paragraph) and (sides := columns_of(leaf.last_line, rest)) is not None and is_last:
+            header = leaf.last_line
+            if leaf.take_last():
+                self._leaf = None
+            self._begin(Table(self._room(), self._role, header, sides))
+        else:
+            self._paragraph(rest.lstrip(), is_last=is_last)
+
+    def _paragraph(self, text: str, *, is_last: bool) -> None:
+        leaf = self._leaf
+        if not isinstance(leaf, Paragraph):
+            is_quoted = any(container.kind == "quote" for container in self._containers)
+            leaf = Paragraph(self._prose_room(), f"{self._role}+quote" if is_quoted else self._role)
+            self._begin(leaf)
+        leaf.add(text, self._emit, is_more=False, is_last=is_last)
+
+    # -- opening and closing ---------------------------------------------------------------------------------------
+
+    def _open(self, container: _Container) -> None:
+        self._containers = (*self._containers, container)
+        self._count += 1
+
+    def _begin(self, leaf: Paragraph | Code | Table) -> None:
+        self._close_leaf()
+        self._leaf = leaf
+        self._is_new = True
+
+    def _close_leaf(self) -> None:
+        leaf, self._leaf = self._leaf, None
+        if leaf is not None:
+            self._leaf = leaf  # rows ask what kind they are of
+            leaf.finish(self._emit)
+            self._leaf = None
+            self._is_new = True
+
+    def _close_containers(self, kept: int) -> None:
+        if self._undrawn < len(self._containers) and kept < len(self._containers):
+            self._is_new = True
+            self._emit(Row(()))  # an item with nothing in it
+        self._containers = self._containers[:kept]
+        self._undrawn = min(self._undrawn, kept)
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def _room(self) -> int:
+        return max(self._width - sum(container.width for container in self._containers), 8)
+
+    def _prose_room(self) -> int:
+        return max(min(self._width, _WIDEST_PROSE) - sum(container.width for container in self._containers), 8)
+
+    def _begin_row(self, kind: str) -> None:
+        """Before the first row of a leaf: a gap, where there is one."""
+        self._is_new = False
+        last, self._last = self._last, (kind, self._containers)
+        is_blank, self._is_blank = self._is_blank, False
+        if last is None:
+            return
+        last_kind, last_containers = last
+        stands_apart = kind in ("heading", "code", "table") or last_kind in ("code", "table")
+        if is_blank or (stands_apart and not self._containers and not last_containers):
+            shared = 0
+            for one, other in zip(last_containers, self._containers, strict=False):
+                if one != other:
+                    break
+                shared += 1
+            bars = self._prefix(shared, is_first=False)[0]
+            self.out.append(Line(bars, "") if plain(bars).strip() else EMPTY)
+
+    def _prefix(self, count: int, *, is_first: bool) -> tuple[tuple[Span, ...], str]:
+        """What stands before a row, and what of that is copied."""
+        spans: list[Span] = []
+        copied = ""
+        for number, container in enumerate(self._containers[:count]):
+            if container.kind == "quote":
+                spans.append(Span("\u258e ", "quote.bar"))
+                copied += "> "
+            elif is_first and number >= self._undrawn:
+                spans.append(Span(container.mark, "bullet"))
+                copied += "- " if container.mark[0] in _BULLETS else container.mark
+            else:
+                spans.append(Span(" " * container.width, self._role))
+                copied += " " * container.width
+        return tuple(spans), copied
+
+    def _emit(self, row: Row) -> None:
+        if self._is_new:
+            self._begin_row("item" if self._leaf is None else self._leaf.kind)
+        if not self._containers:
+            self.out.append(Line(*row))
+            return
+        prefix, copied = self._prefix(len(self._containers), is_first=True)
+        self._undrawn = len(self._containers)
+        body = plain(row.spans) if row.copied is None else row.copied
+        if row.gutter or row.glue is not None:
+            copied = ""  # code is copied without what it stands in, a row that goes on is part of its line
+        self.out.append(Line((*prefix, *row.spans), copied + body, row.glue, row.gutter + sum(map(_cells, prefix))))
+
+
+def _cells(span: Span) -> int:
+    return len(span.text)

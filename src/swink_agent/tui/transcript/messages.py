@@ -1,0 +1,121 @@
+"""What people said, and what the program itself has to say, as blocks.
+
+Owns the look of a prompt (a bar on a ground of its own, from edge to edge) and of notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from .block import Block
+from .line import Line, Span, cut_spans, padded, plain
+from .safe import safe, safe_row
+from .wrapping import Flow
+
+__all__ = ["NoticeBlock", "NoticeKind", "UserBlock", "wrapped_rows"]
+
+NoticeKind: TypeAlias = Literal["info", "warning", "error", "welcome"]
+
+_MOST_ROWS = 30
+_FIRST_ROWS = 12
+_SIGNS = {"info": "\u00b7", "warning": "!", "error": "\u2717", "welcome": "\u25c6"}
+
+
+def wrapped_rows(text: str, width: int, role: str) -> list[tuple[tuple[Span, ...], str | None]]:
+    """Lines of safe text as rows, each with the glue to the one before."""
+    rows: list[tuple[tuple[Span, ...], str | None]] = []
+    for line in text.split("\n"):
+        flow = Flow(width)
+        full = [*(flow.add([Span(line, role)]) if line else ()), *flow.end()]
+        rows += [(row, " " if number else None) for number, row in enumerate(full)]
+    return rows
+
+
+class UserBlock(Block):
+    """A prompt. `label` says how it came if it was not simply sent; `position` is its place in the agent's messages."""
+
+    def __init__(self, text: str, *, images: Sequence[str] = (), label: str = "", position: int | None = None) -> None:
+        super().__init__()
+        self.label = label
+        self.images = tuple(images)
+        self.position = position
+        self._text = text
+        self._is_whole = False
+
+    def set_content(self, text: str, images: Sequence[str] = ()) -> None:
+        """Puts other words into it."""
+        self._text, self.images = text, tuple(images)
+        self._changed()
+
+    def _plain(self) -> str:
+        return self._text
+
+    def estimated_height(self, width: int) -> int:
+        rows = self._text.count("\n") + 1 + len(self._text) // max(width - 3, 8) + len(self.images)
+        return min(rows, _MOST_ROWS) + bool(self.label)
+
+    def open(self) -> bool:
+        was_folded, self._is_whole = not self._is_whole, True
+        if was_folded:
+            self._changed()
+        return was_folded
+
+    def toggle(self, row: int = 0) -> bool:
+        self._is_whole = not self._is_whole
+        self._changed()
+        return True
+
+    def _draw(self, width: int) -> list[Line]:
+        bar = Span("\u258c ", "user.bar")
+        lines: list[Line] = []
+
+        def put(spans: Sequence[Span], copied: str | None, glue: str | None) -> None:
+            drawn = padded(cut_spans((bar, *spans), width), width, "user")
+            lines.append(Line(drawn, copied, glue, 2))
+
+        if self.label:
+            put([Span(safe_row(self.label), "user.label")], "", "")
+        rows = wrapped_rows(safe(self._text.strip("\n")), width - 3, "user")
+        hidden = len(rows) - _FIRST_ROWS if len(rows) > _MOST_ROWS and not self._is_whole else 0
+        for spans, glue in rows[: len(rows) - hidden]:
+            put(spans, plain(spans), glue)
+        if hidden:
+            put([Span(f"\u2026 {hidden:,} more lines", "user.label")], "", "")
+        for image in self.images:
+            put([Span("\u25a3 ", "user.label"), Span(safe_row(image), "user.label")], None, None)
+        return lines
+
+
+class NoticeBlock(Block):
+    """Something that the program says."""
+
+    is_compact = True
+
+    def __init__(self, text: str, kind: NoticeKind = "info") -> None:
+        super().__init__()
+        self.kind: NoticeKind = kind
+        self._text = text
+        self.is_compact = kind != "welcome"
+
+    def set_text(self, text: str) -> None:
+        """Puts other words into it, for a notice of something that goes on."""
+        if text != self._text:
+            self._text = text
+            self._changed()
+
+    def _plain(self) -> str:
+        return self._text
+
+    def estimated_height(self, width: int) -> int:
+        return self._text.count("\n") + 1 + len(self._text) // max(width - 2, 8)
+
+    def _draw(self, width: int) -> list[Line]:
+        lines: list[Line] = []
+        first, *rest = wrapped_rows(safe(self._text.strip("\n")), min(width, 116) - 2, self.kind)
+        if self.kind == "welcome":
+            rest = [(tuple([span._replace(role="dim") for span in spans]), glue) for spans, glue in rest]
+        for number, (spans, glue) in enumerate([first, *rest]):
+            sign = f"{_SIGNS[self.kind]} " if not number else "  "
+            lines.append(Line((Span(sign, self.kind), *spans), None, glue, 2))
+        return lines

@@ -1,0 +1,241 @@
+"""A reply of the model as it streams in: thoughts, then words, and how it ended.
+
+Owns what is folded (thoughts, once the words begin) and the gutter at the left. The words are laid out by `markdown`;
+a delta costs what it adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from .block import Block
+from .line import EMPTY, Line, Span, width_of
+from .markdown import MarkdownStream
+from .messages import wrapped_rows
+from .safe import safe
+
+__all__ = ["ReplyBlock", "Stopped"]
+
+Stopped: TypeAlias = Literal["", "aborted", "error"]
+
+_THOUGHTS_SEEN = 6
+"""Rows of a thought that is still being thought."""
+_CURSOR = Span("\u258c", "cursor")
+_PLAN_BAR = Span("\u258c ", "plan")
+_SIGN = Span("\u25cf ", "reply")
+_NO_SIGN = Span("  ", "text")
+
+
+class _Section:
+    """A run of words or of thoughts."""
+
+    __slots__ = ("chunks", "is_thought", "start", "stream", "unfed")
+
+    def __init__(self, *, is_thought: bool) -> None:
+        self.is_thought = is_thought
+        self.chunks: list[str] = []
+        self.stream: MarkdownStream | None = None
+        self.unfed: list[str] = []
+        self.start: int | None = None
+        """The line of the block that it begins at, once it has been drawn."""
+
+    @property
+    def text(self) -> str:
+        if len(self.chunks) > 1:
+            self.chunks = ["".join(self.chunks)]
+        return self.chunks[0] if self.chunks else ""
+
+
+class ReplyBlock(Block):
+    """What the model says. `label` "PLAN" marks every row of it as one."""
+
+    def __init__(self, *, label: str = "") -> None:
+        super().__init__()
+        self.label = label
+        self.is_finished = False
+        self.stopped: Stopped = ""
+        self.note = ""
+        self.shows_thoughts = False
+        self._sections: list[_Section] = []
+        self._size = 0
+        self._rows: list[Line] = []
+        self._width = 0
+        self._settled = 0
+        """Sections whose rows stay as they are."""
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def append_text(self, delta: str) -> None:
+        """More words."""
+        self._append(delta, is_thought=False)
+
+    def append_thinking(self, delta: str) -> None:
+        """More thoughts."""
+        self._append(delta, is_thought=True)
+
+    def _append(self, delta: str, *, is_thought: bool) -> None:
+        if not delta:
+            return
+        if not self._sections or self._sections[-1].is_thought != is_thought:
+            self._sections.append(_Section(is_thought=is_thought))
+        section = self._sections[-1]
+        section.chunks.append(delta)
+        if section.stream is not None:
+            section.unfed.append(delta)
+        self._size += len(delta)
+        self._changed()
+
+    def finish(self, stopped: Stopped = "", note: str = "") -> None:
+        """The reply has ended, as it should or not."""
+        self.is_finished, self.stopped, self.note = True, stopped, note
+        self._changed()
+
+    # -- what is asked ---------------------------------------------------------------------------------------------
+
+    def _plain(self) -> str:
+        parts = [section.text for section in self._sections]
+        return "\n".join([*parts, self.note] if self.note else parts)
+
+    @property
+    def answer(self) -> str:
+        """The words without the thoughts, as the model wrote them."""
+        self._restored()
+        return "".join([section.text for section in self._sections if not section.is_thought])
+
+    def estimate_size(self, characters: int) -> None:
+        """Says how long the text will be that is filled in later."""
+        self._size = characters
+
+    def estimated_height(self, width: int) -> int:
+        return 1 + self._size * 5 // (4 * max(min(width, 116) - 2, 8))
+
+    def forget(self) -> None:
+        super().forget()
+        if self.is_finished:
+            self._rows, self._width = [], 0
+            for section in self._sections:
+                section.stream, section.unfed, section.start = None, [], None
+
+    def open(self) -> bool:
+        if self.shows_thoughts or not any(section.is_thought for section in self._sections):
+            return False
+        return self.toggle()
+
+    def toggle(self, row: int = 0) -> bool:
+        """Shows or folds the thoughts."""
+        if not any(section.is_thought for section in self._sections):
+            return False
+        self.shows_thoughts = not self.shows_thoughts
+        self._width = 0
+        self._changed()
+        return True
+
+    # -- drawing ---------------------------------------------------------------------------------------------------
+
+    def _draw(self, width: int) -> Sequence[Line]:
+        if width != self._width:
+            self._width, self._rows, self._settled = width, [], 0
+            for section in self._sections:
+                section.stream, section.unfed, section.start = None, [], None
+        change = len(self._rows)
+        # A section that another has followed is drawn once more, folded; the last one only where it grew.
+        for number in range(self._settled, len(self._sections)):
+            section = self._sections[number]
+            is_last = number == len(self._sections) - 1
+            change = min(change, self._draw_section(section, width, is_last=is_last))
+        self._settled = max(len(self._sections) - 1, 0)
+        change = min(change, self._draw_end(width))
+        self.first_change = change
+        return self._rows
+
+    def _draw_section(self, section: _Section, width: int, *, is_last: bool) -> int:
+        """Puts the rows of a section at the end; says from where on they are new."""
+        rows = self._rows
+        if section.start is None:
+            section.start = len(rows)
+        if section.stream is None:
+            section.stream = MarkdownStream(width - 2, "thinking" if section.is_thought else "text")
+            section.stream.feed(section.text)
+        elif section.unfed:
+            section.stream.feed("".join(section.unfed))
+        section.unfed = []
+        lines = section.stream.update()
+        if section.is_thought:
+            del rows[section.start :]
+            self._draw_thoughts(lines, is_thinking=is_last and not self.is_finished)
+            return section.start
+        lead = 1 if section.start else 0
+        head = 1 if self.label and not section.start else 0
+        if len(rows) < section.start + lead + head:
+            del rows[section.start :]
+            if lead:
+                rows.append(self._row(EMPTY, is_first=False))
+            if head:
+                badge = (_PLAN_BAR, Span(f" {safe(self.label)} ", "plan.badge"))
+                rows.append(Line(badge, "", "", 2))
+        offset = section.start + lead + head
+        # The row with the cursor, or with what stands beneath the words, is drawn again too.
+        first = max(min(section.stream.first_change, len(rows) - offset - 1), 0)
+        del rows[offset + first :]
+        for number in range(first, len(lines)):
+            rows.append(self._row(lines[number], is_first=not number and not head))
+        return offset + first
+
+    def _draw_thoughts(self, lines: Sequence[Line], *, is_thinking: bool) -> None:
+        rows = self._rows
+        if rows:
+            rows.append(self._row(EMPTY, is_first=False))
+        if is_thinking and not self.shows_thoughts:
+            hidden = max(len(lines) - _THOUGHTS_SEEN, 0)
+            word, shown = "thinking \u2026", lines[hidden:]
+        elif self.shows_thoughts:
+            word, shown = "thinking \u2026" if is_thinking else "thought", lines
+        else:
+            count = len([line for line in lines if line.spans])
+            word, shown = f"thought \u00b7 {count} line{'' if count == 1 else 's'}", ()
+        sign = "\u273b" if is_thinking else "\u25be" if self.shows_thoughts else "\u25b8"
+        bar = _PLAN_BAR if self.label else Span(f"{sign} ", "thinking.head")
+        head = (bar, Span(word, "thinking.head"))
+        rows.append(Line(head, "", "", 2))
+        for line in shown:
+            rows.append(self._row(line, is_first=False))
+
+    def _draw_end(self, width: int) -> int:
+        """The cursor of a reply that goes on, or how one ended that did not end well."""
+        rows = self._rows
+        if not self.is_finished:
+            if not rows:
+                rows.append(self._row(EMPTY, is_first=True))
+            place = len(rows) - 1
+            rows[place] = _with_cursor(rows[place], width)
+            return place
+        if not self.stopped and not self.note:
+            return len(rows)
+        role = "error" if self.stopped == "error" else "cancelled"
+        word = {"aborted": "\u2298 stopped", "error": "\u2717 failed", "": "\u00b7"}[self.stopped]
+        said = f"{word}: {self.note}" if self.note and self.stopped else f"{word} {self.note}".rstrip()
+        place = len(rows)
+        if rows:
+            rows.append(self._row(EMPTY, is_first=False))
+        for spans, glue in wrapped_rows(safe(said), min(width, 116) - 2, role):
+            rows.append(self._row(Line(spans, None, glue), is_first=False))
+        return place
+
+    def _row(self, line: Line, *, is_first: bool) -> Line:
+        gutter = _PLAN_BAR if self.label else _SIGN if is_first else _NO_SIGN
+        return Line((gutter, *line.spans), line.copied, line.glue, line.gutter + 2)
+
+
+def _with_cursor(line: Line, width: int) -> Line:
+    spans = line.spans
+    if spans and spans[-1].text.isspace() and spans[-1].role == "code":  # the ground of code goes to the edge
+        pad = spans[-1]
+        rest = (pad._replace(text=pad.text[1:]),) if len(pad.text) > 1 else ()
+        return line._replace(spans=(*spans[:-1], _CURSOR, *rest))
+    if width_of(spans) >= width:
+        return line
+    copied = line.copied
+    if copied is None:
+        copied = "".join([span.text for span in spans])[line.gutter :]
+    return line._replace(spans=(*spans, _CURSOR), copied=copied)

@@ -1,0 +1,206 @@
+"""Where each block of a transcript stands, in rows, without drawing those that nobody looks at.
+
+Owns heights (measured where a block has been drawn at this width, estimated elsewhere), the way from a row to a block,
+and moving by rows through blocks of which only those that are passed are measured. Knows no widget.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .block import Block, Transcript, gap_before
+from .line import EMPTY, Line
+
+__all__ = ["Place", "Rows"]
+
+_MOST_DRAWN = 80
+"""Blocks whose lines are kept; of others only the height is known."""
+
+
+class Place(NamedTuple):
+    """A row, by the block that it is of: rows of blocks above may come and go. Row 0 is the gap, if there is one."""
+
+    block: int
+    row: int
+
+
+class Rows:
+    """The rows of a transcript at a width."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
+        self.width = 80
+        self._heights: list[int] = []
+        self._gaps: list[int] = []
+        self._measured: list[int] = []
+        """The width at which each was measured; 0: never, or it has changed since."""
+        self._starts: list[int] = []
+        self._known = 0
+        """How many of the starts are right."""
+        self._index: dict[Block, int] = {}
+        self._drawn: OrderedDict[Block, None] = OrderedDict()
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        return self._transcript.blocks
+
+    def index_of(self, block: Block) -> int | None:
+        return self._index.get(block)
+
+    # -- changes ---------------------------------------------------------------------------------------------------
+
+    def sync(self) -> bool:
+        """Takes in blocks that came; says whether blocks went, so that nothing is where it was."""
+        blocks = self.blocks
+        went = len(blocks) < len(self._heights) or bool(
+            self._heights and self._index.get(blocks[len(self._heights) - 1]) != len(self._heights) - 1
+        )
+        if went:
+            self._heights, self._gaps, self._measured, self._starts, self._known = [], [], [], [], 0
+            self._index, self._drawn = {}, OrderedDict()
+        for index in range(len(self._heights), len(blocks)):
+            block = blocks[index]
+            self._index[block] = index
+            gap = gap_before(block, blocks[index - 1] if index else None)
+            self._gaps.append(gap)
+            self._heights.append(block.estimated_height(self.width) + gap)
+            self._measured.append(0)
+            self._starts.append(0)
+        return went
+
+    def changed(self, index: int) -> bool:
+        """A block has changed. It is measured again if it was; says whether its height is another."""
+        before = self._heights[index]
+        was_measured = self._measured[index] != 0
+        self._measured[index] = 0
+        if was_measured or index >= len(self._heights) - 2:
+            self.measure(index)
+            if index + 1 < len(self._heights) and self._gap(index + 1) != self._gaps[index + 1]:
+                self._measured[index + 1] = 0
+                self.measure(index + 1)
+                return True
+        return self._heights[index] != before
+
+    def resize(self, width: int) -> None:
+        """Another width. Heights stay as estimates until the blocks are seen."""
+        self.width = width
+
+    def measure(self, index: int) -> int:
+        """The height of a block, which is drawn for it if need be."""
+        if self._measured[index] == self.width:
+            return self._heights[index]
+        block = self.blocks[index]
+        lines = self.lines(block)
+        gap = self._gap(index) if lines else 0
+        height = len(lines) + gap
+        self._measured[index] = self.width
+        self._gaps[index] = gap
+        if height != self._heights[index]:
+            self._heights[index] = height
+            self._known = min(self._known, index + 1)
+        return height
+
+    def _gap(self, index: int) -> int:
+        """The gap above a block; those that draw nothing are passed over."""
+        above = index - 1
+        while above >= 0 and self._heights[above] == 0:
+            above -= 1
+        return gap_before(self.blocks[index], self.blocks[above] if above >= 0 else None)
+
+    def lines(self, block: Block) -> Sequence[Line]:
+        """The lines of a block, kept for the next time."""
+        drawn = self._drawn
+        drawn[block] = None
+        drawn.move_to_end(block)
+        if len(drawn) > _MOST_DRAWN:
+            oldest, _ = drawn.popitem(last=False)
+            oldest.forget()
+        return block.lines(self.width)
+
+    # -- where things are ------------------------------------------------------------------------------------------
+
+    def height(self, index: int) -> int:
+        return self._heights[index]
+
+    def start(self, index: int) -> int:
+        """The row that a block begins at."""
+        if index >= self._known:
+            at = self._starts[self._known - 1] + self._heights[self._known - 1] if self._known else 0
+            for number in range(self._known, index + 1):
+                self._starts[number] = at
+                at += self._heights[number]
+            self._known = index + 1
+        return self._starts[index]
+
+    @property
+    def total(self) -> int:
+        """All rows, of which many may be estimates."""
+        last = len(self._heights) - 1
+        return self.start(last) + self._heights[last] if last >= 0 else 0
+
+    def place(self, row: int) -> Place:
+        """The place of a row."""
+        if not self._heights:
+            return Place(0, 0)
+        self.start(len(self._heights) - 1)
+        index = min(max(bisect_right(self._starts, max(row, 0)) - 1, 0), len(self._heights) - 1)
+        return Place(index, min(max(row - self._starts[index], 0), max(self._heights[index] - 1, 0)))
+
+    def row(self, place: Place) -> int:
+        """The row of a place."""
+        if place.block >= len(self._heights):
+            return self.total
+        return self.start(place.block) + min(place.row, max(self._heights[place.block] - 1, 0))
+
+    def line(self, place: Place) -> Line:
+        """The line at a place; a gap is an empty one."""
+        number = self.line_number(place)
+        if number < 0:
+            return EMPTY
+        lines = self.lines(self.blocks[place.block])
+        return lines[number] if number < len(lines) else EMPTY
+
+    def line_number(self, place: Place) -> int:
+        """Which line of its block a place is; below 0 in a gap."""
+        return place.row - self._gaps[place.block]
+
+    def place_of_line(self, index: int, number: int) -> Place:
+        return Place(index, number + self._gaps[index])
+
+    # -- moving ----------------------------------------------------------------------------------------------------
+
+    def moved(self, place: Place, rows: int) -> Place:
+        """The place so many rows further down, or up; what is passed is measured, so that nothing jumps."""
+        index, row = place.block, place.row + rows
+        while row < 0 and index > 0:
+            index -= 1
+            row += self.measure(index)
+        if row < 0:
+            row = 0
+        while index < len(self._heights) - 1 and row >= self.measure(index):
+            row -= self._heights[index]
+            index += 1
+        return Place(index, row)
+
+    def last_page(self, height: int) -> Place:
+        """The place of the first row when the last stands at the bottom."""
+        index, left = len(self._heights), height
+        while index > 0:
+            index -= 1
+            left -= self.measure(index)
+            if left <= 0:
+                return Place(index, -left)
+        return Place(0, 0)
+
+    def measure_page(self, place: Place, height: int) -> bool:
+        """Measures what is seen from a place on; says whether the page is full."""
+        index, left = place.block, height + place.row
+        while index < len(self._heights):
+            left -= self.measure(index)
+            if left <= 0:
+                return True
+            index += 1
+        return False

@@ -1,0 +1,38 @@
+"""Foreign text made safe to draw, quickly: most of it is ordinary, and then it is not looked at letter by letter.
+
+Owns the test for ordinary text and nothing else; what is done with the rest is `policies.escaping`'s.
+"""
+
+from __future__ import annotations
+
+import re
+
+from swink_agent.policies.cells import expand_tabs
+from swink_agent.policies.escaping import safe_text
+
+__all__ = ["ORDINARY", "safe", "safe_row"]
+
+ORDINARY = (
+    " -~"  # ASCII
+    "\u00a1-\u00ac\u00ae-\u02af"  # Latin
+    "\u0410-\u044f\u03b1-\u03c9"  # Cyrillic and Greek letters
+    "\u2013\u2014\u2018\u2019\u201c\u201d\u2022\u2026\u20ac"
+    "\u2190-\u2193\u2200-\u220f\u2500-\u257f\u2580-\u259f\u25a0-\u25cf\u2705\u2713\u2714\u2717\u274c"
+    "\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fa5\uac00-\ud7a3"
+)
+"""Characters that are always shown as they are, whatever stands beside them."""
+_ODD = re.compile(f"[^{ORDINARY}]")
+
+
+def safe(line: str) -> str:
+    """A line, or several, in which nothing obeys: as `safe_text`, with tabs as blanks."""
+    if _ODD.search(line) is None:
+        return line
+    if "\n" in line:
+        return "\n".join([safe(part) for part in line.split("\n")])
+    return expand_tabs(safe_text(line.removesuffix("\r")))
+
+
+def safe_row(text: str) -> str:
+    """Text as one line: line ends are blanks."""
+    return safe(" ".join(text.split()))

@@ -1,0 +1,153 @@
+"""Spans broken into rows at words, so that what stands in a finished row never moves when more text comes.
+
+Owns the breaking: greedy, between words, beside wide characters, and inside a word only where it is wider than a row.
+Rows of plain ASCII, which most are, cost one search for a blank each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from swink_agent.policies.cells import clusters
+
+from .line import Span, plain
+
+__all__ = ["Flow", "chopped", "slice_spans"]
+
+_NARROWEST = 4
+
+
+class Flow:
+    """Text that flows into rows of one width; the last row stays open for what follows."""
+
+    __slots__ = ("_has_rows", "_open", "_width")
+
+    def __init__(self, width: int) -> None:
+        self._width = max(width, _NARROWEST)
+        self._open: tuple[Span, ...] = ()
+        self._has_rows = False
+
+    def copy(self) -> Flow:
+        twin = Flow(self._width)
+        twin._open, twin._has_rows = self._open, self._has_rows
+        return twin
+
+    def add(self, spans: Sequence[Span]) -> list[tuple[Span, ...]]:
+        """The rows that are full, and can no longer change."""
+        if not spans:
+            return []
+        every = [*self._open, *spans]
+        rows = _slices(every, row_ranges(plain(every), self._width))
+        self._open = rows.pop()
+        self._has_rows = self._has_rows or bool(rows)
+        return rows
+
+    def end(self) -> list[tuple[Span, ...]]:
+        """The last row, unless it is empty and not the only one; what is added next begins a new one."""
+        last, self._open = _without_trailing_blanks(self._open), ()
+        has_rows, self._has_rows = self._has_rows, False
+        return [] if has_rows and not last else [last]
+
+
+def row_ranges(text: str, width: int) -> list[tuple[int, int]]:
+    """Where each row begins and ends; blanks at which a row was broken are in neither."""
+    rows: list[tuple[int, int]] = []
+    at, end = 0, len(text)
+    while True:
+        window = text[at : at + width + 1]
+        if window.isascii():
+            fits = len(window) if len(window) <= width else width
+        else:
+            window = text[at : at + 4 * width + 64]
+            fits = _fitting(window, width)
+        if at + fits >= end:
+            rows.append((at, end))
+            return rows
+        broken = _break(window, fits)
+        stop = at + broken
+        rows.append((at, stop))
+        at = stop
+        while at < end and text[at] == " ":
+            at += 1
+        if at == end:  # what comes next begins a new row
+            rows.append((end, end))
+            return rows
+
+
+def _break(window: str, fits: int) -> int:
+    """How much of the window goes into the row, when `fits` characters do at most."""
+    if window[fits] == " ":
+        return fits
+    blank = window.rfind(" ", 0, fits)
+    if not window.isascii():
+        # Between wide characters (Chinese, Japanese) a row may end without a blank.
+        for place in range(fits, max(blank, 0), -1):
+            if window[place - 1] >= "\u2e80" or window[place : place + 1] >= "\u2e80":
+                return place
+    indent = len(window) - len(window.lstrip(" "))
+    return blank if blank > indent else fits
+
+
+def _fitting(window: str, width: int) -> int:
+    """How many characters of the window take no more than so many cells; one at least."""
+    taken, used = 0, 0
+    for piece, size in clusters(window):
+        used += size
+        if used > width and taken:
+            break
+        taken += len(piece)
+    return taken
+
+
+def slice_spans(spans: Sequence[Span], start: int, end: int) -> tuple[Span, ...]:
+    """The characters from `start` to `end` of spans."""
+    return _slices(spans, [(start, end)])[0]
+
+
+def _slices(spans: Sequence[Span], ranges: Sequence[tuple[int, int]]) -> list[tuple[Span, ...]]:
+    if len(spans) == 1:
+        text, role, link = spans[0]
+        return [(Span(text[start:end], role, link),) if end > start else () for start, end in ranges]
+    offsets: list[int] = []
+    at = 0
+    for span in spans:
+        offsets.append(at)
+        at += len(span.text)
+    rows: list[tuple[Span, ...]] = []
+    for start, end in ranges:
+        row: list[Span] = []
+        number = max(bisect_right(offsets, start) - 1, 0)
+        while number < len(spans) and offsets[number] < end:
+            text, role, link = spans[number]
+            base = offsets[number]
+            piece = text[max(start - base, 0) : end - base]
+            if piece:
+                row.append(Span(piece, role, link))
+            number += 1
+        rows.append(tuple(row))
+    return rows
+
+
+def _without_trailing_blanks(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+    while spans and spans[-1].text.endswith(" "):
+        last = spans[-1]
+        text = last.text.rstrip(" ")
+        spans = (*spans[:-1], last._replace(text=text)) if text else spans[:-1]
+    return spans
+
+
+def chopped(spans: Sequence[Span], width: int) -> list[tuple[Span, ...]]:
+    """Spans as rows of exactly so many cells, broken anywhere: for code, where a blank is as good as a letter."""
+    width = max(width, _NARROWEST)
+    text = plain(spans)
+    if len(text) <= width and text.isascii():
+        return [tuple(spans)]
+    ranges: list[tuple[int, int]] = []
+    at = 0
+    while at < len(text) or not ranges:
+        window = text[at : at + width]
+        fits = len(window) if window.isascii() else _fitting(text[at : at + 4 * width + 64], width)
+        ranges.append((at, at + fits))
+        at += max(fits, 1)
+    return _slices(spans, ranges)

@@ -1,0 +1,98 @@
+"""Text selected with the mouse, by cells, in a transcript that may grow meanwhile.
+
+Owns from where to where it goes and what text that is: without gutters, and with wrapped rows as the one line they
+are. Drawing it is the view's.
+"""
+
+from __future__ import annotations
+
+from swink_agent.policies.cells import clusters
+
+from ..transcript.line import body_of
+from ..transcript.rows import Place, Rows
+
+__all__ = ["Selection"]
+
+
+class Selection:
+    """From where the mouse went down to where it is, or went up."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._anchor: tuple[Place, int] | None = None
+        self._head: tuple[Place, int] | None = None
+        self.is_under_way = False
+        self.is_dragging_thumb = False
+
+    def begin(self, place: Place, column: int) -> None:
+        self._anchor, self._head, self.is_under_way = (place, column), None, True
+
+    def reach(self, place: Place, column: int) -> None:
+        if self._head is not None or self._anchor != (place, column):
+            self._head = (place, column)
+
+    def end(self) -> bool:
+        """The mouse is up; says whether anything is selected."""
+        self.is_under_way = False
+        if self._head is None:
+            self._anchor = None
+        return self._head is not None
+
+    def clear(self) -> None:
+        self._anchor = self._head = None
+        self.is_under_way = False
+
+    def _ends(self) -> tuple[tuple[Place, int], tuple[Place, int]] | None:
+        if self._anchor is None or self._head is None:
+            return None
+        first, last = sorted((self._anchor, self._head))
+        return first, last
+
+    def cells(self, place: Place, width: int) -> tuple[int, int] | None:
+        """Which cells of a row are selected."""
+        ends = self._ends()
+        if ends is None:
+            return None
+        (first, start), (last, end) = ends
+        if not first <= place <= last:
+            return None
+        from_cell = start if place == first else 0
+        to_cell = min(end + 1, width) if place == last else width
+        return (from_cell, to_cell) if to_cell > from_cell else None
+
+    def text(self) -> str:
+        ends = self._ends()
+        if ends is None:
+            return ""
+        (first, start), (last, end) = ends
+        rows = self._rows
+        parts: list[str] = []
+        place = first
+        while place <= last and place.block < len(rows.blocks):
+            line = rows.line(place)
+            body = body_of(line)
+            if place == last:
+                body = _cells_of(body, 0, end + 1 - line.gutter)
+            if place == first:
+                body = _cells_of(body, max(start - line.gutter, 0), None)
+            if parts:
+                parts.append("\n" if line.glue is None else line.glue)
+            parts.append(body)
+            following = rows.moved(place, 1)
+            if following == place or following.row >= rows.measure(following.block):
+                break
+            place = following
+        return "".join(parts).strip("\n")
+
+
+def _cells_of(text: str, start: int, end: int | None) -> str:
+    """The characters of a text between two cells."""
+    if text.isascii():
+        return text[start : None if end is None else max(end, 0)]
+    kept: list[str] = []
+    at = 0
+    for piece, size in clusters(text):
+        if at >= start and (end is None or at < end):
+            kept.append(piece)
+        at += size
+    return "".join(kept)

@@ -1,0 +1,250 @@
+"""A conversation: what becomes of what a person sends, and what is shown of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from swink_agent.core.types import Cost, Usage
+from swink_agent.policies.approvals import ApprovalChoice
+from swink_agent.testing import Request, call, fail, scripted, stall, text, think
+from swink_agent.tui.talk.conversation import Conversation
+from swink_agent.tui.transcript import NoticeBlock, ReplyBlock, ToolBlock, UserBlock
+
+from .conftest import Talk, told
+
+
+def shown(conversation: Conversation) -> list[tuple[str, str]]:
+    """The blocks by kind and text, without notices."""
+    names = {UserBlock: "user", ReplyBlock: "reply", ToolBlock: "tool"}
+    return [
+        (names[type(block)], block.summary if isinstance(block, ToolBlock) else block.text)
+        for block in conversation.transcript.blocks
+        if type(block) in names
+    ]
+
+
+async def test_a_prompt_is_answered_and_shown_as_it_streams(talk: Talk) -> None:
+    conversation = await talk.open([think("hm"), text("Hello there.", deltas=4)])
+    assert conversation.state == "idle"
+    await conversation.submit("hi")
+    assert conversation.state == "running"
+    await conversation.settled()
+    assert shown(conversation) == [("user", "hi"), ("reply", "hm\nHello there.")]
+    assert (conversation.state, conversation.answer) == ("idle", "Hello there.")
+    assert conversation.model == "anthropic:claude-sonnet-4-6"
+    await conversation.close()
+
+
+async def test_the_first_prompt_of_the_command_line_is_sent_at_once(talk: Talk) -> None:
+    conversation = await talk.open(text("Done."), prompt="fix it")
+    await conversation.settled()
+    assert shown(conversation) == [("user", "fix it"), ("reply", "Done.")]
+    await conversation.close()
+
+
+async def test_what_is_sent_before_there_is_an_agent_waits_for_it(talk: Talk) -> None:
+    conversation = talk.make(text("Yes."))
+    sending = asyncio.ensure_future(conversation.submit("are you there?"))
+    await asyncio.sleep(0)
+    await conversation.open()
+    await sending
+    await conversation.settled()
+    assert shown(conversation)[-1] == ("reply", "Yes.")
+    await conversation.close()
+
+
+async def test_a_tool_runs_with_the_files_of_the_folder_and_shows_its_block(talk: Talk) -> None:
+    (talk.folder / "a.txt").write_text("forty-two\n")
+    conversation = await talk.open(call("read_file", path="a.txt"), text("It says forty-two."))
+    await conversation.submit("read a.txt")
+    await conversation.settled()
+    tool = next(block for block in conversation.transcript.blocks if isinstance(block, ToolBlock))
+    assert (tool.name, tool.summary, tool.status) == ("read_file", "a.txt", "done")
+    assert "forty-two" in tool.text
+    assert talk.front.questions == []
+    assert conversation.running_tools == []
+    await conversation.close()
+
+
+async def test_what_needs_approval_is_asked_and_a_no_is_told_to_the_model(talk: Talk) -> None:
+    talk.front.answer = ApprovalChoice.NO
+    seen: list[str] = []
+
+    def last(request: Request) -> Any:
+        seen.append(str(request.messages[-1]))
+        return text("As you wish.")
+
+    conversation = await talk.open(call("write_file", path="b.txt", content="x"), last)
+    await conversation.submit("write b.txt")
+    await conversation.settled()
+    assert [question.request.name for question in talk.front.questions] == ["write_file"]
+    assert not (talk.folder / "b.txt").exists()
+    tool = next(block for block in conversation.transcript.blocks if isinstance(block, ToolBlock))
+    assert tool.status == "rejected"
+    assert "the user said no" in seen[0]
+    await conversation.close()
+
+
+async def test_a_tool_that_was_trusted_is_not_asked_about_again_in_smart_mode(talk: Talk) -> None:
+    talk.front.answer = ApprovalChoice.SESSION_TOOL
+    conversation = await talk.open(
+        call("write_file", path="one.txt", content="1"),
+        call("write_file", path="two.txt", content="2"),
+        text("Both are there."),
+        call("write_file", path="three.txt", content="3"),
+        text("And the third."),
+    )
+    await conversation.submit("write them")
+    await conversation.settled()
+    await conversation.submit("/model anthropic:claude-opus-4-6")
+    await conversation.submit("one more")
+    await conversation.settled()
+    assert len(talk.front.questions) == 1
+    assert {path.name for path in talk.folder.iterdir()} == {"one.txt", "two.txt", "three.txt"}
+    await conversation.close()
+
+
+async def test_approve_off_asks_nothing_and_on_asks_for_every_call(talk: Talk) -> None:
+    conversation = await talk.open(
+        call("write_file", path="one.txt", content="1"), text("ok"), call("bash", command="ls"), text("ok")
+    )
+    await conversation.submit("#approve off")
+    assert conversation.approve == "off"
+    await conversation.submit("write")
+    await conversation.settled()
+    assert talk.front.questions == []
+    await conversation.submit("#approve on")
+    assert conversation.approve == "on"
+    await conversation.submit("list")
+    await conversation.settled()
+    assert [question.request.name for question in talk.front.questions] == ["bash"]
+    await conversation.submit("#approve perhaps")
+    assert told(conversation, "error") == ["#approve takes smart, on or off, not 'perhaps'"]
+    await conversation.close()
+
+
+async def test_a_stop_ends_the_run_within_a_tenth_of_a_second_and_shows_aborted(talk: Talk, promptly: Any) -> None:
+    conversation = await talk.open([text("I begin"), stall()], text("Again."))
+    await conversation.submit("go")
+    while not conversation.transcript.blocks or not isinstance(conversation.transcript.blocks[-1], ReplyBlock):
+        await asyncio.sleep(0.001)
+    with promptly(0.1):
+        conversation.stop()
+        assert conversation.state == "aborted"
+        await conversation.settled()
+    assert conversation.state == "aborted"
+    await conversation.submit("once more")
+    assert conversation.state == "running"
+    await conversation.settled()
+    assert (conversation.state, conversation.answer) == ("idle", "Again.")
+    await conversation.close()
+
+
+async def test_a_question_that_waits_is_taken_back_by_a_stop(talk: Talk) -> None:
+    talk.front.answer = None
+    conversation = await talk.open(call("write_file", path="b.txt", content="x"), text("never"))
+    await conversation.submit("write")
+    await talk.front.asked.wait()
+    conversation.stop()
+    await conversation.settled()
+    assert conversation.state == "aborted"
+    assert not (talk.folder / "b.txt").exists()
+    await conversation.close()
+
+
+async def test_a_failure_is_told_and_stays_until_the_next_prompt(talk: Talk) -> None:
+    conversation = await talk.open(fail("auth", "no such key"), text("Back."))
+    await conversation.submit("hi")
+    await conversation.settled()
+    assert conversation.state == "error"
+    assert "no such key" in told(conversation, "error")[-1]
+    await conversation.submit("hi again")
+    await conversation.settled()
+    assert (conversation.state, conversation.answer) == ("idle", "Back.")
+    await conversation.close()
+
+
+async def test_tokens_cost_and_the_fill_of_the_window_add_up(talk: Talk) -> None:
+    stream = scripted(text("one"), text("two"), usage=Usage(10, 5, total=15), cost=Cost(total=0.25))
+    conversation = await talk.open(stream)
+    fill = conversation.fill
+    assert 0 < fill < 0.05
+    await conversation.submit("first")
+    await conversation.settled()
+    await conversation.submit("second " * 3000)
+    await conversation.settled()
+    assert (conversation.tokens, conversation.cost) == (30, 0.5)
+    assert conversation.fill - fill > 7 * 3000 / 3 / 1_000_000
+    await conversation.close()
+
+
+async def test_a_secret_in_a_prompt_is_masked_before_it_is_sent_or_kept_and_the_person_is_told(
+    talk: Talk, tmp_path: Path
+) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6" * 3
+    stream = scripted(text("ok"))
+    conversation = await talk.open(stream)
+    await conversation.submit(f"why does {secret} not work?")
+    await conversation.settled()
+    await conversation.close()
+    assert secret not in str(stream.requests[0].messages[0].content)
+    assert all(secret not in block.text for block in conversation.transcript.blocks)
+    assert any("masked before it was kept or sent" in text for text in told(conversation, "warning"))
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert secret.encode() not in path.read_bytes(), path
+
+
+async def test_a_prompt_without_a_model_comes_back_with_what_to_do(talk: Talk, monkeypatch: Any) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    monkeypatch.setattr("swink_agent.app.models.has_local_extra", lambda: False)
+    conversation = talk.make(model=None)
+    monkeypatch.setattr("swink_agent.app.models.choose_model.__kwdefaults__", {"has_local": lambda: False})
+    await conversation.open()
+    assert conversation.state == "error"
+    assert "there is no model to ask" in told(conversation, "error")[0]
+    await conversation.submit("hello?")
+    assert talk.front.given_back == ["hello?"]
+    await conversation.close()
+
+
+async def test_the_library_s_warnings_become_notices(talk: Talk) -> None:
+    import logging
+
+    conversation = await talk.open(text("x"))
+    logging.getLogger("swink_agent").warning("the disk is slow")
+    await asyncio.sleep(0)
+    assert told(conversation, "warning")[-1] == "the disk is slow"
+    await conversation.close()
+    logging.getLogger("swink_agent").warning("and this is for nobody")
+    await asyncio.sleep(0)
+    assert told(conversation, "warning")[-1] == "the disk is slow"
+
+
+async def test_a_picture_goes_with_a_prompt_and_one_that_is_none_sends_nothing(talk: Talk) -> None:
+    good, bad = talk.folder / "a.png", talk.folder / "b.png"
+    good.write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
+    bad.write_text("no picture")
+    stream = scripted(text("A picture."))
+    conversation = await talk.open(stream)
+    await conversation.submit("look", [str(bad)])
+    assert "is no picture of a kind that models see" in told(conversation, "error")[0]
+    assert talk.front.given_back == ["look"]
+    await conversation.submit("look", [str(good)])
+    await conversation.settled()
+    assert [type(part).__name__ for part in stream.requests[0].messages[0].content] == ["Text", "Image"]
+    block = next(block for block in conversation.transcript.blocks if isinstance(block, UserBlock))
+    assert (block.text, tuple(block.images), block.position) == ("look", (str(good),), 0)
+    await conversation.close()
+
+
+async def test_it_says_hello_with_the_model_and_how_to_get_help(talk: Talk) -> None:
+    conversation = await talk.open(text("x"))
+    welcome = conversation.transcript.blocks[0]
+    assert isinstance(welcome, NoticeBlock)
+    assert welcome.kind == "welcome"
+    assert "anthropic:claude-sonnet-4-6" in welcome.text
+    assert "#help" in welcome.text
+    await conversation.close()
