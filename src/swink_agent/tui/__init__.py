@@ -9,21 +9,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from swink_agent.app.errors import UsageProblem
+
 if TYPE_CHECKING:
-    from .talk import TalkOptions
+    from .talk.options import TalkOptions
 
 __all__ = ["run_tui"]
 
 
 def run_tui(options: TalkOptions, *, inline: bool = False) -> int:
-    """Talks with a person at this terminal until they leave; the exit code. Raises `MissingExtra` without Textual."""
+    """Talks with a person at this terminal until they leave; the exit code. Raises `UsageProblem` without Textual."""
     if inline:
         from .inline import run_inline
 
         return run_inline(options)
-    from swink_agent.core.extras import require
-
-    require("textual", extra="tui")
+    try:
+        import textual  # noqa: F401 # pyright: ignore[reportUnusedImport]
+    except ImportError as error:
+        raise UsageProblem("the terminal UI needs Textual: pip install 'swink-agent[tui]'; or use swink -p") from error
     from .running import run_full_screen
 
     return run_full_screen(options)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.driver import Driver
 from textual.timer import Timer
 
 from swink_agent.app.paths import data_folder
@@ -23,11 +22,12 @@ from swink_agent.app.paths import data_folder
 from .activity import Activity
 from .composing.completer import Completer
 from .composing.history import PromptHistory
-from .driver import SwinkDriver
+from .driver import TerminalDriver
 from .front import ScreenFront
 from .status import Status
-from .talk import Conversation, TalkOptions
 from .talk.commands import COMMANDS
+from .talk.conversation import Conversation
+from .talk.options import TalkOptions
 from .themes import THEMES, Theme, theme_for
 from .widgets.activity_panel import ActivityPanel
 from .widgets.chips import Chips
@@ -89,7 +89,7 @@ class SwinkApp(App[int]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         theme = _first_theme(options.theme, environ)
-        super().__init__(ansi_color=True if theme.background is None else None)
+        super().__init__(driver_class=TerminalDriver, ansi_color=True if theme.background is None else None)
         self.looks = Looks(theme)
         for known in THEMES.values():
             self.register_theme(textual_theme(known))
@@ -107,6 +107,7 @@ class SwinkApp(App[int]):
         self._note = ""
         self._note_until = 0.0
         self._has_mouse = True
+        self._hits = 0
         self._question: QuestionPanel | None = None
         self._answer: asyncio.Future[ApprovalAnswer] | None = None
         self.view = TranscriptView(self.talk.transcript, theme)
@@ -128,13 +129,6 @@ class SwinkApp(App[int]):
 
             return Redactor().redact(text)
         return opened.redactor.redact(text)
-
-    def get_driver_class(self) -> type[Driver]:
-        return SwinkDriver if self._is_at_terminal else super().get_driver_class()
-
-    @property
-    def _is_at_terminal(self) -> bool:
-        return not self.is_headless
 
     def compose(self) -> ComposeResult:
         yield self.view
@@ -167,7 +161,7 @@ class SwinkApp(App[int]):
         self.composer.is_running = talk.is_running
         self.composer.mode = talk.mode
         self.composer.chips = len(talk.queue)
-        self._chips.show(talk.queue)
+        self._chips.show([(queued.kind, queued.text) for queued in talk.queue])
         self._spin(is_busy)
         self._draw_time()
 
@@ -262,7 +256,7 @@ class SwinkApp(App[int]):
 
     def action_escape(self) -> None:
         """Closes what is open, else stops what runs."""
-        if self.view.has_selection:
+        if self.view.selected_block is not None:
             self.view.clear_selection()
         elif self.talk.is_running or self.talk.running_tools:
             self._stop()
@@ -329,11 +323,15 @@ class SwinkApp(App[int]):
     def action_search(self) -> None:
         self._search_bar.open()
 
-    def on_search_bar_changed(self, message: SearchBar.Changed) -> None:
-        self._search_bar.hits = self.view.search(message.query)
+    def on_search_bar_typed(self, message: SearchBar.Typed) -> None:
+        message.stop()
+        self._hits = self.view.search(message.query)
+        self._search_bar.tell(self.view.current_hit, self._hits)
 
     def on_search_bar_stepped(self, message: SearchBar.Stepped) -> None:
+        message.stop()
         self.view.next_hit(message.step)
+        self._search_bar.tell(self.view.current_hit, self._hits)
 
     def on_search_bar_closed(self, message: SearchBar.Closed) -> None:
         self.view.end_search()
@@ -341,7 +339,7 @@ class SwinkApp(App[int]):
 
     def action_mouse(self) -> None:
         """F6: the mouse is the terminal's, and back."""
-        if isinstance(self._driver, SwinkDriver):
+        if isinstance(self._driver, TerminalDriver):
             self._has_mouse = not self._has_mouse
             self._driver.set_mouse(self._has_mouse)
         self.say("the mouse is ours again" if self._has_mouse else "the mouse is the terminal's: F6 takes it back")

@@ -54,7 +54,7 @@ class ScreenFront:
     async def pick(self, title: str, items: Sequence[PickItem], preview: PreviewFn | None = None) -> str | None:
         from .widgets.picker import Picker
 
-        return await self._screen(Picker(title, items, preview))
+        return await self._screen(Picker(title, items, preview, style_of=self._app.looks.style))
 
     async def read_secret(self, title: str) -> str | None:
         from .widgets.secret_input import SecretInput

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from swink_agent.policies.escaping import safe_text
 
 from .app import SwinkApp
-from .talk import Farewell, TalkOptions
+from .talk.farewell import Farewell
+from .talk.options import TalkOptions
 
 __all__ = ["run_full_screen"]
 
