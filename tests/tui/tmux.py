@@ -53,7 +53,7 @@ class Tmux:
         await self._tmux("set-option", "-g", "status", "off")
         await self._tmux("pipe-pane", "-o", f"cat >> {shlex.quote(str(self._log))}")
         if shell:
-            await self.until("$ ")
+            await self.until("$")
             self._line(shlex.join(command))
 
     def _line(self, text: str) -> None:
