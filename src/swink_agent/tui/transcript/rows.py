@@ -47,6 +47,11 @@ class Rows:
     def blocks(self) -> Sequence[Block]:
         return self._transcript.blocks
 
+    @property
+    def count(self) -> int:
+        """The blocks that have been taken in."""
+        return len(self._heights)
+
     def index_of(self, block: Block) -> int | None:
         return self._index.get(block)
 
@@ -160,8 +165,16 @@ class Rows:
         number = self.line_number(place)
         if number < 0:
             return EMPTY
-        lines = self.lines(self.blocks[place.block])
+        lines = self.seen(place.block)
         return lines[number] if number < len(lines) else EMPTY
+
+    def seen(self, index: int) -> Sequence[Line]:
+        """The lines of a block as they are on the screen: what has changed since is taken in with the next frame."""
+        return self.blocks[index].drawn_lines(self.width)
+
+    def gap(self, index: int) -> int:
+        """The empty rows above a block."""
+        return self._gaps[index]
 
     def line_number(self, place: Place) -> int:
         """Which line of its block a place is; below 0 in a gap."""
