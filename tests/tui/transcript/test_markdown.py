@@ -160,7 +160,8 @@ def test_copying_gives_code_without_bars_and_paragraphs_as_one_line() -> None:
 PARTS = [
     "word ", "word", " ", "\n", "\n\n", "**", "*", "`", "``", "```", "```py\n", "\n```\n", "~~~\n", "- ", "  - ", "1. ",
     "> ", ">", "# ", "| a | b |\n", "|--|:-:|\n", "| x ", "|", "---\n", "    ", "[x](https://a.b/c)", "[", "](", ")",
-    "\\", "  \n", "https://x.y/z", "\t", "\r\n", "\r", "\u6f22\u5b57", "e\u0301", "\U0001f469\u200d\U0001f4bb", "\x1b[1m",
+    "\\", "  \n",
+    "https://x.y/z", "\t", "\r\n", "\r", "\u6f22\u5b57", "e\u0301", "\U0001f469\u200d\U0001f4bb", "\x1b[1m",
     '"""', "/*", "*/", "[ ] ", "!", "x" * 50, "_", "~~",
 ]  # fmt: skip
 texts = st.lists(st.sampled_from(PARTS), max_size=40).map("".join)

@@ -32,6 +32,8 @@ class Rows:
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
+        self.blocks: list[Block] = []
+        """Those that have been taken in: the transcript may have others by now."""
         self.width = 80
         self._heights: list[int] = []
         self._gaps: list[int] = []
@@ -42,10 +44,6 @@ class Rows:
         """How many of the starts are right."""
         self._index: dict[Block, int] = {}
         self._drawn: OrderedDict[Block, None] = OrderedDict()
-
-    @property
-    def blocks(self) -> Sequence[Block]:
-        return self._transcript.blocks
 
     @property
     def count(self) -> int:
@@ -59,17 +57,16 @@ class Rows:
 
     def sync(self) -> bool:
         """Takes in blocks that came; says whether blocks went, so that nothing is where it was."""
-        blocks = self.blocks
-        went = len(blocks) < len(self._heights) or bool(
-            self._heights and self._index.get(blocks[len(self._heights) - 1]) != len(self._heights) - 1
-        )
+        now, known = self._transcript.blocks, len(self.blocks)
+        went = len(now) < known or (known > 0 and now[known - 1] is not self.blocks[known - 1])
         if went:
             self._heights, self._gaps, self._measured, self._starts, self._known = [], [], [], [], 0
-            self._index, self._drawn = {}, OrderedDict()
-        for index in range(len(self._heights), len(blocks)):
-            block = blocks[index]
+            self._index, self._drawn, self.blocks, known = {}, OrderedDict(), [], 0
+        for index in range(known, len(now)):
+            block = now[index]
+            self.blocks.append(block)
             self._index[block] = index
-            gap = gap_before(block, blocks[index - 1] if index else None)
+            gap = gap_before(block, now[index - 1] if index else None)
             self._gaps.append(gap)
             self._heights.append(block.estimated_height(self.width) + gap)
             self._measured.append(0)
