@@ -16,7 +16,7 @@ from .wrapping import Flow, chopped
 
 __all__ = ["PIECE", "Code", "Emit", "Leaf", "Paragraph", "Row"]
 
-PIECE = 2048
+PIECE = 1024
 """Characters after which a line or a paragraph is laid out in pieces: the most that is ever done again."""
 
 

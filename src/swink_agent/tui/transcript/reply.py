@@ -138,6 +138,8 @@ class ReplyBlock(Block):
             self._width, self._rows, self._settled = width, [], 0
             for section in self._sections:
                 section.stream, section.unfed, section.start = None, [], None
+        if self.label and not self._rows:
+            self._rows.append(Line((_PLAN_BAR, Span(f" {safe(self.label)} ", "plan.badge")), "", "", 2))
         change = len(self._rows)
         # A section that another has followed is drawn once more, folded; the last one only where it grew.
         for number in range(self._settled, len(self._sections)):
@@ -165,26 +167,21 @@ class ReplyBlock(Block):
             del rows[section.start :]
             self._draw_thoughts(lines, is_thinking=is_last and not self.is_finished)
             return section.start
-        lead = 1 if section.start else 0
-        head = 1 if self.label and not section.start else 0
-        if len(rows) < section.start + lead + head:
-            del rows[section.start :]
-            if lead:
+        offset = section.start
+        if section is not self._sections[0]:
+            if len(rows) == offset:
                 rows.append(self._row(EMPTY, is_first=False))
-            if head:
-                badge = (_PLAN_BAR, Span(f" {safe(self.label)} ", "plan.badge"))
-                rows.append(Line(badge, "", "", 2))
-        offset = section.start + lead + head
+            offset += 1
         # The row with the cursor, or with what stands beneath the words, is drawn again too.
         first = max(min(section.stream.first_change, len(rows) - offset - 1), 0)
         del rows[offset + first :]
         for number in range(first, len(lines)):
-            rows.append(self._row(lines[number], is_first=not number and not head))
+            rows.append(self._row(lines[number], is_first=not number))
         return offset + first
 
     def _draw_thoughts(self, lines: Sequence[Line], *, is_thinking: bool) -> None:
         rows = self._rows
-        if rows:
+        if len(rows) > bool(self.label):
             rows.append(self._row(EMPTY, is_first=False))
         if is_thinking and not self.shows_thoughts:
             hidden = max(len(lines) - _THOUGHTS_SEEN, 0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from textual import events
@@ -25,7 +25,7 @@ from swink_agent.policies.cells import cell_width
 from ..themes import Theme
 from ..transcript.block import Block, Transcript
 from ..transcript.finding import Hit, Mark, find_hits, marks_in, pattern_of
-from ..transcript.line import Line, Span
+from ..transcript.line import EMPTY, Line, Span
 from ..transcript.rows import Place, Rows
 from ..transcript.tool import ToolBlock
 from .selecting import Selection
@@ -33,7 +33,7 @@ from .strips import StripMaker, Tint
 
 __all__ = ["TranscriptView"]
 
-_FRAME = 1 / 30
+_FRAME = 1 / 24
 _BEAT = 0.125
 _FOLD_AFTER = 3.0
 _WHEEL = 3
@@ -48,7 +48,7 @@ class TranscriptView(Widget, can_focus=False):
     """
 
     class Scrolled(Message):
-        """The view has moved, or let go of the end, or follows it again."""
+        """The view has let go of the end, or follows it again, or more is new below."""
 
         def __init__(self, view: TranscriptView) -> None:
             super().__init__()
@@ -89,6 +89,8 @@ class TranscriptView(Widget, can_focus=False):
         """What was there when following ended: how many blocks, and the height of the last."""
         self._shown: tuple[int, int, int] = (-1, -1, -1)
         """Top row and thumb as they were drawn last."""
+        self._told: tuple[bool, int] = (True, 0)
+        """Whether it followed and how much was new, when that was told last."""
         self._dirty: dict[Block, None] = {}
         self._has_moved = True
         self._selected: Block | None = None
@@ -118,10 +120,10 @@ class TranscriptView(Widget, can_focus=False):
         """Lines that came since following ended and have not been in sight."""
         rows = self._rows
         count, height = self._seen_end
-        if self._is_following or not len(rows.blocks):
+        if self._is_following or not rows.count:
             return 0
-        grown = sum([rows.height(index) for index in range(count, len(rows.blocks))])
-        if 0 < count <= len(rows.blocks):
+        grown = sum([rows.height(index) for index in range(count, rows.count)])
+        if 0 < count <= rows.count:
             grown += max(rows.height(count - 1) - height, 0)
         return max(min(grown, rows.total - rows.row(self._top) - self.size.height), 0)
 
@@ -230,6 +232,9 @@ class TranscriptView(Widget, can_focus=False):
         else:
             self._draw_rows(redrawn)
         self._has_moved = False
+        if (told := (self._is_following, self.new_below)) != self._told:
+            self._told = told
+            self.post_message(self.Scrolled(self))
 
     def _settle(self) -> None:
         """Measures what is in sight, and puts the top where the reader is."""
@@ -247,7 +252,6 @@ class TranscriptView(Widget, can_focus=False):
         self._shown = (top, *thumb)  # pyright: ignore[reportAttributeAccessIssue]
         if top != old_top or self._has_moved:
             self.refresh()
-            self.post_message(self.Scrolled(self))
             return
         width, height = self.size
         edges = [y for y in range(height) if (thumb[0] <= y < thumb[1]) != (old_thumb[0] <= y < old_thumb[1])]
@@ -268,8 +272,6 @@ class TranscriptView(Widget, can_focus=False):
                 self.refresh(Region(0, from_row, width, to_row - from_row))
         if not self._is_following:
             self.refresh(Region(0, height - 1, width, 1))  # the marker counts what is new
-        if redrawn and not self._is_following:
-            self.post_message(self.Scrolled(self))
 
     def on_resize(self, event: events.Resize) -> None:
         width = max(event.size.width, 2)
@@ -279,7 +281,7 @@ class TranscriptView(Widget, can_focus=False):
         if width - 1 != rows.width:
             # The reader stays at the same part of the same block.
             share = 0.0
-            if rows.blocks and self._top.block < len(rows.blocks) and not self._is_following:
+            if self._top.block < rows.count and not self._is_following:
                 share = self._top.row / max(rows.height(self._top.block), 1)
             rows.resize(width - 1)
             self._marks.clear()
@@ -292,37 +294,49 @@ class TranscriptView(Widget, can_focus=False):
     # -- drawing ---------------------------------------------------------------------------------------------------
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        if self._dirty:
-            self._frame()
-        height = self.size.height
-        rows = self._rows
+        rows, maker = self._rows, self._strips
         thumb_start, thumb_end = self._thumb()
-        count = len(rows.blocks)
+        has_tints = self._pattern is not None or self._selection.is_there
         strips: list[Strip] = []
-        index, row = self._top
-        skipped = crop.y
-        while index < count and skipped:
-            room = rows.measure(index) - row
-            if room > skipped:
-                row += skipped
-                break
-            skipped, index, row = skipped - room, index + 1, 0
+        place = self._page_place(crop.y)
+        index, row = place
+        lines: Sequence[Line] = ()
+        gap, end, is_plain = 0, -1, True
         for y in range(crop.y, crop.y + crop.height):
-            while index < count and row >= rows.measure(index):
-                index, row = index + 1, 0
+            while row >= end and index < rows.count:
+                if end >= 0:
+                    index, row = index + 1, 0
+                if index >= rows.count:
+                    break
+                lines, gap, end = rows.seen(index), rows.gap(index), rows.height(index)
+                is_plain = not has_tints and rows.blocks[index] is not self._selected
             edge = "" if thumb_start < 0 else "scrollbar.thumb" if thumb_start <= y < thumb_end else "scrollbar"
-            if y == height - 1 and not self._is_following and (marker := self._marker()) is not None:
-                strips.append(self._strips.strip(marker, edge))
-            elif index < count:
-                strips.append(self._strip(Place(index, row), edge))
+            number = row - gap
+            if index >= rows.count:
+                strips.append(maker.strip(EMPTY, edge))
+            elif is_plain:
+                strips.append(maker.strip(lines[number] if 0 <= number < len(lines) else EMPTY, edge))
             else:
-                strips.append(self._strips.strip(Line(()), edge))
+                strips.append(self._tinted(Place(index, row), edge))
             row += 1
+        height = self.size.height
+        if not self._is_following and crop.y + crop.height >= height and (marker := self._marker()) is not None:
+            strips[height - 1 - crop.y] = maker.strip(marker, "scrollbar.thumb" if thumb_end >= height else "scrollbar")
         if (crop.x, crop.width) != (0, self.size.width):
             strips = [strip.crop(crop.x, crop.x + crop.width) for strip in strips]
         return strips
 
-    def _strip(self, place: Place, edge: str) -> Strip:
+    def _page_place(self, y: int) -> Place:
+        """The place of a row of the window; measured already, so nothing is drawn for it."""
+        index, row = self._top
+        row += y
+        rows = self._rows
+        while index < rows.count and row >= rows.height(index):
+            row -= rows.height(index)
+            index += 1
+        return Place(index, row)
+
+    def _tinted(self, place: Place, edge: str) -> Strip:
         rows = self._rows
         line = rows.line(place)
         tints: list[Tint] = []
@@ -367,10 +381,9 @@ class TranscriptView(Widget, can_focus=False):
     def scroll_rows(self, count: int) -> None:
         """Moves by rows: down, or up, which lets go of the end."""
         rows, height = self._rows, self.size.height
-        if not rows.blocks or not height:
+        self._take_in()
+        if not rows.count or not height:
             return
-        if self._dirty:
-            self._frame()
         if count < 0:
             top = rows.moved(self._top, count)
             if top != self._top:
@@ -385,10 +398,15 @@ class TranscriptView(Widget, can_focus=False):
         self._has_moved = True
         self._frame()
 
+    def _take_in(self) -> None:
+        """Waits for no frame with what has changed."""
+        if self._dirty or self._has_moved:
+            self._frame()
+
     def _let_go(self) -> None:
         if self._is_following:
             rows = self._rows
-            last = len(rows.blocks) - 1
+            last = rows.count - 1
             self._is_following = False
             self._seen_end = (last + 1, rows.height(last) if last >= 0 else 0)
 
@@ -398,6 +416,7 @@ class TranscriptView(Widget, can_focus=False):
 
     def scroll_to_start(self) -> None:
         """Goes to the oldest line."""
+        self._take_in()
         if self._rows.total > self.size.height:
             self._let_go()
             self._top = Place(0, 0)
@@ -582,7 +601,8 @@ class TranscriptView(Widget, can_focus=False):
         self.scroll_rows(_WHEEL)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        if event.button != 1 or not self._rows.blocks:
+        self._take_in()
+        if event.button != 1 or not self._rows.count:
             return
         event.stop()
         if not self._is_following and event.y == self.size.height - 1 and self._marker() is not None:
