@@ -1,24 +1,32 @@
-"""The terminal UI: a full-screen conversation, and the same renderer without a screen for `--inline`.
+"""The terminal UI: a conversation with the standard agent, on the whole screen or line by line.
 
-Importing this module loads nothing: a front end loads what it needs when it is run.
+`run_tui` is all that the command line needs. Rooms: `talk` is what is said and done, `transcript` what it looks like as
+lines, `composing` what a person writes, `widgets` what Textual draws of all that; the first three know no Textual, so
+that `inline` shows the same without a screen. Importing this module loads none of them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from swink_agent.app.errors import UsageProblem
+
 if TYPE_CHECKING:
-    from .talk import TalkOptions
+    from .talk.options import TalkOptions
 
 __all__ = ["run_tui"]
 
 
-def run_tui(request: TalkOptions, *, inline: bool) -> int:
-    """Talks until the person leaves; returns the exit code. Without `inline` it needs the extra `tui`."""
+def run_tui(options: TalkOptions, *, inline: bool = False) -> int:
+    """Talks with a person at this terminal until they leave; the exit code. Raises `UsageProblem` without Textual."""
     if inline:
         from .inline import run_inline
 
-        return run_inline(request)
+        return run_inline(options)
+    try:
+        import textual  # noqa: F401 # pyright: ignore[reportUnusedImport]
+    except ImportError as error:
+        raise UsageProblem("the terminal UI needs Textual: pip install 'swink-agent[tui]'; or use swink -p") from error
     from .running import run_full_screen
 
-    return run_full_screen(request)
+    return run_full_screen(options)

@@ -1,1 +1,1 @@
-"""The widgets of the full-screen UI, one in each file; importing this loads none of them."""
+"""What Textual draws: one widget to a file."""

@@ -1,0 +1,103 @@
+"""What a conversation asks of the screen: questions in the place of the input, lists over everything, the editor.
+
+Owns the way from an awaited question to a widget and back. One question stands at a time; the others wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from textual.screen import ModalScreen
+
+from swink_agent.policies.approvals import ApprovalAnswer, ApprovalQuestion
+
+from .talk.front import PickItem, PreviewFn
+
+if TYPE_CHECKING:
+    from .app import SwinkApp
+
+__all__ = ["ScreenFront"]
+
+T = TypeVar("T")
+
+
+class ScreenFront:
+    """The `Front` of the full-screen program."""
+
+    def __init__(self, app: SwinkApp) -> None:
+        self._app = app
+        self._asking = asyncio.Lock()
+
+    def changed(self) -> None:
+        self._app.draw_soon()
+
+    async def ask(self, question: ApprovalQuestion) -> ApprovalAnswer:
+        from .widgets.question_panel import QuestionPanel
+
+        app = self._app
+        async with self._asking:
+            panel = QuestionPanel(question, app.redact)
+            answer: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
+            app.show_question(panel, answer)
+            try:
+                return await answer
+            finally:
+                app.end_question(panel)
+
+    async def confirm(self, title: str, choices: Sequence[tuple[str, str]], default: str) -> str | None:
+        from .widgets.confirm import Confirm
+
+        return await self._screen(Confirm(title, choices, default))
+
+    async def pick(self, title: str, items: Sequence[PickItem], preview: PreviewFn | None = None) -> str | None:
+        from .widgets.picker import Picker
+
+        return await self._screen(Picker(title, items, preview, style_of=self._app.looks.style))
+
+    async def read_secret(self, title: str) -> str | None:
+        from .widgets.secret_input import SecretInput
+
+        return await self._screen(SecretInput(title))
+
+    async def edit(self, text: str) -> str | None:
+        from .composing.editor import EditorError, run_editor
+
+        app = self._app
+        try:
+            with app.suspend():
+                return run_editor(text, app.environ)
+        except EditorError as error:
+            app.talk.notice(str(error), "error")
+            return None
+
+    def give_back(self, text: str) -> None:
+        composer = self._app.composer
+        written = composer.text
+        composer.set_text(f"{text}\n\n{written}" if written.strip() else text)
+
+    def copy(self, text: str) -> None:
+        self._app.copy_text(text)
+
+    def set_theme(self, name: str) -> None:
+        self._app.use_theme(name)
+
+    def leave(self, code: int = 0) -> None:
+        self._app.leave(code)
+
+    async def _screen(self, screen: ModalScreen[T]) -> T | None:
+        """What a screen that stands over everything gives back; it goes away with whoever waits for it."""
+        given: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+
+        def give(result: T | None) -> None:
+            if not given.done():
+                given.set_result(result)
+
+        app: Any = self._app
+        app.push_screen(screen, give)
+        try:
+            return await given
+        finally:
+            if screen.is_active:
+                screen.dismiss(None)
