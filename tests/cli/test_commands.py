@@ -78,20 +78,101 @@ def test_help_has_examples_codes_and_every_command() -> None:
         assert word in text
 
 
-def test_without_arguments_it_is_the_help_and_a_word_on_the_terminal_ui() -> None:
-    result = invoke()
-    assert result.exit_code == 0
-    assert "Usage: swink" in result.output
-    assert "it will come with the tui extra" in result.output
+def test_without_a_terminal_the_ui_points_at_the_prompt(program: Any) -> None:
+    for arguments in ((), ("--inline",), ("fix the failing test",), ("fix", "it", "-m", "xai:grok"), ("-c",)):
+        ended = program(*arguments)
+        assert ended.code == 2
+        assert "the terminal UI needs a terminal, and stdin is none: swink -p" in ended.err
+
+
+@pytest.fixture
+def ui(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
+    """What the terminal UI is opened with, in a folder of its own and as if there were a terminal."""
+    opened: list[Any] = []
+
+    def run_tui(request: Any, *, inline: bool) -> int:
+        opened.append((request, inline))
+        return 0
+
+    monkeypatch.setattr("swink_agent.tui.run_tui", run_tui)
+    monkeypatch.setattr("swink_agent.cli.tui_command.isatty", lambda descriptor: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("SWINK_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.setenv("SWINK_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("arguments", "prompt", "flags", "inline"),
+    [
+        ([], "", {}, False),
+        (["fix the failing test"], "fix the failing test", {}, False),
+        (["fix", "the", "test"], "fix the test", {}, False),
+        (["-m", "xai:grok-4.3", "fix the test", "--thinking", "high"], "fix the test", {"thinking": "high"}, False),
+        (["explain models to me", "--inline"], "explain models to me", {}, True),
+        (["--", "--help", "is", "odd"], "--help is odd", {}, False),
+        (["--no-network", "--max-cost=2", "go"], "go", {"network": False, "max_cost": 2.0}, False),
+        (["--timeout", "5"], "", {"timeout": 5.0}, False),
+    ],
+)
+def test_words_that_are_no_command_open_the_ui_with_a_prompt(
+    ui: list[Any], program: Any, arguments: list[str], prompt: str, flags: dict[str, Any], inline: bool
+) -> None:
+    ended = program(*arguments)
+    assert ended.code == 0, ended.err
+    request, is_inline = ui[0]
+    assert (request.prompt, is_inline) == (prompt, inline)
+    assert {name: request.opening.settings.value(name) for name in flags} == flags
+
+
+def test_what_only_makes_sense_with_a_prompt_is_refused_in_the_ui(ui: list[Any], program: Any) -> None:
+    for flags in (("--output", "json"), ("--schema", "{}"), ("-q",), ("-v",)):
+        ended = program(*flags)
+        assert (ended.code, "goes with -p" in ended.err) == (2, True)
+    both = program("-p", "x", "--inline")
+    assert (both.code, "--inline is for the terminal UI" in both.err) == (2, True)
+    assert ui == []
+
+
+def test_a_command_that_is_almost_one_is_no_prompt(ui: list[Any], program: Any) -> None:
+    ended = program("sesions", "list")
+    assert (ended.code, "Did you mean sessions?" in ended.err) == (2, True)
+    assert ui == []
+
+
+def test_what_is_wrong_is_told_before_there_is_a_screen(ui: list[Any], program: Any, tmp_path: Path) -> None:
+    assert "is no folder (--cwd)" in program("-C", "/no/such/folder").err
+    assert "there is no session 'nope'" in program("--resume", "nope").err
+    assert "there is no session of" in program("-c").err
+    assert "cannot be read" in program("--image", "nope.png").err
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "config.toml").write_text("theme = 7\n")
+    broken = program()
+    assert (broken.code, "config.toml, line 1: theme cannot be 7" in broken.err) == (2, True)
+    assert ui == []
+
+
+def test_without_the_extra_one_line_names_the_command_that_installs_it(
+    ui: list[Any], program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swink_agent.cli.tui_command.find_spec", lambda name: None)
+    ended = program()
+    assert ended.code == 2
+    assert "the terminal UI is not installed: pip install 'swink-agent[tui]'" in " ".join(ended.err.split())
+    assert ui == []
+    assert program("--inline").code == 0
+    monkeypatch.setenv("TERM", "dumb")
+    assert program().code == 0
+    assert [inline for _, inline in ui] == [True, True]
 
 
 def test_the_version_is_told() -> None:
     assert invoke("--version").output == f"swink {__version__}\n"
 
 
-def test_options_without_a_prompt_and_prompts_with_a_command_are_wrong_usage(program: Any) -> None:
-    alone = program("--model", "xai:grok")
-    assert (alone.code, "--model is there, but no prompt" in alone.err) == (2, True)
+def test_prompts_with_a_command_are_wrong_usage(program: Any) -> None:
     both = program("-p", "x", "models")
     assert (both.code, "--prompt goes with a prompt (-p), not with the command models" in both.err) == (2, True)
     unknown = program("modles")

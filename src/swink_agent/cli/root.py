@@ -1,7 +1,7 @@
 """`swink` itself: its options, its help, and the list of its commands.
 
 Owns the words of the command line. What an option does is in `prompt_command` and in `app`; nothing of them is loaded
-before there is a prompt to run.
+before there is a prompt to run, or a terminal UI to open.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from .bare_prompt import BARE_PROMPT, RootGroup
+from .bare_prompt import BARE_PROMPT, SPOKEN, RootGroup
 from .lazy import offered
 
 __all__ = ["swink"]
@@ -28,6 +28,8 @@ COMMANDS = {
 
 EPILOG = """\b
 Examples:
+  swink                              the terminal UI
+  swink "fix the failing test"       the same, and that is asked first
   swink -p "What does this project do?"
   git diff | swink -p "Review this change."
   swink -p "Fix the failing test" --allow "bash: pytest *" --allow edit_file
@@ -62,6 +64,8 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 )
 @click.option("-p", "--prompt", metavar="TEXT", help="Ask the agent this, and print its answer. - takes it from stdin.")
 @click.option(f"--{BARE_PROMPT}", "bare_prompt", is_flag=True, hidden=True)
+@click.option(f"--{SPOKEN}", "spoken", multiple=True, hidden=True)
+@click.option("--inline", is_flag=True, help="The terminal UI in plain lines: for screen readers and logs.")
 @click.option(
     "-c",
     "--continue",
@@ -168,8 +172,9 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 def swink(ctx: click.Context, /, **options: Any) -> int | None:
     """An agent that works in the current folder with the model of your choice, or with one on this machine.
 
-    Its tools read, search and edit files and run commands, confined to the folder. stdin is added to the prompt when
-    something is piped in. The answer goes to stdout, everything else to stderr.
+    Without -p it opens the terminal UI; words that are no command are what is asked first. Its tools read, search and
+    edit files and run commands, confined to the folder. With -p, stdin is added to the prompt when something is piped
+    in, the answer goes to stdout, everything else to stderr.
     """
     if ctx.invoked_subcommand is not None:
         _refuse_options_of_prompt(ctx, options)
@@ -177,12 +182,16 @@ def swink(ctx: click.Context, /, **options: Any) -> int | None:
     goes_on = options["continue"] or options["resume"] is not None
     if options["bare_prompt"] and not goes_on:
         ctx.fail("Option '-p' requires an argument.")
-    if options["prompt"] is None and not options["bare_prompt"]:
-        return _help(ctx, options)
     if options["continue"] and options["resume"] is not None:
         ctx.fail("--continue and --resume each name a session: leave one out.")
     if goes_on and options["no_session"]:
         ctx.fail("--no-session records nothing, and a session that goes on is recorded: leave one out.")
+    if options["prompt"] is None and not options["bare_prompt"]:
+        return _talk(ctx, options)
+    if options["spoken"]:
+        ctx.fail(f"{options['spoken'][0][:60]!r} is no command, and the prompt is behind -p already: leave one out.")
+    if options["inline"]:
+        ctx.fail("--inline is for the terminal UI, which opens without -p: leave one out.")
     from .prompt_command import run_prompt
 
     return run_prompt(options)
@@ -200,12 +209,11 @@ def _refuse_options_of_prompt(ctx: click.Context, options: dict[str, Any]) -> No
         )
 
 
-def _help(ctx: click.Context, options: dict[str, Any]) -> int:
-    if given := _given(options):
-        also = ", or -p alone to go on without a new one" if {"continue", "resume"} & set(given) else ""
-        ctx.fail(
-            f'--{given[0].replace("_", "-")} is there, but no prompt: add -p "…", or -p - to take it from stdin{also}.'
-        )
-    click.echo(ctx.get_help())
-    click.echo("\nThe terminal UI is not part of this version; it will come with the tui extra.")
-    return 0
+def _talk(ctx: click.Context, options: dict[str, Any]) -> int:
+    """The terminal UI, with the options that mean something there."""
+    for name in ("output", "schema", "quiet", "verbose"):
+        if options[name] not in (None, False):
+            ctx.fail(f'--{name} goes with -p "…", which prints one answer; the terminal UI has no use for it.')
+    from .tui_command import run_talk
+
+    return run_talk(options, " ".join(options["spoken"]))

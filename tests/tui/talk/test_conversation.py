@@ -15,6 +15,11 @@ from swink_agent.tui.transcript import NoticeBlock, ReplyBlock, ToolBlock, UserB
 from .conftest import Talk, told
 
 
+def holding(folder: Path, secret: str) -> list[Path]:
+    """The files beneath a folder that hold a secret."""
+    return [path for path in folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+
+
 def shown(conversation: Conversation) -> list[tuple[str, str]]:
     """The blocks by kind and text, without notices."""
     names = {UserBlock: "user", ReplyBlock: "reply", ToolBlock: "tool"}
@@ -128,7 +133,7 @@ async def test_approve_off_asks_nothing_and_on_asks_for_every_call(talk: Talk) -
 async def test_a_stop_ends_the_run_within_a_tenth_of_a_second_and_shows_aborted(talk: Talk, promptly: Any) -> None:
     conversation = await talk.open([text("I begin"), stall()], text("Again."))
     await conversation.submit("go")
-    while not conversation.transcript.blocks or not isinstance(conversation.transcript.blocks[-1], ReplyBlock):
+    while not isinstance(conversation.transcript.blocks[-1], ReplyBlock):  # noqa: ASYNC110 - it has one listener
         await asyncio.sleep(0.001)
     with promptly(0.1):
         conversation.stop()
@@ -192,9 +197,7 @@ async def test_a_secret_in_a_prompt_is_masked_before_it_is_sent_or_kept_and_the_
     assert secret not in str(stream.requests[0].messages[0].content)
     assert all(secret not in block.text for block in conversation.transcript.blocks)
     assert any("masked before it was kept or sent" in text for text in told(conversation, "warning"))
-    for path in tmp_path.rglob("*"):
-        if path.is_file():
-            assert secret.encode() not in path.read_bytes(), path
+    assert not holding(tmp_path, secret)
 
 
 async def test_a_prompt_without_a_model_comes_back_with_what_to_do(talk: Talk, monkeypatch: Any) -> None:

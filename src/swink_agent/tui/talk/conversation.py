@@ -347,13 +347,23 @@ class Conversation:
 
     async def _prompt(self, agent: Agent, prompts: Sequence[AgentMessage] | None) -> State:
         await self._prepare()
-        result = await (agent.continue_loop() if prompts is None else agent.prompt(prompts))
+        limit: float | None = self.opening.settings.value("timeout")
+        timer = None if limit is None else asyncio.get_running_loop().call_later(limit, self._out_of_time, limit)
+        try:
+            result = await (agent.continue_loop() if prompts is None else agent.prompt(prompts))
+        finally:
+            if timer is not None:
+                timer.cancel()
         if result.stop_reason == StopReason.ABORTED:
             return "aborted"
         if result.error is not None:
             self.notice(result.error, "error")
             return "error"
         return "idle"
+
+    def _out_of_time(self, limit: float) -> None:
+        self.notice(f"stopped after {limit:g} seconds (--timeout)", "warning")
+        self.stop()
 
     async def _prepare(self) -> None:
         """What comes before a first prompt, such as fetching a model, in a thread that a stop ends."""

@@ -1,0 +1,347 @@
+"""`swink --inline`: the same conversation in lines, for screen readers, logs and terminals that know nothing else.
+
+Owns the program from its start to its end, and how questions are put in words. Append-only: no second screen, no cursor
+that moves, nothing that moves by itself. What is said and done is in `talk`, what it looks like in `transcript`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from swink_agent.app.telling import seconds
+from swink_agent.policies.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
+from swink_agent.policies.escaping import safe_line, safe_text
+
+from .inline_input import LineReader
+from .inline_output import LineWriter, TranscriptPrinter, is_dumb
+from .talk.conversation import Conversation
+from .talk.front import PickItem, PreviewFn
+from .talk.options import TalkOptions
+from .themes import THEMES, theme_for
+from .transcript import Block
+
+__all__ = ["InlineFront", "run_inline"]
+
+_TWICE = 2.0
+"""Seconds in which a second Ctrl+C leaves."""
+_DRAW = 0.1
+_PROGRESS = 10.0
+_GRACE = 0.3
+"""Seconds after a question is shown in which nothing answers it."""
+_MOST_LISTED = 30
+_SAID_NO = "the user said no"
+_PROMPT = "> "
+_CHOICES = (
+    ("1", "y", ApprovalChoice.ONCE, "yes, once"),
+    ("2", "t", ApprovalChoice.SESSION_TOOL, "yes, and every time {name} in this session"),
+    ("3", "p", ApprovalChoice.SESSION_PREFIX, "yes, and every command that begins with: {prefix}"),
+    ("4", "n", ApprovalChoice.NO, "no"),
+    ("5", "b", ApprovalChoice.NO, "no, because … (write the reason behind it)"),
+)
+
+
+def run_inline(options: TalkOptions, *, environ: Mapping[str, str] = os.environ) -> int:
+    """The program, to its exit code."""
+    return asyncio.run(InlineFront(options, environ).run())
+
+
+class InlineFront:
+    """The `Front` of the program that writes lines."""
+
+    def __init__(self, options: TalkOptions, environ: Mapping[str, str]) -> None:
+        name = options.theme if options.theme in THEMES else "plain"  # `auto` leaves colours to the terminal
+        self._environ = environ
+        self._is_dumb = is_dumb(environ)
+        self._writer = LineWriter(sys.stdout.fileno(), theme_for(name, environ), is_plain=self._is_dumb)
+        self._reader = LineReader(sys.stdin.fileno())
+        self.talk = Conversation(options, self)
+        self._printer = TranscriptPrinter(self.talk.transcript, self._writer, on_write=self._leave_prompt)
+        self._code: int | None = None
+        self._left = asyncio.Event()
+        self._is_prompted = False
+        self._was_running = False
+        self._due: asyncio.TimerHandle | None = None
+        self._progress = ("", 0.0)
+        self._interrupted = -_TWICE
+        self._asking = asyncio.Lock()
+        self._answer: asyncio.Future[str | None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> int:
+        """Reads, sends and writes until the person leaves."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self.leave, 128 + number)
+        self.talk.transcript.on_change(self._on_change)
+        self._reader.open()
+        reading = asyncio.ensure_future(self._read())
+        try:
+            await self.talk.open()
+            self._printer.skip_earlier()
+            self._draw()
+            self._offer_prompt()
+            await self._left.wait()
+        finally:
+            reading.cancel()
+            self._reader.close()
+            for task in (reading, *self._tasks):
+                task.cancel()
+            await asyncio.gather(reading, *self._tasks, return_exceptions=True)
+            farewell = await self.talk.close()
+            self._draw()
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.remove_signal_handler(number)
+        self._leave_prompt()
+        if farewell.problem:
+            self._say(f"warning: {farewell.problem}", "warning")
+        if farewell.resume:
+            self._say(f"To go on with this: {farewell.resume}", "text")
+        return self._code or 0
+
+    # -- what is typed -----------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        while (text := await self._reader.text()) is not None:
+            self._is_prompted = False  # the terminal has ended the row
+            if self._answer is not None:
+                if not self._answer.done():
+                    self._answer.set_result(text)
+                continue
+            if text.strip():
+                self._printer.expect(text)
+                self._later(text)
+            else:
+                self._offer_prompt()
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(None)
+        self.leave(0)
+
+    def _later(self, text: str) -> None:
+        task = asyncio.ensure_future(self._submit(text))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _submit(self, text: str) -> None:
+        await self.talk.submit(text)
+        self._draw()
+        if self.talk.is_running and self.talk.queue:
+            self._say("(waits for the run to take it up; Ctrl+C stops the run)")
+        self._offer_prompt()
+
+    def _interrupt(self) -> None:
+        now = time.monotonic()
+        is_second = now - self._interrupted < _TWICE
+        self._interrupted = now
+        if self._answer is not None and not self._answer.done() and not self.talk.is_running:
+            self._answer.set_result(None)
+        elif (self.talk.is_running or self.talk.running_tools) and not is_second:
+            self._say("stopping; Ctrl+C once more leaves")
+            self.talk.stop()
+        elif is_second:
+            self.leave(130 if self.talk.is_running else 0)
+        else:
+            self._say("Ctrl+C once more leaves; /quit does too")
+            self._offer_prompt()
+
+    async def _line(self) -> str | None:
+        """A line that answers a question; `None` if there is none any more."""
+        self._answer = asyncio.get_running_loop().create_future()
+        try:
+            return await self._answer
+        finally:
+            self._answer = None
+
+    # -- what is written ---------------------------------------------------------------------------------------
+
+    def _on_change(self, block: Block | None) -> None:
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(_DRAW, self._draw)
+
+    def _draw(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        if self._answer is None:  # nothing gets between a question and its answer
+            self._printer.draw()
+        if self._writer.is_lost:
+            self.leave(1)
+
+    def _leave_prompt(self) -> None:
+        if self._is_prompted:
+            self._is_prompted = False
+            self._writer.write("\n")
+
+    def _offer_prompt(self) -> None:
+        if not self._is_prompted and self._answer is None and not self.talk.is_running and not self._left.is_set():
+            self._is_prompted = True
+            self._writer.write(_PROMPT)
+
+    def _say(self, text: str, role: str = "dim") -> None:
+        self._leave_prompt()
+        for line in safe_text(text).split("\n"):
+            self._writer.line(line, role)
+
+    # -- the front of a conversation -----------------------------------------------------------------------------
+
+    def changed(self) -> None:
+        self._tell_progress()
+        is_running = self.talk.is_running
+        if self._was_running and not is_running:
+            self._draw()
+            self._say(self._standing())
+            self._offer_prompt()
+        self._was_running = is_running
+
+    def _standing(self) -> str:
+        talk = self.talk
+        cost = "" if talk.cost is None else f" · ${talk.cost:.4f}"
+        return (
+            f"[{talk.mode} · {talk.state} · {talk.model} · {talk.fill:.0%} of the window · {talk.tokens:,} tokens{cost}"
+            f" · {seconds(round(talk.elapsed, 1))}]"
+        )
+
+    def _tell_progress(self) -> None:
+        """The fetching and reading of a model on this machine: when it begins, and now and then."""
+        text = self.talk.progress
+        phase, told_at = self._progress
+        now = time.monotonic()
+        if text and (text.split(":")[0].split(" [")[0] != phase or now - told_at >= _PROGRESS):
+            self._progress = (text.split(":")[0].split(" [")[0], now)
+            self._say(text)
+
+    async def ask(self, question: ApprovalQuestion) -> ApprovalAnswer:
+        async with self._asking:
+            self._draw()
+            self._show_question(question)
+            try:
+                return await self._decided(question)
+            finally:
+                self._draw()
+
+    def _show_question(self, question: ApprovalQuestion) -> None:
+        redact = str if self.talk.opened is None else self.talk.opened.redactor.redact
+        self._say(redact(question.render()), "text")
+        for warning in question.warnings:
+            self._say(f"! {redact(warning)}", "warning")
+        self._say(f"· {redact(question.why)}")
+        for number, letter, choice, words in _CHOICES:
+            if choice in question.choices:
+                said = words.format(name=question.request.name, prefix=question.prefix)
+                self._say(f"  {number} or {letter}: {said}", "text")
+
+    async def _decided(self, question: ApprovalQuestion) -> ApprovalAnswer:
+        await asyncio.sleep(_GRACE)
+        self._reader.drop()
+        known = [row for row in _CHOICES if row[2] in question.choices]
+        offered = {key: choice for number, letter, choice, _ in known for key in (number, letter)}
+        while True:
+            self._writer.write("Run it? ")
+            line = await self._line()
+            if line is None:
+                return ApprovalAnswer(ApprovalChoice.NO, _SAID_NO)
+            word, _, rest = line.strip().partition(" ")
+            key = word.lower().rstrip(":,")
+            if key in ("no", "because"):
+                key = "b" if rest.strip() else "n"
+            if key in ("5", "b"):
+                reason = " ".join(rest.split())
+                return ApprovalAnswer(ApprovalChoice.NO, f"{_SAID_NO}, because {reason}" if reason else _SAID_NO)
+            choice = offered.get("y" if key == "yes" else key)
+            if choice is not None and not rest.strip():
+                return ApprovalAnswer(choice, _SAID_NO if choice is ApprovalChoice.NO else "")
+            self._say("answer with one of the numbers or letters above")
+
+    async def confirm(self, title: str, choices: Sequence[tuple[str, str]], default: str) -> str | None:
+        async with self._asking:
+            self._draw()
+            self._say(title, "text")
+            for number, (key, words) in enumerate(choices, 1):
+                self._say(f"  {number}: {words}{' (Enter)' if key == default else ''}", "text")
+            self._reader.drop()
+            while True:
+                self._writer.write("Which? ")
+                line = await self._line()
+                if line is None:
+                    return None
+                found = _chosen(line.strip().lower(), choices, default)
+                if found:
+                    return found
+                self._say("answer with a number; Ctrl+C for none of them")
+
+    async def pick(self, title: str, items: Sequence[PickItem], preview: PreviewFn | None = None) -> str | None:
+        async with self._asking:
+            self._draw()
+            wanted = ""
+            while True:
+                shown = [item for item in items if wanted in f"{item.label} {item.detail}".lower()]
+                self._say(title, "text")
+                for number, item in enumerate(shown[:_MOST_LISTED], 1):
+                    detail = f"  ({item.detail})" if item.detail else ""
+                    self._say(f"  {number}: {safe_line(item.label + detail)}", "text")
+                if len(shown) > _MOST_LISTED:
+                    self._say(f"  … and {len(shown) - _MOST_LISTED} more")
+                self._writer.write("A number, words to search for, or Enter for none: ")
+                line = await self._line()
+                if line is None or not line.strip():
+                    return None
+                text = line.strip().lower()
+                if text.isdecimal() and 1 <= int(text) <= min(len(shown), _MOST_LISTED):
+                    return shown[int(text) - 1].key
+                wanted = text
+
+    async def read_secret(self, title: str) -> str | None:
+        async with self._asking:
+            self._draw()
+            with self._reader.silent():
+                self._writer.write(f"{safe_line(title)} (does not show, Enter alone for none): ")
+                line = await self._line()
+            self._writer.write("\n")
+            return line.strip() if line and line.strip() else None
+
+    async def edit(self, text: str) -> str | None:
+        from .composing.editor import EditorError, run_editor
+
+        async with self._asking:
+            self._draw()
+            try:
+                with self._reader.lent():
+                    return await asyncio.to_thread(run_editor, text, self._environ)
+            except EditorError as error:
+                self.talk.notice(str(error), "error")
+                return None
+
+    def give_back(self, text: str) -> None:
+        self._say("not sent:")
+        self._say(text, "text")
+
+    def copy(self, text: str) -> None:
+        if self._is_dumb:
+            self._say("this terminal has no clipboard; the answer is above")
+            return
+        from base64 import b64encode
+
+        self._leave_prompt()
+        self._writer.write(f"\x1b]52;c;{b64encode(text.encode()).decode()}\x07")
+
+    def set_theme(self, name: str) -> None:
+        self._writer.set_theme(theme_for(name, self._environ))
+
+    def leave(self, code: int = 0) -> None:
+        if self._code is None:
+            self._code = code
+        self._left.set()
+
+
+def _chosen(text: str, choices: Sequence[tuple[str, str]], default: str) -> str:
+    """The key that was meant, by its number, its name or its first letter; Enter is the default."""
+    if not text:
+        return default
+    if text.isdecimal():
+        return choices[int(text) - 1][0] if 1 <= int(text) <= len(choices) else ""
+    return next((key for key, _ in choices if key.startswith(text)), "")

@@ -1,0 +1,157 @@
+"""`swink --inline` at a real terminal, against a provider on loopback: lines that are written once and stay."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from swink_agent.testing import FakeProvider, FakeReply
+
+from ..cli.conftest import Swink, Terminal, swink, terminal
+
+__all__ = ["swink", "terminal"]
+
+WRITE = FakeReply(calls=[("write_file", {"path": "new.txt", "content": "one\ntwo\n"})])
+READ = FakeReply(calls=[("read_file", {"path": "a.txt"})])
+MOVES = re.compile(r"\x1b\[(?!0?m|[0-9;]*m)[0-9;?]*[A-Za-z]")
+"""Whatever moves a cursor, erases, or changes the screen."""
+
+
+@pytest.fixture(autouse=True)
+def data(swink: Swink) -> None:
+    swink.environ["SWINK_DATA_DIR"] = str(swink.home / "data")
+
+
+async def test_it_talks_in_lines_asks_in_words_and_moves_no_cursor(swink: Swink, terminal: Terminal) -> None:
+    (swink.folder / "a.txt").write_text("forty-two\n")
+    async with FakeProvider("anthropic", [READ, "It says **forty-two**.", WRITE, "Written."]) as provider:
+        swink.use(provider)
+        await terminal.start("--inline", "what is in a.txt?", environ={"TERM": "dumb"})
+        await terminal.expect("what is in a.txt?")
+        await terminal.expect("read_file")
+        await terminal.expect("It says forty-two.")
+        await terminal.expect("Execute · idle")
+        await terminal.expect("> ")
+        terminal.type("now write\n")
+        await terminal.expect("new.txt")
+        await terminal.expect("1 or y: yes, once")
+        await terminal.expect("Run it? ")
+        terminal.type("1\n")
+        await terminal.expect("Written.")
+        await terminal.expect("> ")
+        terminal.type("/quit\n")
+        await terminal.expect("To go on with this: swink --resume ")
+        assert await terminal.finish() == 0
+    assert (swink.folder / "new.txt").read_text() == "one\ntwo\n"
+    assert "\x1b" not in terminal.shown
+    assert "\r" not in terminal.shown.replace("\r\n", "")
+
+
+async def test_with_colours_nothing_moves_either(swink: Swink, terminal: Terminal) -> None:
+    async with FakeProvider("anthropic", ["# A title\n\nSome `code` here."]) as provider:
+        swink.use(provider)
+        await terminal.start("--inline", environ={"TERM": "xterm-256color", "SWINK_THEME": "dark"})
+        await terminal.expect("> ")
+        terminal.type("hi\n")
+        await terminal.expect("A title")
+        await terminal.expect("idle")
+        terminal.type("\x04")
+        assert await terminal.finish() == 0
+    assert "\x1b[" in terminal.shown
+    assert MOVES.findall(terminal.shown) == []
+
+
+async def test_an_answer_typed_ahead_approves_nothing(swink: Swink, terminal: Terminal) -> None:
+    async with FakeProvider("anthropic", [WRITE, "As you wish."]) as provider:
+        swink.use(provider)
+        await terminal.start("--inline", environ={"TERM": "dumb"})
+        await terminal.expect("> ")
+        terminal.type("write\n")
+        await terminal.expect("1 or y")
+        terminal.type("y\n")
+        await terminal.expect("Run it? ")
+        terminal.type("b not in this folder\n")
+        await terminal.expect("As you wish.")
+        terminal.type("/q\n")
+        assert await terminal.finish() == 0
+        told = str(provider.bodies[-1]["messages"][-1])
+    assert "the user said no, because not in this folder" in told
+    assert not (swink.folder / "new.txt").exists()
+
+
+async def test_ctrl_c_stops_the_run_and_twice_leaves(swink: Swink, terminal: Terminal) -> None:
+    slow = FakeReply(text="I begin", ends="hangs")
+    async with FakeProvider("anthropic", [slow, "Again."]) as provider:
+        swink.use(provider)
+        await terminal.start("--inline", "go", environ={"TERM": "dumb"})
+        await terminal.expect("go")
+        while not provider.bodies:  # noqa: ASYNC110 - it is another process that asks
+            await asyncio.sleep(0.01)
+        terminal.type("\x03")
+        await terminal.expect("Execute · aborted")
+        await terminal.expect("> ")
+        terminal.type("again\n")
+        await terminal.expect("Again.")
+        await terminal.expect("idle")
+        terminal.type("\x03\x03")
+        await terminal.expect("To go on with this: swink --resume ")
+        assert await terminal.finish() == 0
+
+
+async def test_a_key_is_stored_without_being_shown(swink: Swink, terminal: Terminal) -> None:
+    secret = "sk-ant-api03-" + "x7" * 20
+    async with FakeProvider("anthropic", ["Hello."]) as provider:
+        swink.use(provider)
+        await terminal.start(
+            "--inline", environ={"TERM": "dumb", "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"}
+        )
+        await terminal.expect("> ")
+        terminal.type("#key mistral\n")
+        await terminal.expect("does not show")
+        terminal.type(f"{secret}\n")
+        await terminal.expect("the key of mistral is in")
+        await terminal.expect("Which? ")
+        terminal.type("2\n")
+        await terminal.expect("> ")
+        terminal.type("/q\n")
+        assert await terminal.finish() == 0
+    assert secret not in terminal.shown
+    assert secret in (swink.home / "config" / "keys.json").read_text()
+    others = [path for path in swink.home.rglob("*") if path.is_file() and path.name != "keys.json"]
+    assert all(secret.encode() not in path.read_bytes() for path in others)
+
+
+async def test_an_end_by_signal_says_how_to_go_on(swink: Swink, terminal: Terminal) -> None:
+    async with FakeProvider("anthropic", ["Hello."]) as provider:
+        swink.use(provider)
+        await terminal.start("--inline", "hi", environ={"TERM": "dumb"})
+        await terminal.expect("Hello.")
+        await terminal.expect("idle")
+        terminal.process.send_signal(signal.SIGTERM)
+        await terminal.expect("To go on with this: swink --resume ")
+        assert await terminal.finish() == 128 + signal.SIGTERM
+
+
+async def test_a_session_goes_on_with_what_was_said(swink: Swink, terminal: Terminal, tmp_path: Path) -> None:
+    async with FakeProvider("anthropic", ["Blue.", "I said blue."]) as provider:
+        swink.use(provider)
+        await terminal.start("--inline", "your favourite colour?", environ={"TERM": "dumb"})
+        await terminal.expect("Blue.")
+        await terminal.expect("idle")
+        terminal.type("/quit\n")
+        await terminal.expect("--resume ")
+        assert await terminal.finish() == 0
+        again = Terminal(swink)
+        await again.start("--inline", "-c", environ={"TERM": "dumb"})
+        await again.expect("your favourite colour?")
+        await again.expect("Blue.")
+        await again.expect("> ")
+        again.type("what did you say?\n")
+        await again.expect("I said blue.")
+        again.type("/quit\n")
+        assert await again.finish() == 0
+    assert len(provider.bodies[-1]["messages"]) == 3
