@@ -144,7 +144,7 @@ async def test_another_size_lays_everything_out_again(program: Program) -> None:
         await program.send("Write")
         await model.asked()
         model.reply(words)
-        screen = await program.terminal.until("word59")
+        screen = await program.terminal.until(lambda now: "word59" in now and "idle" in status_of(now))
         for columns, rows in ((60, 20), (200, 40), (80, 24)):
             program.terminal.resize(columns, rows)
             screen = await program.terminal.until(

@@ -58,6 +58,8 @@ __all__ = ["Conversation"]
 
 _WORDS: dict[str, str] = {"smart": "smart", "ask": "on", "all": "off", "none": "none"}
 _LABELS: dict[str, str] = {"steering": "steering", "follow_up": "follow-up"}
+_AT_ONCE = frozenset({"/quit", "/q", "#help"})
+"""Commands that need no agent, also while one is still being made."""
 _CLOSING = 3.0
 """Seconds that a run has to end when the conversation is closed."""
 
@@ -269,6 +271,8 @@ class Conversation:
         """
         found = command_in(text)
         if found is not None:
+            if found[0].lower() not in _AT_ONCE:
+                await self._ready.wait()
             await run_command(self, *found)
             return
         if text.startswith("!") and text[1:].strip():
@@ -480,7 +484,11 @@ class Conversation:
 
     def toggle_plan(self) -> None:
         """Plans instead of acting, or the other way round; leaving a plan offers to carry it out."""
+        if not self._ready.is_set():
+            self.later(self._toggle_plan_once_open())
+            return
         if self.opened is None:
+            self.notice("there is no model to plan with yet: #key adds a key, /model chooses a model", "error")
             return
         if self.is_running:
             self.notice("the mode changes between runs: Esc stops this one")
@@ -495,6 +503,10 @@ class Conversation:
             self.notice("execute mode: all tools are back")
         self.tally.set_agent(agent, self.opening.settings)
         self.front.changed()
+
+    async def _toggle_plan_once_open(self) -> None:
+        await self._ready.wait()
+        self.toggle_plan()
 
     async def _offer_plan(self, plan: str) -> None:
         choices = (("yes", "carry the plan out"), ("no", "not now"))

@@ -397,6 +397,7 @@ class Composer(Vertical):
 
     async def _paste(self, text: str) -> None:
         self._end_search()
+        text = text.replace("\r\n", "\n").replace("\r", "\n")  # most terminals paste lines as if Enter were pressed
         if may_name_images(text):
             try:
                 looking = self._completer.beside(lambda: image_files(text, self._completer.folder))
