@@ -253,20 +253,20 @@ class ToolBlock(Block):
             most = _PREVIEW_OF_CHANGE if change_of(self._details) else _PREVIEW_ROWS
             hidden = 0 if self.opened_by_hand else len(rows) - most
             if hidden > 1:
-                note = _note(f"\u2026 {hidden:,} more lines")
+                note = _note(f"\u2026 {hidden:,} more lines", room)
                 is_change = change_of(self._details) is not None
                 kept = most if is_change else most // 2
                 rows = [*rows[:kept], note, *([] if is_change else rows[len(rows) - most // 2 :])]
         else:
             last, before = self._tail.last(_TAIL_ROWS)
-            rows = [_note(f"\u2026 {before:,} earlier line{'' if before == 1 else 's'}")] if before else []
+            rows = [_note(f"\u2026 {before:,} earlier line{'' if before == 1 else 's'}", room)] if before else []
             rows += [Line((Span(cut(safe(line), room), "tool.output"),), line) for line in last]
         bar = Span("  \u2502 ", "tool.bar")
         return [Line((bar, *row.spans), row.copied, row.glue, row.gutter + 4) for row in rows]
 
 
-def _note(text: str) -> Line:
-    return Line((Span(text, "dim"),), "", "")
+def _note(text: str, width: int) -> Line:
+    return Line((Span(cut(text, width), "dim"),), "", "")
 
 
 def _seconds(count: float) -> str:
