@@ -105,6 +105,17 @@ class ReplyBlock(Block):
         self._restored()
         return "".join([section.text for section in self._sections if not section.is_thought])
 
+    @property
+    def final_rows(self) -> int:
+        """How many of the lines that were drawn last can no longer change, whatever comes."""
+        if self.is_finished:
+            return len(self._rows)
+        last = self._sections[-1] if self._sections else None
+        if last is None or last.start is None or last.stream is None or last.is_thought:
+            return 0 if last is None or last.start is None else last.start
+        lead = 0 if last is self._sections[0] else 1
+        return min(last.start + lead + last.stream.final, len(self._rows))
+
     def estimate_size(self, characters: int) -> None:
         """Says how long the text will be that is filled in later."""
         self._size = characters
