@@ -151,8 +151,10 @@ def test_terminal_escapes_and_hidden_characters_are_shown() -> None:
 
 
 def test_copying_gives_code_without_bars_and_paragraphs_as_one_line() -> None:
-    text = "one two three four\n\n```py\nx = 1\n  y\n```\n\n- item of a list"
-    assert copied_text(markdown_lines(text, 12)) == "one two three four\n\nx = 1\n  y\n\n- item of a list"
+    text = "one two three four\n\nfive\n\n```py\nx = 1\n  y\n```\n\n- item of a list\n- b"
+    copied = "one two three four\n\nfive\n\nx = 1\n  y\n\n- item of a list\n- b"
+    assert copied_text(markdown_lines(text, 12)) == copied
+    assert copied_text(markdown_lines(text, 60)) == copied
 
 
 # -- however it comes in -------------------------------------------------------------------------------------------
