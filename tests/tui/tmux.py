@@ -42,7 +42,9 @@ class Tmux:
         variables = [f"{name}={value}" for name, value in environ.items()]
         line = shlex.join(["env", "-i", *variables, "TERM=tmux-256color", *command])
         if shell:
-            line = shlex.join(["env", "-i", *variables, "PS1=$ ", "TERM=tmux-256color", "bash", "--norc", "--noprofile"])
+            line = shlex.join(
+                ["env", "-i", *variables, "PS1=$ ", "TERM=tmux-256color", "bash", "--norc", "--noprofile"]
+            )
         await self._tmux(
             *("-f", os.devnull, "new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(cwd)),
             line,

@@ -163,7 +163,7 @@ class Conversation:
         one. What goes wrong is told in the transcript."""
         self._warnings.open()
         loop = asyncio.get_running_loop()
-        self._around = Surroundings(
+        self.around = Surroundings(
             ask=self._ask,
             on_local_state=lambda event: call_in(loop, self._on_local_state, event),
             stream_fn=self.options.stream_fn,
@@ -177,7 +177,7 @@ class Conversation:
 
     async def _open(self) -> None:
         try:
-            opened = await asyncio.to_thread(Opened.open, self.opening, self._around)
+            opened = await asyncio.to_thread(Opened.open, self.opening, self.around)
         except ApplicationError as error:
             self._runner.state = "error"
             self.notice(str(error), "error")
@@ -236,7 +236,7 @@ class Conversation:
         before = self.opened
         trust = None if before is None else before.made.approvals.trust
         opened = await asyncio.to_thread(
-            Opened.open, self.opening if opening is None else opening, self._around, wanted, trust=trust
+            Opened.open, self.opening if opening is None else opening, self.around, wanted, trust=trust
         )
         if before is not None:
             opened.made.approvals.mode = before.made.approvals.mode
@@ -250,7 +250,7 @@ class Conversation:
         """Goes on in this session with another agent: another model, or other settings. Raises `ApplicationError`."""
         opening = self.opening if opening is None else opening
         if self.opened is None:
-            opened = await asyncio.to_thread(Opened.open, opening, self._around, model=model)
+            opened = await asyncio.to_thread(Opened.open, opening, self.around, model=model)
             self.adopt(opened)
             for text, kind in first_words(opened):
                 self.notice(text, kind)
@@ -258,7 +258,7 @@ class Conversation:
         if model is None:
             model = self.opened.agent.model
         # Tools and prompt as they were made: what plan mode takes away is taken from the new one.
-        self.adopt(await asyncio.to_thread(self.opened.with_agent, opening, self._around, model), is_same_session=True)
+        self.adopt(await asyncio.to_thread(self.opened.with_agent, opening, self.around, model), is_same_session=True)
 
     # -- what is sent ------------------------------------------------------------------------------------------
 

@@ -87,6 +87,8 @@ async def run_command(conversation: Conversation, name: str, rest: str) -> None:
         await getattr(import_module(f"{__name__}.{module}"), function)(conversation, rest)
     except ApplicationError as error:
         conversation.notice(str(error), "error")
+    except Exception as error:  # a mistake of ours: the conversation goes on, and it is told without what it quotes
+        conversation.notice(f"{command.name} failed, and should not have: {type(error).__name__}", "error")
 
 
 def _unknown(name: str) -> str:
