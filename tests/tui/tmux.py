@@ -51,7 +51,9 @@ class Tmux:
         variables = [f"{name}={value}" for name, value in environ.items()]
         line = "exec " + shlex.join(["env", "-i", *variables, "TERM=tmux-256color", *command])
         if shell:
-            line = shlex.join(["env", "-i", *variables, "PS1=$ ", "TERM=tmux-256color", "bash", "--norc", "--noprofile"])
+            line = shlex.join(
+                ["env", "-i", *variables, "PS1=$ ", "TERM=tmux-256color", "bash", "--norc", "--noprofile"]
+            )
         await self._tmux(
             *("-f", os.devnull, "new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(cwd)),
             line,
@@ -123,8 +125,8 @@ class Tmux:
             screen = self.screen()
             if wanted in screen if isinstance(wanted, str) else wanted(screen):
                 return screen
-            if loop.time() > end:
-                raise AssertionError(f"{wanted!r} never showed; the screen is\n{screen}")
+            if loop.time() > end or self.exit_code is not None:
+                raise AssertionError(f"{wanted!r} never showed; the screen is\n{self.screen(history=True)}")
             await asyncio.sleep(_LOOK_EVERY)
 
     async def until_gone(self, unwanted: str) -> str:

@@ -113,9 +113,7 @@ class SwinkApp(App[int]):
         self.view = TranscriptView(self.talk.transcript, theme)
         self.view.set_motion(not self._has_motion)
         history = PromptHistory(data_folder(environ) / "prompts.jsonl", self.redact)
-        self.composer = Composer(
-            history=history, completer=Completer(commands=COMMANDS, folder=options.opening.folder)
-        )
+        self.composer = Composer(history=history, completer=Completer(commands=COMMANDS, folder=options.opening.folder))
         self._search_bar = SearchBar()
         self._activity = ActivityPanel(self.looks)
         self._chips = Chips()

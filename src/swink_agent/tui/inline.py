@@ -17,6 +17,7 @@ from swink_agent.app.telling import seconds
 from swink_agent.policies.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.policies.escaping import safe_line, safe_text
 
+from .composing.picking import matching
 from .inline_input import LineReader
 from .inline_output import LineWriter, TranscriptPrinter, is_dumb
 from .talk.conversation import Conversation
@@ -279,7 +280,7 @@ class InlineFront:
             self._draw()
             wanted = ""
             while True:
-                shown = [item for item in items if wanted in f"{item.label} {item.detail}".lower()]
+                shown = matching(items, wanted)
                 self._say(title, "text")
                 for number, item in enumerate(shown[:_MOST_LISTED], 1):
                     detail = f"  ({item.detail})" if item.detail else ""
@@ -290,7 +291,7 @@ class InlineFront:
                 line = await self._line()
                 if line is None or not line.strip():
                     return None
-                text = line.strip().lower()
+                text = line.strip()
                 if text.isdecimal() and 1 <= int(text) <= min(len(shown), _MOST_LISTED):
                     return shown[int(text) - 1].key
                 wanted = text

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from swink_agent.app.errors import ApplicationError
-from swink_agent.app.telling import summary_of
 from swink_agent.core.agent import Agent
 from swink_agent.core.cancel import call_in
 from swink_agent.core.errors import Aborted
@@ -23,7 +22,6 @@ from swink_agent.core.redaction import Redactor
 from swink_agent.core.subscriptions import Subscription
 from swink_agent.core.types import (
     AgentMessage,
-    AssistantMessage,
     Cost,
     StopReason,
     Text,
@@ -32,19 +30,20 @@ from swink_agent.core.types import (
     extract_text,
 )
 
-from ..transcript import ToolBlock, Transcript, UserBlock, blocks_of
-from .commands import command_in, run_command
+from ..transcript import ToolBlock, Transcript, UserBlock
+from .commands import LEAVING, command_in, run_command
+from .earlier import shown_history
 from .farewell import Farewell, resuming
 from .first_run import LocalProgress, first_words
 from .front import Front
 from .narration import Narration
 from .opened import Opened, Surroundings
 from .options import TalkOptions
-from .plan import Mode, PlanMode, carrying_out
+from .plan import ENTERED, LEFT, OFFER, Mode, PlanMode, carrying_out
 from .queue import MessageQueue, Queued, QueuedKind
 from .running import Runner, State, Work
 from .sending import MASKED, user_message
-from .shell import FROM_SHELL, ShellCommand, is_from_shell
+from .shell import Shells
 from .tally import Tally
 from .warnings import LibraryWarnings
 
@@ -52,14 +51,11 @@ if TYPE_CHECKING:
     from swink_agent.app.opening import Opening
     from swink_agent.app.sessions import WantedSession
     from swink_agent.core.types import ModelSpec
-    from swink_agent.policies.approvals import ApprovalAnswer, ApprovalQuestion, ApprovalsMode
+    from swink_agent.policies.approvals import ApprovalsMode
 
 __all__ = ["Conversation"]
 
 _WORDS: dict[str, str] = {"smart": "smart", "ask": "on", "all": "off", "none": "none"}
-_LABELS: dict[str, str] = {"steering": "steering", "follow_up": "follow-up"}
-_AT_ONCE = frozenset({"/quit", "/q", "#help"})
-"""Commands that need no agent, also while one is still being made."""
 _CLOSING = 3.0
 """Seconds that a run has to end when the conversation is closed."""
 
@@ -83,13 +79,15 @@ class Conversation:
         self._subscription: Subscription | None = None
         self._ready = asyncio.Event()
         self._runner = Runner(on_error=lambda text: self.notice(text, "error"), on_end=self._on_end, clock=clock)
-        self._shells: list[ShellCommand] = []
-        self._shown_next: list[AgentMessage] = []
+        self._shells = Shells(self.transcript)
         self._first_images = options.images
         self._tasks: set[asyncio.Task[Any]] = set()
         self._local = LocalProgress(clock)
         self._warnings = LibraryWarnings(lambda text: self.notice(text, "warning"))
         self._farewell: Farewell | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening: asyncio.Future[Opened] | None = None
+        self.around = Surroundings(ask=front.ask, on_local_state=self._hear_local_state, stream_fn=options.stream_fn)
 
     # -- what is shown -----------------------------------------------------------------------------------------
 
@@ -143,7 +141,7 @@ class Conversation:
 
     @property
     def running_tools(self) -> list[ToolBlock]:
-        return [*self._narration.running, *[shell.block for shell in self._shells]]
+        return [*self._narration.running, *self._shells.running]
 
     @property
     def answer(self) -> str:
@@ -164,12 +162,7 @@ class Conversation:
         """Makes the agent beside the event loop, tells what should be known, and sends the first prompt if there is
         one. What goes wrong is told in the transcript."""
         self._warnings.open()
-        loop = asyncio.get_running_loop()
-        self._around = Surroundings(
-            ask=self._ask,
-            on_local_state=lambda event: call_in(loop, self._on_local_state, event),
-            stream_fn=self.options.stream_fn,
-        )
+        self._loop = asyncio.get_running_loop()
         try:
             await self._open()
         finally:
@@ -178,8 +171,10 @@ class Conversation:
             await self.submit(self.options.prompt)
 
     async def _open(self) -> None:
+        assert self._loop is not None
         try:
-            opened = await asyncio.to_thread(Opened.open, self.opening, self._around)
+            self._opening = self._loop.run_in_executor(None, Opened.open, self.opening, self.around)
+            opened = await asyncio.shield(self._opening)
         except ApplicationError as error:
             self._runner.state = "error"
             self.notice(str(error), "error")
@@ -210,7 +205,8 @@ class Conversation:
 
     def _begin(self, opened: Opened) -> None:
         info, agent = opened.session.info, opened.agent
-        self._shown_next.clear()
+        self._shells.forget()
+        self.plan.plan = ""
         usage, cost = (Usage(), Cost()) if info is None else (info.usage, info.cost)
         messages = tuple(agent.messages)
         sent = opened.session.context or messages
@@ -220,26 +216,15 @@ class Conversation:
     def show(self, messages: Sequence[AgentMessage]) -> None:
         """Shows a history that was there before, in place of all that is shown."""
         assert self.opened is not None
+        blocks, self._narration.answer = shown_history(messages, self.opened.redactor)
         self.transcript.clear()
-        blocks = blocks_of(messages, redact=self.opened.redactor.redact, summary_of=summary_of)
-        for block in blocks:
-            if isinstance(block, UserBlock) and block.position is not None:
-                message = messages[block.position]
-                if isinstance(message, UserMessage) and is_from_shell(extract_text(message.content)):
-                    block.label = FROM_SHELL
         self.transcript.extend(blocks)
-        said = [
-            text for message in messages if isinstance(message, AssistantMessage) and (text := message.text.strip())
-        ]
-        self._narration.answer = self.opened.redactor.redact(said[-1]) if said else ""
 
-    async def switch(self, wanted: WantedSession, *, opening: Opening | None = None) -> None:
-        """Goes on in another session. Raises `ApplicationError`, and then all is as it was."""
+    async def switch(self, wanted: WantedSession, *, model: ModelSpec | None = None) -> None:
+        """Goes on in another session, in which nothing is trusted yet. Raises `ApplicationError`, and then all is as it
+        was."""
         before = self.opened
-        trust = None if before is None else before.made.approvals.trust
-        opened = await asyncio.to_thread(
-            Opened.open, self.opening if opening is None else opening, self._around, wanted, trust=trust
-        )
+        opened = await asyncio.to_thread(Opened.open, self.opening, self.around, wanted, model=model)
         if before is not None:
             opened.made.approvals.mode = before.made.approvals.mode
         self.adopt(opened)
@@ -252,7 +237,7 @@ class Conversation:
         """Goes on in this session with another agent: another model, or other settings. Raises `ApplicationError`."""
         opening = self.opening if opening is None else opening
         if self.opened is None:
-            opened = await asyncio.to_thread(Opened.open, opening, self._around, model=model)
+            opened = await asyncio.to_thread(Opened.open, opening, self.around, model=model)
             self.adopt(opened)
             for text, kind in first_words(opened):
                 self.notice(text, kind)
@@ -260,7 +245,7 @@ class Conversation:
         if model is None:
             model = self.opened.agent.model
         # Tools and prompt as they were made: what plan mode takes away is taken from the new one.
-        self.adopt(await asyncio.to_thread(self.opened.with_agent, opening, self._around, model), is_same_session=True)
+        self.adopt(await asyncio.to_thread(self.opened.with_agent, opening, self.around, model), is_same_session=True)
 
     # -- what is sent ------------------------------------------------------------------------------------------
 
@@ -271,7 +256,7 @@ class Conversation:
         """
         found = command_in(text)
         if found is not None:
-            if found[0].lower() not in _AT_ONCE:
+            if found[0] not in LEAVING:  # one may leave before there is anything else
                 await self._ready.wait()
             await run_command(self, *found)
             return
@@ -325,8 +310,7 @@ class Conversation:
         agent = self.opened.agent
         prompts: list[AgentMessage] | None = None
         if message is not None:
-            prompts = [*self._shown_next, message]
-            self._shown_next.clear()
+            prompts = [*self._shells.take(), message]
             position = len(agent.messages) + len(prompts) - 1
             self.transcript.add(UserBlock(extract_text(message.content), images=tuple(images), position=position))
             self.tally.said(prompts)
@@ -399,27 +383,14 @@ class Conversation:
 
     def _show_injected(self, event: MessagesInjected) -> None:
         assert self.opened is not None
-        entered = {id(queued.message): queued for queued in self._queue.entered(event.messages)}
-        position = len(self.opened.agent.messages) - len(event.messages)
-        for offset, message in enumerate(event.messages):
-            if event.source == "policy" or not isinstance(message, UserMessage):
-                continue
-            queued = entered.get(id(message))
-            images = () if queued is None else queued.images
-            block = UserBlock(
-                self.opened.redactor.redact(extract_text(message.content)),
-                images=images,
-                label=_LABELS[event.source],
-                position=position + offset,
-            )
-            self.transcript.add(block)
+        images = {id(queued.message): queued.images for queued in self._queue.entered(event.messages)}
+        self._narration.show_injected(event, len(self.opened.agent.messages), images)
 
     # -- while it runs -----------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Ends the run, or the person's own command; what was queued goes back to the person."""
-        for shell in self._shells:
-            shell.stop()
+        self._shells.stop()
         if not self.is_running:
             return
         self._runner.stop()
@@ -453,20 +424,19 @@ class Conversation:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _ask(self, question: ApprovalQuestion) -> ApprovalAnswer:
-        return await self.front.ask(question)
-
     async def _run_shell(self, command: str) -> None:
-        shell = ShellCommand(
-            command, self.opening.folder, self.transcript, None if self.opened is None else self.opened.redactor
-        )
-        self._shells.append(shell)
+        redactor = None if self.opened is None else self.opened.redactor
+        work = self._shells.run(command, self.opening.folder, redactor)
         self.front.changed()
         try:
-            self._shown_next.append(await shell.run())
+            await work
         finally:
-            self._shells.remove(shell)
             self.front.changed()
+
+    def _hear_local_state(self, event: Any) -> None:
+        """From any thread."""
+        if self._loop is not None:
+            call_in(self._loop, self._on_local_state, event)
 
     def _on_local_state(self, event: Any) -> None:
         text = self._local.text(event)
@@ -496,11 +466,11 @@ class Conversation:
         agent = self.opened.agent
         if self.mode == "Execute":
             self.plan.enter(agent)
-            self.notice("plan mode: nothing is changed until you leave it (Shift+Tab or /plan)")
+            self.notice(ENTERED)
         elif plan := self.plan.leave(agent):
             self.later(self._offer_plan(plan))
         else:
-            self.notice("execute mode: all tools are back")
+            self.notice(LEFT)
         self.tally.set_agent(agent, self.opening.settings)
         self.front.changed()
 
@@ -509,9 +479,8 @@ class Conversation:
         self.toggle_plan()
 
     async def _offer_plan(self, plan: str) -> None:
-        choices = (("yes", "carry the plan out"), ("no", "not now"))
-        if await self.front.confirm("Carry out this plan?", choices, "yes") != "yes":
-            self.notice("execute mode: all tools are back; the plan was not sent")
+        if await self.front.confirm("Carry out this plan?", OFFER, "yes") != "yes":
+            self.notice(f"{LEFT}; the plan was not sent")
         elif not self.is_running:
             self.start(UserMessage([Text(carrying_out(plan))]))
 
@@ -525,18 +494,21 @@ class Conversation:
         self._farewell = Farewell()
         self._warnings.close()
         self.stop()
-        for shell in self._shells:
-            shell.kill()
+        self._shells.kill()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSING)
         if not await self._runner.wait(_CLOSING):
             await self._runner.give_up()
+        opened = self.opened
+        if opened is None and self._opening is not None:  # it was left before it had opened
+            found, _ = await asyncio.wait([self._opening], timeout=_CLOSING)
+            opened = self._opening.result() if found and self._opening.exception() is None else None
         problem = resume = ""
-        if self.opened is not None:
-            problem = await asyncio.to_thread(self.opened.close)
-            session_id = self.opened.session.short_id
+        if opened is not None:
+            problem = await asyncio.to_thread(opened.close)
+            session_id = opened.session.short_id
             resume = resuming(session_id, self.opening.options.cwd) if session_id else ""
         self._farewell = Farewell(self.answer, resume, problem)
         return self._farewell

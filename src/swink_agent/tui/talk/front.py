@@ -6,7 +6,9 @@ Owns the protocol between a conversation and its front end, full-screen or by li
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from ..composing.picking import PickItem
 
 if TYPE_CHECKING:
     from swink_agent.policies.approvals import ApprovalAnswer, ApprovalQuestion
@@ -14,14 +16,6 @@ if TYPE_CHECKING:
     from ..transcript.line import Line
 
 __all__ = ["Front", "PickItem", "PreviewFn"]
-
-
-class PickItem(NamedTuple):
-    """One row of a list to choose from. `key` is what the choice gives."""
-
-    key: str
-    label: str
-    detail: str = ""
 
 
 PreviewFn: TypeAlias = "Callable[[str], Awaitable[Sequence[Line]]]"

@@ -7,7 +7,7 @@ the redactor on its way, also where a secret is split between two pieces. How a 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from swink_agent.app.telling import seconds, summary_of
@@ -17,6 +17,7 @@ from swink_agent.core.events import (
     ContextCompacted,
     MessageEnd,
     MessageRetry,
+    MessagesInjected,
     MessageStart,
     MessageUpdate,
     ModelFallback,
@@ -28,13 +29,14 @@ from swink_agent.core.events import (
 )
 from swink_agent.core.redaction import Redactor, RedactorStream
 from swink_agent.core.stream import TextDelta, ThinkingDelta
-from swink_agent.core.types import AssistantMessage, StopReason, ToolOutcome, extract_text
+from swink_agent.core.types import AssistantMessage, StopReason, ToolOutcome, UserMessage, extract_text
 
-from ..transcript import NoticeBlock, ReplyBlock, ToolBlock, Transcript
+from ..transcript import NoticeBlock, ReplyBlock, ToolBlock, Transcript, UserBlock
 
 __all__ = ["Narration"]
 
 _LONGEST_SUMMARY = 400
+_LABELS: dict[str, str] = {"steering": "steering", "follow_up": "follow-up"}
 _Kind: TypeAlias = Literal["text", "thinking"]
 
 
@@ -110,6 +112,19 @@ class Narration:
                     self.notice(f"{stopped_by.policy} stopped it: {stopped_by.reason}", "warning")
             case _:
                 pass
+
+    def show_injected(self, event: MessagesInjected, length: int, images: Mapping[int, Sequence[str]]) -> None:
+        """Messages of the person's that were queued have entered a history, which is so long by now.
+
+        `images` are the names of pictures by the ids of messages.
+        """
+        if event.source == "policy":
+            return
+        for position, message in enumerate(event.messages, length - len(event.messages)):
+            if isinstance(message, UserMessage):
+                text = self._redactor.redact(extract_text(message.content))
+                shown, label = images.get(id(message), ()), _LABELS[event.source]
+                self._transcript.add(UserBlock(text, images=shown, label=label, position=position))
 
     def notice(self, text: str, kind: Literal["info", "warning", "error", "welcome"] = "info") -> None:
         """A word of the program's own, which may quote others: it is masked."""

@@ -11,10 +11,13 @@ from typing import Literal, TypeAlias
 from swink_agent.core.agent import Agent
 from swink_agent.core.tool import AgentTool
 
-__all__ = ["LABEL", "Mode", "PlanMode"]
+__all__ = ["ENTERED", "LABEL", "LEFT", "OFFER", "Mode", "PlanMode", "carrying_out"]
 
 Mode: TypeAlias = Literal["Plan", "Execute"]
 LABEL = "PLAN"
+ENTERED = "plan mode: nothing is changed until you leave it (Shift+Tab or /plan)"
+LEFT = "execute mode: all tools are back"
+OFFER = (("yes", "carry the plan out"), ("no", "not now"))
 
 _NOTE = """
 

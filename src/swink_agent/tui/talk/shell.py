@@ -12,7 +12,7 @@ import codecs
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from swink_agent.core.redaction import Redactor
@@ -20,7 +20,7 @@ from swink_agent.core.types import Text, ToolOutcome, UserMessage
 
 from ..transcript import ShellBlock, Transcript
 
-__all__ = ["FROM_SHELL", "ShellCommand", "is_from_shell", "shell_message"]
+__all__ = ["FROM_SHELL", "ShellCommand", "Shells", "is_from_shell", "shell_message"]
 
 FROM_SHELL = "from the shell"
 """What such a message is labelled with."""
@@ -136,6 +136,49 @@ class ShellCommand:
 
     def _masked(self, text: str) -> str:
         return text if self._redactor is None else self._redactor.redact(text)
+
+
+class Shells:
+    """The commands that a person runs, and what the model is yet to be told of them."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
+        self._running: list[ShellCommand] = []
+        self._untold: list[UserMessage] = []
+
+    @property
+    def running(self) -> list[ShellBlock]:
+        return [command.block for command in self._running]
+
+    def run(self, command: str, folder: Path, redactor: Redactor | None) -> Coroutine[None, None, None]:
+        """Shows a command at once; what is returned runs it, to its end."""
+        shell = ShellCommand(command, folder, self._transcript, redactor)
+        self._running.append(shell)
+
+        async def work() -> None:
+            try:
+                self._untold.append(await shell.run())
+            finally:
+                self._running.remove(shell)
+
+        return work()
+
+    def take(self) -> list[UserMessage]:
+        """What goes before the next prompt; it is told once."""
+        taken, self._untold = self._untold, []
+        return taken
+
+    def forget(self) -> None:
+        """Tells nothing of what was run so far."""
+        self._untold = []
+
+    def stop(self) -> None:
+        for command in self._running:
+            command.stop()
+
+    def kill(self) -> None:
+        for command in self._running:
+            command.kill()
 
 
 def shell_message(command: str, output: str) -> UserMessage:

@@ -55,7 +55,7 @@ def textual_theme(theme: Theme) -> TextualTheme:
     is_plain = theme.background is None
     background = theme.background or "ansi_default"
     surface = theme.style_of("popup").background or background
-    plain = {name: "ansi_default" for name in ("border-blurred", "ansi-background", "ansi-foreground")}
+    plain = dict.fromkeys(("border-blurred", "ansi-background", "ansi-foreground"), "ansi_default")
     return TextualTheme(
         name=f"swink-{theme.name}",
         primary=colour("accent"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from ..conversation import Conversation
 
-__all__ = ["COMMANDS", "Command", "command_in", "commands", "run_command"]
+__all__ = ["COMMANDS", "LEAVING", "Command", "command_in", "commands", "run_command"]
 
 _COMMAND = re.compile(r"([/#][A-Za-z][A-Za-z-]*)(?:[ \t]+(.*))?", re.DOTALL)
 
@@ -56,6 +56,7 @@ COMMANDS = (
     Command("/q", "", "leave", "modes:leave"),
 )
 commands = COMMANDS
+LEAVING = ("/quit", "/q")
 _BY_NAME = {command.name: command for command in COMMANDS}
 
 
@@ -87,6 +88,8 @@ async def run_command(conversation: Conversation, name: str, rest: str) -> None:
         await getattr(import_module(f"{__name__}.{module}"), function)(conversation, rest)
     except ApplicationError as error:
         conversation.notice(str(error), "error")
+    except Exception as error:  # a mistake of ours: the conversation goes on, and it is told without what it quotes
+        conversation.notice(f"{command.name} failed, and should not have: {type(error).__name__}", "error")
 
 
 def _unknown(name: str) -> str:

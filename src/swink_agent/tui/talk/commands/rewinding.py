@@ -50,18 +50,17 @@ async def rewind(conversation: Conversation, rest: str) -> None:
         if answer is None or conversation.is_running or conversation.opened is not opened:
             return
         with_files = answer == "both"
-    if with_files:
-        back = await asyncio.to_thread(put_files_back, settings, roots, runs)
-        if back.done:
-            conversation.notice(f"put back: {_named(back.done)}")
-        for name, why in back.left:
-            conversation.notice(f"{name} was left alone: {why}", "warning")
+    back = await asyncio.to_thread(put_files_back, settings, roots, runs) if with_files else None
     agent = opened.agent
     text = dict(said)[position]
     agent.messages = agent.messages[:position]
     conversation.tally.cut(agent.messages)
     conversation.show(tuple(agent.messages))
     conversation.notice("back to before that message; what came after it is still on record in the session")
+    if back is not None and back.done:
+        conversation.notice(f"put back: {_named(back.done)}")
+    for name, why in () if back is None else back.left:
+        conversation.notice(f"{name} was left alone: {why}", "warning")
     conversation.front.give_back(text)
     conversation.front.changed()
 

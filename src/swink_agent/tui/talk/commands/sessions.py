@@ -165,7 +165,8 @@ async def reset(conversation: Conversation, rest: str) -> None:
     before = conversation.opened
     info = None if before is None else before.session.info
     is_kept = conversation.opening.options.session.is_kept
-    await conversation.switch(WantedSession(is_kept=is_kept))
+    model = None if before is None else before.agent.model
+    await conversation.switch(WantedSession(is_kept=is_kept), model=model)
     kept = f"; /resume {info.id} goes back to the one before" if info is not None and info.messages else ""
     conversation.notice(f"a new conversation{kept}")
 

@@ -120,7 +120,9 @@ async def theme(conversation: Conversation, rest: str) -> None:
 
 
 def _limits(turns: int | None, cost: float | None) -> str:
-    words = [f"{turns} turns"] * bool(turns) + [f"${cost:g}"] * (cost is not None)
+    words = [] if turns is None else [f"{turns} turns"]
+    if cost is not None:
+        words.append(f"${cost:g}")
     return f"{', '.join(words)} for a run" if words else "none"
 
 

@@ -1,0 +1,253 @@
+"""Plan mode, the person's own commands, and commands that are none."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent.core.types import extract_text
+from swink_agent.testing import call, scripted, text
+from swink_agent.tui.talk.commands import COMMANDS, command_in
+from swink_agent.tui.transcript import ReplyBlock, ShellBlock, ToolBlock
+
+from .conftest import Talk, told
+
+
+async def gone(pid: int) -> None:
+    """Waits until a process has ended, whoever is to take note of it."""
+    for _ in range(500):
+        if not runs(pid):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"process {pid} still runs")
+
+
+def runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return not Path("/proc/self").exists()
+
+
+# -- plan mode -----------------------------------------------------------------------------------------------
+
+
+async def test_plan_mode_has_only_tools_that_need_no_approval_and_labels_what_is_said(talk: Talk) -> None:
+    stream = scripted(
+        call("list_dir", path="."), text("1. Write a file."), call("write_file", path="x", content="1"), text("Done.")
+    )
+    conversation = await talk.open(stream)
+    conversation.toggle_plan()
+    assert conversation.mode == "Plan"
+    await conversation.submit("how would you do it?")
+    await conversation.settled()
+    assert {tool.name for tool in stream.requests[0].context.tools} == {"list_dir", "read_file", "search"}
+    assert "plan mode" in stream.requests[0].context.system_prompt
+    labels = {block.label for block in conversation.transcript.blocks if isinstance(block, (ReplyBlock, ToolBlock))}
+    assert labels == {"PLAN"}
+    await conversation.submit("/plan")
+    assert conversation.mode == "Execute"
+    await conversation.settled()
+    assert talk.front.confirmed == ["Carry out this plan?"]
+    handed = extract_text(stream.requests[2].messages[-1].content)
+    assert "Carry out this plan now" in handed
+    assert "1. Write a file." in handed
+    assert {tool.name for tool in stream.requests[2].context.tools} >= {"write_file", "edit_file", "bash"}
+    assert "plan mode" not in stream.requests[2].context.system_prompt
+    assert (talk.folder / "x").read_text() == "1"
+    await conversation.close()
+
+
+async def test_a_plan_that_is_declined_is_not_sent_and_the_tools_are_back(talk: Talk) -> None:
+    stream = scripted(text("1. Nothing."))
+    conversation = await talk.open(stream)
+    conversation.toggle_plan()
+    await conversation.submit("plan")
+    await conversation.settled()
+    talk.front.confirmations = [None]
+    conversation.toggle_plan()
+    await conversation.settled()
+    assert len(stream.requests) == 1
+    assert conversation.opened is not None
+    assert "bash" in [tool.name for tool in conversation.opened.agent.tools]
+    await conversation.close()
+
+
+async def test_without_a_plan_nothing_is_offered(talk: Talk) -> None:
+    conversation = await talk.open(text("x"))
+    conversation.toggle_plan()
+    conversation.toggle_plan()
+    await conversation.settled()
+    assert talk.front.confirmed == []
+    await conversation.close()
+
+
+async def test_another_model_in_plan_mode_still_only_plans(talk: Talk) -> None:
+    stream = scripted(text("1. Look."))
+    conversation = await talk.open(stream)
+    conversation.toggle_plan()
+    await conversation.submit("/model anthropic:claude-opus-4-6")
+    await conversation.submit("plan")
+    await conversation.settled()
+    assert "bash" not in {tool.name for tool in stream.requests[0].context.tools}
+    talk.front.confirmations = ["no"]
+    conversation.toggle_plan()
+    await conversation.settled()
+    assert conversation.opened is not None
+    assert "bash" in [tool.name for tool in conversation.opened.agent.tools]
+    await conversation.close()
+
+
+# -- the person's own commands -------------------------------------------------------------------------------
+
+
+async def test_a_command_of_the_person_runs_in_the_folder_and_is_shown_to_the_model_with_the_next_prompt(
+    talk: Talk,
+) -> None:
+    (talk.folder / "here.txt").touch()
+    stream = scripted(text("I see it."))
+    conversation = await talk.open(stream)
+    await conversation.submit("!ls; exit 3")
+    block = conversation.transcript.blocks[-1]
+    assert isinstance(block, ShellBlock)
+    assert (block.status, "here.txt" in block.text, "[exit code 3]" in block.text) == ("failed", True, True)
+    assert stream.requests == []
+    await conversation.submit("what is there?")
+    await conversation.settled()
+    first, second = stream.requests[0].messages
+    assert "$ ls; exit 3\nhere.txt\n[exit code 3]" in str(first.content[0].text)
+    assert second.content[0].text == "what is there?"
+    assert talk.front.questions == []
+    await conversation.close()
+
+
+async def test_a_command_of_the_person_can_be_stopped_with_all_that_it_started(talk: Talk) -> None:
+    conversation = await talk.open(text("x"))
+    running = asyncio.ensure_future(conversation.submit("!sleep 60 & echo $! > pid; wait"))
+    pid = talk.folder / "pid"
+    while not (pid.exists() and pid.read_text().strip()):  # noqa: ASYNC110 - another process writes it
+        await asyncio.sleep(0.01)
+    conversation.stop()
+    await running
+    block = conversation.transcript.blocks[-1]
+    assert isinstance(block, ShellBlock)
+    assert block.status == "cancelled"
+    await gone(int(pid.read_text()))
+    await conversation.close()
+
+
+async def test_the_output_of_a_command_is_bounded_and_its_secrets_masked(talk: Talk, monkeypatch: Any) -> None:
+    secret = "hunter2-hunter2-hunter2"
+    monkeypatch.setenv("DB_PASSWORD", secret)
+    stream = scripted(text("ok"))
+    conversation = await talk.open(stream)
+    await conversation.submit("!echo $DB_PASSWORD; seq 1 200000")
+    await conversation.submit("go on")
+    await conversation.settled()
+    shown = str(stream.requests[0].messages[0].content[0].text)
+    assert secret not in shown
+    assert secret not in conversation.transcript.blocks[-3].text
+    assert "characters left out" in shown
+    assert len(shown) < 25_000
+    assert shown.rstrip().endswith("I ran this myself, for you to see.")
+    await conversation.close()
+
+
+async def test_closing_ends_a_command_that_still_runs(talk: Talk) -> None:
+    conversation = await talk.open(text("x"))
+    running = asyncio.ensure_future(conversation.submit("!trap '' TERM; echo $$ > pid; while :; do sleep 1; done"))
+    pid = talk.folder / "pid"
+    while not (pid.exists() and pid.read_text().strip()):  # noqa: ASYNC110 - another process writes it
+        await asyncio.sleep(0.01)
+    await conversation.close()
+    await running
+    await gone(int(pid.read_text()))
+
+
+# -- what is a command ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("/model anthropic:x", ("/model", "anthropic:x")),
+        ("#help", ("#help", "")),
+        ("/compact keep\nthe names", ("/compact", "keep\nthe names")),
+        ("/usr/bin/env is odd", None),
+        ("# A heading", None),
+        ("#12 is broken", None),
+        (" /model", None),
+        ("/", None),
+        ("what does #help do", None),
+    ],
+)
+def test_a_path_a_heading_and_a_number_are_no_commands(words: str, found: tuple[str, str] | None) -> None:
+    assert command_in(words) == found
+
+
+async def test_a_wrong_command_names_the_nearest_and_sends_nothing(talk: Talk) -> None:
+    stream = scripted(text("x"))
+    conversation = await talk.open(stream)
+    for wrong, meant in (("/modle", "/model"), ("#hepl", "#help"), ("/help", "#help"), ("#theme", "/theme")):
+        await conversation.submit(wrong)
+        assert f"did you mean {meant}?" in told(conversation, "error")[-1]
+    await conversation.submit("/xyzzy")
+    assert "#help lists them" in told(conversation, "error")[-1]
+    assert stream.requests == []
+    await conversation.close()
+
+
+async def test_help_lists_every_command_and_the_keys(talk: Talk) -> None:
+    conversation = await talk.open(text("x"))
+    await conversation.submit("#help")
+    shown = told(conversation)[-1]
+    for word in (*[command.name for command in COMMANDS], "Shift+Tab", "Ctrl+R", "F2", "!command"):
+        assert word in shown
+    await conversation.close()
+
+
+async def test_every_command_of_the_issue_is_there() -> None:
+    wanted = (
+        "#help #clear #info #copy #sessions #save #load #keys #key #approve /quit /q /model /thinking /system /reset "
+        "/compact /editor /plan /usage /resume /fork /rewind /export /theme"
+    )
+    assert {command.name for command in COMMANDS} == set(wanted.split())
+
+
+async def test_the_small_ones_do_what_they_say(talk: Talk) -> None:
+    stream = scripted(text("The answer."), text("From the editor."))
+    conversation = await talk.open(stream)
+    await conversation.submit("hi")
+    await conversation.settled()
+    await conversation.submit("#copy")
+    assert talk.front.copied == ["The answer."]
+    await conversation.submit("/theme light")
+    assert talk.front.themes == ["light"]
+    await conversation.submit("/theme purple")
+    assert "there is no theme 'purple'" in told(conversation, "error")[-1]
+    await conversation.submit("/usage")
+    assert "together" in told(conversation)[-1]
+    await conversation.submit("#info")
+    assert "anthropic:claude-sonnet-4-6" in told(conversation)[-1]
+    assert str(talk.folder) in told(conversation)[-1]
+    talk.front.edits = ["written elsewhere\n", None]
+    await conversation.submit("/editor")
+    await conversation.settled()
+    assert stream.requests[1].messages[-1].content[0].text == "written elsewhere"
+    await conversation.submit("/editor")
+    assert "nothing was sent" in told(conversation)[-1]
+    await conversation.submit("#clear")
+    assert list(conversation.transcript.blocks) == []
+    assert conversation.opened is not None
+    assert len(conversation.opened.agent.messages) == 4
+    await conversation.submit("/quit")
+    assert talk.front.left == [0]
+    await conversation.close()

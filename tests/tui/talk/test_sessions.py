@@ -1,0 +1,324 @@
+"""Sessions of a conversation: saved as they happen, resumed, forked, exported, rewound with their files."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from swink_agent.core.types import AssistantMessage, UserMessage, extract_text
+from swink_agent.testing import call, scripted, text
+from swink_agent.tui.talk.conversation import Conversation
+from swink_agent.tui.transcript import ReplyBlock, ToolBlock, UserBlock
+
+from .conftest import Talk, told
+
+
+def history(conversation: Conversation) -> list[str]:
+    assert conversation.opened is not None
+    messages = conversation.opened.agent.messages
+    return [extract_text(one.content) for one in messages if isinstance(one, (UserMessage, AssistantMessage))]
+
+
+def session_id(conversation: Conversation) -> str:
+    assert conversation.opened is not None
+    info = conversation.opened.session.info
+    assert info is not None
+    return info.id
+
+
+async def say(conversation: Conversation, *prompts: str) -> None:
+    for prompt in prompts:
+        await conversation.submit(prompt)
+        await conversation.settled()
+
+
+async def test_a_conversation_is_a_session_that_goes_on_where_it_was(talk: Talk) -> None:
+    conversation = await talk.open(text("Blue."))
+    await say(conversation, "your favourite colour?")
+    farewell = await conversation.close()
+    assert farewell.answer == "Blue."
+    assert f"--resume {session_id_of(farewell.resume)}" in farewell.resume
+    assert "Blue." in farewell.text
+    assert "To go on with this: swink" in farewell.text
+    again = await talk.open(text("I said blue."), newest=True)
+    blocks = again.transcript.blocks
+    shown = [block.text for block in blocks if isinstance(block, (UserBlock, ReplyBlock))]
+    assert shown == ["your favourite colour?", "Blue."]
+    assert again.model == "anthropic:claude-sonnet-4-6"
+    assert again.answer == "Blue."
+    await say(again, "what did you say?")
+    assert history(again) == ["your favourite colour?", "Blue.", "what did you say?", "I said blue."]
+    assert await again.close() == await again.close()
+
+
+def session_id_of(command: str) -> str:
+    return command.rpartition(" ")[2]
+
+
+async def test_a_conversation_in_which_nothing_was_said_leaves_nothing(talk: Talk, tmp_path: Path) -> None:
+    conversation = await talk.open(text("x"))
+    farewell = await conversation.close()
+    assert (farewell.answer, farewell.resume, farewell.text) == ("", "", "")
+    assert list((tmp_path / "data" / "sessions").glob("*.jsonl")) == []
+
+
+async def test_resume_picks_from_a_list_with_a_preview(talk: Talk) -> None:
+    first = await talk.open(text("Blue."))
+    await say(first, "your favourite colour?")
+    wanted = session_id(first)
+    await first.close()
+    conversation = await talk.open(text("Seven."), text("Blue, as I said."))
+    await say(conversation, "your favourite number?")
+    left = session_id(conversation)
+    talk.front.picks = [wanted]
+    await conversation.submit("/resume")
+    title, items = talk.front.picked[0]
+    assert title == "Go on with which session?"
+    assert [(item.key, item.label) for item in items] == [(wanted, "your favourite colour?")]
+    preview = talk.front.previews[0]
+    assert preview is not None
+    lines = ["".join([span.text for span in line.spans]) for line in await preview(wanted)]
+    assert lines == ["> your favourite colour?", "  Blue."]
+    assert session_id(conversation) == wanted
+    assert history(conversation) == ["your favourite colour?", "Blue."]
+    await say(conversation, "again?")
+    assert conversation.answer == "Blue, as I said."
+    await conversation.submit(f"#load {left}")
+    assert history(conversation) == ["your favourite number?", "Seven."]
+    await conversation.submit("#load nothing-like-it")
+    assert "there is no session" in told(conversation, "error")[-1]
+    assert session_id(conversation) == left
+    await conversation.close()
+
+
+async def test_a_session_is_named_listed_and_loaded_by_its_name(talk: Talk) -> None:
+    conversation = await talk.open(text("Blue."))
+    await say(conversation, "colour?")
+    named = session_id(conversation)
+    await conversation.submit("#save On colours")
+    assert "On colours" in told(conversation)[-1]
+    await conversation.submit("/reset")
+    assert history(conversation) == []
+    assert session_id(conversation) != named
+    assert f"/resume {named}" in told(conversation)[-1]
+    await conversation.submit("#sessions")
+    assert "On colours" in told(conversation)[-1]
+    await conversation.submit("#load on colours")
+    assert (session_id(conversation), history(conversation)) == (named, ["colour?", "Blue."])
+    await conversation.close()
+
+
+async def test_a_fork_goes_on_apart_from_its_original(talk: Talk) -> None:
+    conversation = await talk.open(text("One."), text("Two."))
+    await say(conversation, "first")
+    original = session_id(conversation)
+    await conversation.submit("/fork")
+    assert session_id(conversation) != original
+    await say(conversation, "second")
+    assert history(conversation) == ["first", "One.", "second", "Two."]
+    await conversation.submit(f"/resume {original}")
+    assert history(conversation) == ["first", "One."]
+    await conversation.close()
+
+
+async def test_an_export_is_written_once_in_the_format_of_its_name(talk: Talk) -> None:
+    conversation = await talk.open(text("Blue."))
+    await conversation.submit("/export")
+    assert "there is nothing to export" in told(conversation, "error")[-1]
+    await say(conversation, "colour?")
+    await conversation.submit('/export "my talk.html"')
+    page = (talk.folder / "my talk.html").read_text()
+    assert "<html" in page
+    assert "Blue." in page
+    await conversation.submit("/export json out.txt")
+    assert (talk.folder / "out.txt").read_text().lstrip().startswith("{")
+    await conversation.submit("/export json out.txt")
+    assert "is there already" in told(conversation, "error")[-1]
+    await conversation.submit("/export")
+    assert [path.suffix for path in talk.folder.glob("swink-*")] == [".md"]
+    await conversation.close()
+
+
+async def test_another_model_is_asked_in_the_same_session(talk: Talk) -> None:
+    stream = scripted(text("One."), text("Two."))
+    conversation = await talk.open(stream)
+    await say(conversation, "first")
+    before = session_id(conversation)
+    talk.front.picks = ["anthropic:claude-opus-4-6", "high"]
+    await conversation.submit("/model")
+    assert "anthropic:claude-sonnet-4-6" in [item.key for item in talk.front.picked[0][1]]
+    assert conversation.model == "anthropic:claude-opus-4-6"
+    await conversation.submit("/thinking")
+    await say(conversation, "second")
+    asked = stream.requests[1]
+    assert (asked.model.model_id, asked.model.thinking_level) == ("claude-opus-4-6", "high")
+    assert [type(message).__name__ for message in asked.messages] == ["UserMessage", "AssistantMessage", "UserMessage"]
+    assert session_id(conversation) == before
+    assert history(conversation) == ["first", "One.", "second", "Two."]
+    await conversation.submit("/model no-such-model-at-all")
+    assert "no model is called" in told(conversation, "error")[-1]
+    assert conversation.model == "anthropic:claude-opus-4-6"
+    await conversation.close()
+
+
+async def test_another_model_without_a_session_keeps_what_was_said(talk: Talk) -> None:
+    conversation = await talk.open(text("One."), text("Two."), is_kept=False)
+    await say(conversation, "first")
+    await conversation.submit("/model anthropic:claude-opus-4-6")
+    await say(conversation, "second")
+    assert history(conversation) == ["first", "One.", "second", "Two."]
+    assert (await conversation.close()).resume == ""
+
+
+async def test_the_instructions_are_shown_and_replaced(talk: Talk) -> None:
+    stream = scripted(text("Arr."))
+    conversation = await talk.open(stream)
+    await conversation.submit("/system")
+    assert "You are Swink" in told(conversation)[-1]
+    await conversation.submit("/system Talk like a pirate.")
+    await say(conversation, "hi")
+    prompt = stream.requests[0].context.system_prompt
+    assert prompt.startswith("Talk like a pirate.")
+    assert str(talk.folder) in prompt
+    await conversation.close()
+
+
+async def test_a_compaction_sums_up_and_counts_what_it_used(talk: Talk) -> None:
+    long = "a long story about nothing at all " * 900
+    conversation = await talk.open(
+        text(long), text("ok"), text("Summary: nothing."), text("Still here."), context_window=30000
+    )
+    await say(conversation, "tell me", "and more")
+    fill = conversation.fill
+    await conversation.submit("/compact keep the names")
+    await conversation.settled()
+    assert "tokens became" in told(conversation)[-1]
+    assert conversation.fill < fill
+    assert conversation.state == "idle"
+    await conversation.close()
+
+
+async def test_nothing_is_changed_under_a_run_that_goes_on(talk: Talk) -> None:
+    talk.front.answer = None
+    conversation = await talk.open(call("write_file", path="x", content="1"))
+    await conversation.submit("write")
+    await talk.front.asked.wait()
+    for command in ("/model xai:grok-4.3", "/reset", "/rewind", "/fork", "/resume", "/compact", "/plan"):
+        await conversation.submit(command)
+        assert "has to wait: a run goes on" in told(conversation)[-1]
+    conversation.stop()
+    await conversation.settled()
+    await conversation.close()
+
+
+# -- going back ----------------------------------------------------------------------------------------------
+
+
+def writing(path: str, content: str) -> Any:
+    return call("write_file", path=path, content=content)
+
+
+async def test_a_rewind_brings_back_the_files_and_the_words_of_that_moment(talk: Talk) -> None:
+    (talk.folder / "a.txt").write_text("before\n")
+    conversation = await talk.open(
+        *[writing("b.txt", "first\n"), text("One.")],
+        *[[call("read_file", path="a.txt")], writing("a.txt", "changed\n"), writing("b.txt", "second\n"), text("Two.")],
+        *[writing("c.txt", "third\n"), text("Three.")],
+        text("Another way."),
+        approve="all",
+    )
+    await say(conversation, "first", "second", "third")
+    assert (talk.folder / "a.txt").read_text() == "changed\n"
+    talk.front.picks = ["4"]
+    talk.front.confirmations = ["both"]
+    await conversation.submit("/rewind")
+    title, items = talk.front.picked[0]
+    assert [item.label for item in items] == ["third", "second", "first"]
+    assert title == "Back to before which message?"
+    assert "changed c.txt, a.txt, b.txt" in talk.front.confirmed[0]
+    assert (talk.folder / "a.txt").read_text() == "before\n"
+    assert (talk.folder / "b.txt").read_text() == "first\n"
+    assert not (talk.folder / "c.txt").exists()
+    assert history(conversation) == ["first", "", "One."]
+    assert talk.front.given_back == ["second"]
+    assert [block.text for block in conversation.transcript.blocks if isinstance(block, UserBlock)] == ["first"]
+    await say(conversation, "second, otherwise")
+    assert conversation.answer == "Another way."
+    await conversation.close()
+    assert "Three." in (next((talk.folder.parent / "data" / "sessions").glob("*.jsonl"))).read_text()
+
+
+async def test_a_rewind_of_the_words_alone_leaves_the_files(talk: Talk) -> None:
+    conversation = await talk.open(writing("a.txt", "one\n"), text("One."), approve="all")
+    await say(conversation, "first")
+    talk.front.picks = ["0"]
+    talk.front.confirmations = ["talk"]
+    await conversation.submit("/rewind")
+    assert history(conversation) == []
+    assert (talk.folder / "a.txt").read_text() == "one\n"
+    await conversation.close()
+
+
+async def test_a_file_that_somebody_else_changed_since_is_left_alone(talk: Talk) -> None:
+    conversation = await talk.open(writing("a.txt", "one\n"), writing("b.txt", "one\n"), text("One."), approve="all")
+    await say(conversation, "first")
+    (talk.folder / "a.txt").write_text("by hand\n")
+    talk.front.picks = ["0"]
+    await conversation.submit("/rewind")
+    assert (talk.folder / "a.txt").read_text() == "by hand\n"
+    assert not (talk.folder / "b.txt").exists()
+    assert any("a.txt was left alone" in text for text in told(conversation, "warning"))
+    await conversation.close()
+
+
+async def test_a_rewind_to_a_steering_message_keeps_what_the_run_did_before_it(talk: Talk) -> None:
+    gate = talk.folder / "gate"
+    stream = scripted(
+        writing("early.txt", "1\n"),
+        call("bash", command=f"touch {gate}; sleep 30"),
+        writing("late.txt", "2\n"),
+        text("Done."),
+    )
+    conversation = await talk.open(stream, approve="all", sandbox="off")
+    await conversation.submit("go")
+    while not gate.exists():  # noqa: ASYNC110 - another process makes it
+        await asyncio.sleep(0.01)
+    await conversation.submit("and late.txt")
+    await conversation.settled()
+    assert (talk.folder / "late.txt").exists()
+    steered = next(b.position for b in conversation.transcript.blocks if isinstance(b, UserBlock) and b.label)
+    talk.front.picks = [str(steered)]
+    await conversation.submit("/rewind")
+    assert (talk.folder / "early.txt").read_text() == "1\n"
+    assert not (talk.folder / "late.txt").exists()
+    await conversation.close()
+
+
+async def test_a_fork_can_go_back_behind_what_the_original_did(talk: Talk) -> None:
+    conversation = await talk.open(writing("a.txt", "one\n"), text("One."), approve="all")
+    await say(conversation, "first")
+    await conversation.submit("/fork")
+    talk.front.picks = ["0"]
+    await conversation.submit("/rewind")
+    assert not (talk.folder / "a.txt").exists()
+    assert history(conversation) == []
+    await conversation.close()
+
+
+async def test_a_resumed_conversation_shows_calls_and_shell_commands_as_they_were(talk: Talk) -> None:
+    (talk.folder / "a.txt").write_text("x\n")
+    conversation = await talk.open(call("read_file", path="a.txt"), text("Read."))
+    await conversation.submit("!echo hello")
+    await say(conversation, "read it")
+    await conversation.close()
+    again = await talk.open(text("x"), newest=True)
+    users = [(block.label, block.text) for block in again.transcript.blocks if isinstance(block, UserBlock)]
+    assert [label for label, _ in users] == ["from the shell", ""]
+    assert "$ echo hello\nhello" in users[0][1]
+    tools = [(block.name, block.summary) for block in again.transcript.blocks if isinstance(block, ToolBlock)]
+    assert tools == [("read_file", "a.txt")]
+    talk.front.picks = [None]
+    await again.submit("/rewind")
+    assert [item.label for item in talk.front.picked[-1][1]] == ["read it"]
+    await again.close()
