@@ -9,8 +9,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from swink_agent.memory.export.highlight import looks_like_diff
-
 from .diffs import change_lines
 from .highlighting import Highlighter, family_of_path
 from .line import Line, Span, plain
@@ -91,6 +89,8 @@ def output_lines(name: str, text: str, details: Mapping[str, Any] | None, width:
     if name == "read_file" and isinstance(path, str):
         first = details.get("first_line", 1) if details else 1
         return _numbered(body.split("\n"), family_of_path(path), first if isinstance(first, int) else 1, width)
+    from swink_agent.memory.export.highlight import looks_like_diff
+
     if looks_like_diff(body):
         return _highlighted(body.split("\n"), Highlighter("diff", "tool.output"), width)
     if body[0] in "{[" and body[-1] in "}]":
