@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import msgspec
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
@@ -35,7 +35,9 @@ GRACE = 0.3
 """Seconds after the question is drawn in which no key answers it: it was meant for something else."""
 _BESIDE = 50_000
 """Characters of a call past which its rows are made beside the event loop."""
-_LEAST_CONTENT = 3
+_LEAST_CONTENT = 4
+_LOW = 20
+"""Rows of a window in which nothing is left for what can be missed."""
 _COUNTED = 500
 """Rows that are made at once, so that their number can be said of most calls."""
 _SHARE = 0.7
@@ -93,7 +95,7 @@ class QuestionPanel(Widget, can_focus=True):
         & > .question--cyan { color: $text-primary; }
         & > .question--yellow { color: $text-warning; }
         & > .question--dim { color: $text-muted; }
-        & > .question--key { color: $warning; text-style: bold; }
+        & > .question--key { color: $text-warning; text-style: bold; }
         & > .question--cursor { text-style: reverse; }
     }
     """
@@ -133,7 +135,7 @@ class QuestionPanel(Widget, can_focus=True):
         self._rows: dict[int, _Rows] = {}
         self._top = 0
         self._content_height = 0
-        self._layout: tuple[list[list[Segment]], list[list[Segment]]] = ([], [])
+        self._laid: tuple[int, tuple[list[list[Segment]], list[list[Segment]]]] | None = None
         self._making: asyncio.Task[None] | None = None
 
     @property
@@ -171,7 +173,7 @@ class QuestionPanel(Widget, can_focus=True):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         head, foot = self._fixed(width)
         window = self.screen.size.height
-        most = max(int(window * _SHARE), min(window - 4, len(head) + len(foot) + 2 + _LEAST_CONTENT)) - 2
+        most = max(int(window * _SHARE), min(window - 2, len(head) + len(foot) + 2 + _LEAST_CONTENT)) - 2
         room = max(most - len(head) - len(foot), 1)
         self._content_height = min(self._content(width).make(max(room + 1, _COUNTED)), room)
         return len(head) + self._content_height + len(foot)
@@ -191,9 +193,22 @@ class QuestionPanel(Widget, can_focus=True):
 
     def _fixed(self, width: int) -> tuple[list[list[Segment]], list[list[Segment]]]:
         """What is always in view: the title above, and below what is odd, and the keys."""
+        if self._laid is None or self._laid[0] != width:
+            self._laid = (width, self._lay_out(width))
+        return self._laid[1]
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        self._laid = None  # whatever is drawn again is laid out again
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+    def notify_style_update(self) -> None:
+        self._laid = None
+        super().notify_style_update()
+
+    def _lay_out(self, width: int) -> tuple[list[list[Segment]], list[list[Segment]]]:
         if self._view is None:
             return [], []
-        is_low = self.screen.size.height < 16
+        is_low = self.screen.size.height < _LOW
         head = [self._drawn(row) for row in self._view.title_rows(width, 1 if is_low else 2)]
         told = [self._drawn(row) for row in self._view.told_rows(width)]
         if is_low:
@@ -242,9 +257,8 @@ class QuestionPanel(Widget, can_focus=True):
             self._drawn_at = self._clock()
         width = self.content_size.width
         if y == 0:
-            self._layout = self._fixed(width)
             self._tell_place(width)
-        head, foot = self._layout
+        head, foot = self._fixed(width)
         content = self.content_size.height - len(head) - len(foot)
         if y < len(head):
             segments = head[y]
