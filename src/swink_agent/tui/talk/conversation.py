@@ -337,11 +337,13 @@ class Conversation:
         await self._prepare()
         limit: float | None = self.opening.settings.value("timeout")
         timer = None if limit is None else asyncio.get_running_loop().call_later(limit, self._out_of_time, limit)
+        self.tally.run_began()
         try:
             result = await (agent.continue_loop() if prompts is None else agent.prompt(prompts))
         finally:
             if timer is not None:
                 timer.cancel()
+        self.tally.run_ended(result)
         if result.stop_reason == StopReason.ABORTED:
             return "aborted"
         if result.error is not None:
