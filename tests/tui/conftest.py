@@ -137,6 +137,7 @@ class Program:
             "HOME": str(self.home),
             "LANG": "C.UTF-8",
             "COLORTERM": "truecolor",
+            "SWINK_DEBUG": "1",
             "SWINK_CONFIG_DIR": str(self.home / "config"),
             "SWINK_DATA_DIR": str(self.home / "data"),
             "SWINK_MODELS_DIR": str(self.home / "models"),

@@ -23,9 +23,17 @@ class Tmux:
     """One window with a program in it, from `start` to `close`."""
 
     def __init__(self, folder: Path) -> None:
-        self._socket = folder / "tmux.sock"
-        self._log = folder / "tmux.raw"
+        self._folder = folder
+        self._starts = 0
         self._started = False
+
+    @property
+    def _socket(self) -> Path:
+        return self._folder / f"tmux{self._starts}.sock"  # a server that ends may still hold the one before
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / f"tmux{self._starts}.raw"
 
     async def start(
         self,
@@ -38,9 +46,10 @@ class Tmux:
         shell: bool = False,
     ) -> None:
         """Runs the command. With `shell` it runs in one, whose prompt is `$ ` and which stays when it ends."""
+        self._starts += 1
         # Variables are given by `env`, for a server of tmux hands on its own.
         variables = [f"{name}={value}" for name, value in environ.items()]
-        line = shlex.join(["env", "-i", *variables, "TERM=tmux-256color", *command])
+        line = "exec " + shlex.join(["env", "-i", *variables, "TERM=tmux-256color", *command])
         if shell:
             line = shlex.join(
                 ["env", "-i", *variables, "PS1=$ ", "TERM=tmux-256color", "bash", "--norc", "--noprofile"]
@@ -104,8 +113,9 @@ class Tmux:
     @property
     def exit_code(self) -> int | None:
         """How the program ended, once it has."""
-        dead, _, code = self._run("display-message", "-p", "#{pane_dead} #{pane_dead_status}").strip().partition(" ")
-        return int(code or -1) if dead == "1" else None
+        shown = self._run("display-message", "-p", "#{pane_dead}|#{pane_dead_status}|#{pane_dead_signal}")
+        dead, code, number = shown.strip().split("|")
+        return None if dead != "1" else int(code) if code else -int(number or 0)
 
     async def until(self, wanted: str | Callable[[str], bool], *, patience: float = _PATIENCE) -> str:
         """The screen, once it shows this."""

@@ -31,7 +31,7 @@ from swink_agent.core.types import (
 )
 
 from ..transcript import ToolBlock, Transcript, UserBlock
-from .commands import LEAVING, command_in, run_command
+from .commands import command_in, run_command
 from .earlier import shown_history
 from .farewell import Farewell, resuming
 from .first_run import LocalProgress, first_words
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 __all__ = ["Conversation"]
 
 _WORDS: dict[str, str] = {"smart": "smart", "ask": "on", "all": "off", "none": "none"}
+_AT_ONCE = frozenset({"/quit", "/q", "#help"})
+"""Commands that need no agent, also while one is still being made."""
 _CLOSING = 3.0
 """Seconds that a run has to end when the conversation is closed."""
 
@@ -256,7 +258,7 @@ class Conversation:
         """
         found = command_in(text)
         if found is not None:
-            if found[0] not in LEAVING:  # one may leave before there is anything else
+            if found[0].lower() not in _AT_ONCE:
                 await self._ready.wait()
             await run_command(self, *found)
             return
@@ -456,7 +458,11 @@ class Conversation:
 
     def toggle_plan(self) -> None:
         """Plans instead of acting, or the other way round; leaving a plan offers to carry it out."""
+        if not self._ready.is_set():
+            self.later(self._toggle_plan_once_open())
+            return
         if self.opened is None:
+            self.notice("there is no model to plan with yet: #key adds a key, /model chooses a model", "error")
             return
         if self.is_running:
             self.notice("the mode changes between runs: Esc stops this one")
@@ -471,6 +477,10 @@ class Conversation:
             self.notice(LEFT)
         self.tally.set_agent(agent, self.opening.settings)
         self.front.changed()
+
+    async def _toggle_plan_once_open(self) -> None:
+        await self._ready.wait()
+        self.toggle_plan()
 
     async def _offer_plan(self, plan: str) -> None:
         if await self.front.confirm("Carry out this plan?", OFFER, "yes") != "yes":

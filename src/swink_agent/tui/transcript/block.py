@@ -48,13 +48,13 @@ class Block:
             self._drawn = now
         return self._lines
 
+    def drawn_lines(self, width: int) -> Sequence[Line]:
+        """The lines as they were last drawn at this width, whatever has changed since; drawn now if they never were."""
+        return self._lines if self._drawn is not None and self._drawn[0] == width else self.lines(width)
+
     def estimated_height(self, width: int) -> int:
         """About how many rows it takes, without drawing it."""
         return 1
-
-    def is_drawn(self, width: int) -> bool:
-        """Whether the lines of this width are there without further work."""
-        return self._drawn == (width, self.version)
 
     def forget(self) -> None:
         """Gives the drawn lines up; they are made again when asked for."""

@@ -61,7 +61,7 @@ def marks_in(lines: Sequence[Line], pattern: re.Pattern[str]) -> list[Mark]:
     starts: list[int] = []
     at = 0
     for line in lines:
-        text = plain(line.spans)[line.gutter :]
+        text = plain(line.spans)[line.gutter :].rstrip()
         joint = "\n" if line.glue is None else line.glue
         at += len(joint)
         starts.append(at)
@@ -76,7 +76,7 @@ def marks_in(lines: Sequence[Line], pattern: re.Pattern[str]) -> list[Mark]:
         place = row
         while place < len(starts) and starts[place] < found.end():
             line = lines[place]
-            text = plain(line.spans)[line.gutter :]
+            text = plain(line.spans)[line.gutter :].rstrip()
             start = max(found.start() - starts[place], 0)
             end = min(found.end() - starts[place], len(text))
             if end > start:

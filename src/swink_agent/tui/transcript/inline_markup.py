@@ -107,7 +107,7 @@ class _Inline:
             self._runs = {}
             for run in _TICKS.finditer(self._text):
                 self._runs.setdefault(run.end() - run.start(), []).append(run.start())
-        same = self._runs[end - start]
+        same = self._runs.get(end - start, [])  # a tick behind a backslash is part of no run
         following = bisect_right(same, start)
         if following == len(same):
             self._put("`" * (end - start))

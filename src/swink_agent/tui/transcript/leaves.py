@@ -16,7 +16,7 @@ from .wrapping import Flow, chopped
 
 __all__ = ["PIECE", "Code", "Emit", "Leaf", "Paragraph", "Row"]
 
-PIECE = 2048
+PIECE = 1024
 """Characters after which a line or a paragraph is laid out in pieces: the most that is ever done again."""
 
 
@@ -47,7 +47,7 @@ class Leaf(Protocol):
 class Paragraph:
     """Words that flow; also a heading, which is a paragraph of one line."""
 
-    __slots__ = ("_flow", "_goes_on", "_is_hard", "_pending", "_role", "_size", "kind")
+    __slots__ = ("_flow", "_goes_on", "_is_begun", "_is_hard", "_pending", "_role", "_size", "kind")
 
     def __init__(self, width: int, role: str, kind: str = "paragraph") -> None:
         self.kind = kind
@@ -56,6 +56,8 @@ class Paragraph:
         self._pending: list[str] = []
         self._size = 0
         self._is_hard = False
+        self._is_begun = False
+        """Whether some of it has been laid out."""
         self._goes_on = False
         """Whether the next row belongs to the same line of text as the last."""
 
@@ -63,7 +65,7 @@ class Paragraph:
         twin = Paragraph.__new__(Paragraph)
         twin.kind, twin._role, twin._size = self.kind, self._role, self._size
         twin._flow, twin._pending = self._flow.copy(), list(self._pending)
-        twin._is_hard, twin._goes_on = self._is_hard, self._goes_on
+        twin._is_hard, twin._goes_on, twin._is_begun = self._is_hard, self._goes_on, self._is_begun
         return twin
 
     @property
@@ -74,7 +76,7 @@ class Paragraph:
     def take_last(self) -> bool:
         """Gives the last line up; says whether it was all there is."""
         self._pending.pop()
-        return not self._pending and not self._goes_on
+        return not self._pending and not self._is_begun
 
     def add(self, text: str, emit: Emit, *, is_more: bool, is_last: bool) -> None:
         """One more line, or one more piece of the line that was added last."""
@@ -82,7 +84,7 @@ class Paragraph:
             self._flush(emit)
         if is_more:
             joint = ""
-        elif self._pending or self._goes_on:
+        elif self._pending or self._is_begun:
             joint = "\n" if self._is_hard else " "
         else:
             joint = ""
@@ -105,7 +107,7 @@ class Paragraph:
             if number:
                 self._end(emit)
             self._rows(self._flow.add(spans), emit)
-        self._goes_on = True
+        self._is_begun = True
 
     def finish(self, emit: Emit) -> None:
         self._flush(emit)

@@ -61,6 +61,11 @@ class MarkdownStream:
         self._continues = False
         self._final = 0
 
+    @property
+    def final(self) -> int:
+        """How many of the lines can no longer change, whatever is fed."""
+        return self._final
+
     def feed(self, text: str) -> None:
         """More of the text. What it comes to is seen after the next `update`."""
         *whole, rest = (self._rest + text).split("\n")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from .block import Block
-from .line import EMPTY, Line, Span, width_of
+from .line import EMPTY, Line, Span, cut_spans, width_of
 from .markdown import MarkdownStream
 from .messages import wrapped_rows
 from .safe import safe
@@ -61,6 +61,8 @@ class ReplyBlock(Block):
         self._size = 0
         self._rows: list[Line] = []
         self._width = 0
+        self._under_cursor: tuple[int, Line] | None = None
+        """The row that the cursor was drawn into, as it is without."""
         self._settled = 0
         """Sections whose rows stay as they are."""
 
@@ -103,6 +105,17 @@ class ReplyBlock(Block):
         self._restored()
         return "".join([section.text for section in self._sections if not section.is_thought])
 
+    @property
+    def final_rows(self) -> int:
+        """How many of the lines that were drawn last can no longer change, whatever comes."""
+        if self.is_finished:
+            return len(self._rows)
+        last = self._sections[-1] if self._sections else None
+        if last is None or last.start is None or last.stream is None or last.is_thought:
+            return 0 if last is None or last.start is None else last.start
+        lead = 0 if last is self._sections[0] else 1
+        return min(last.start + lead + last.stream.final, len(self._rows))
+
     def estimate_size(self, characters: int) -> None:
         """Says how long the text will be that is filled in later."""
         self._size = characters
@@ -113,7 +126,7 @@ class ReplyBlock(Block):
     def forget(self) -> None:
         super().forget()
         if self.is_finished:
-            self._rows, self._width = [], 0
+            self._rows, self._width, self._under_cursor = [], 0, None
             for section in self._sections:
                 section.stream, section.unfed, section.start = None, [], None
 
@@ -135,10 +148,17 @@ class ReplyBlock(Block):
 
     def _draw(self, width: int) -> Sequence[Line]:
         if width != self._width:
-            self._width, self._rows, self._settled = width, [], 0
+            self._width, self._rows, self._settled, self._under_cursor = width, [], 0, None
             for section in self._sections:
                 section.stream, section.unfed, section.start = None, [], None
-        change = len(self._rows)
+        if self._under_cursor is not None:
+            place, line = self._under_cursor
+            self._rows[place : place + 1], self._under_cursor = [line], None
+        if not self._sections or self._sections[0].start is None:
+            self._rows.clear()  # there was nothing but the cursor
+        if self.label and not self._rows:
+            self._rows.append(Line((_PLAN_BAR, Span(f" {safe(self.label)} ", "plan.badge")), "", "", 2))
+        change = max(len(self._rows) - 1, 0)  # where the cursor was
         # A section that another has followed is drawn once more, folded; the last one only where it grew.
         for number in range(self._settled, len(self._sections)):
             section = self._sections[number]
@@ -165,26 +185,23 @@ class ReplyBlock(Block):
             del rows[section.start :]
             self._draw_thoughts(lines, is_thinking=is_last and not self.is_finished)
             return section.start
-        lead = 1 if section.start else 0
-        head = 1 if self.label and not section.start else 0
-        if len(rows) < section.start + lead + head:
-            del rows[section.start :]
-            if lead:
+        offset = section.start
+        if not lines:
+            del rows[offset:]
+            return offset
+        if section is not self._sections[0]:
+            if len(rows) == offset:
                 rows.append(self._row(EMPTY, is_first=False))
-            if head:
-                badge = (_PLAN_BAR, Span(f" {safe(self.label)} ", "plan.badge"))
-                rows.append(Line(badge, "", "", 2))
-        offset = section.start + lead + head
-        # The row with the cursor, or with what stands beneath the words, is drawn again too.
-        first = max(min(section.stream.first_change, len(rows) - offset - 1), 0)
+            offset += 1
+        first = min(section.stream.first_change, len(rows) - offset)
         del rows[offset + first :]
         for number in range(first, len(lines)):
-            rows.append(self._row(lines[number], is_first=not number and not head))
+            rows.append(self._row(lines[number], is_first=not number))
         return offset + first
 
     def _draw_thoughts(self, lines: Sequence[Line], *, is_thinking: bool) -> None:
         rows = self._rows
-        if rows:
+        if len(rows) > bool(self.label):
             rows.append(self._row(EMPTY, is_first=False))
         if is_thinking and not self.shows_thoughts:
             hidden = max(len(lines) - _THOUGHTS_SEEN, 0)
@@ -197,7 +214,7 @@ class ReplyBlock(Block):
         sign = "\u273b" if is_thinking else "\u25be" if self.shows_thoughts else "\u25b8"
         bar = _PLAN_BAR if self.label else Span(f"{sign} ", "thinking.head")
         head = (bar, Span(word, "thinking.head"))
-        rows.append(Line(head, "", "", 2))
+        rows.append(Line(cut_spans(head, self._width), "", "", 2))
         for line in shown:
             rows.append(self._row(line, is_first=False))
 
@@ -208,18 +225,21 @@ class ReplyBlock(Block):
             if not rows:
                 rows.append(self._row(EMPTY, is_first=True))
             place = len(rows) - 1
+            self._under_cursor = (place, rows[place])
             rows[place] = _with_cursor(rows[place], width)
             return place
         if not self.stopped and not self.note:
             return len(rows)
         role = "error" if self.stopped == "error" else "cancelled"
-        word = {"aborted": "\u2298 stopped", "error": "\u2717 failed", "": "\u00b7"}[self.stopped]
-        said = f"{word}: {self.note}" if self.note and self.stopped else f"{word} {self.note}".rstrip()
+        sign, word = {"aborted": ("\u2298", "stopped"), "error": ("\u2717", "failed"), "": ("\u00b7", "")}[self.stopped]
+        said = ": ".join([part for part in (word, self.note) if part])
         place = len(rows)
-        if rows:
+        if len(rows) > bool(self.label):
             rows.append(self._row(EMPTY, is_first=False))
+        gutter = _PLAN_BAR if self.label else Span(f"{sign} ", role)
         for spans, glue in wrapped_rows(safe(said), min(width, 116) - 2, role):
-            rows.append(self._row(Line(spans, None, glue), is_first=False))
+            rows.append(Line((gutter, *spans), None, glue, 2))
+            gutter = _PLAN_BAR if self.label else _NO_SIGN
         return place
 
     def _row(self, line: Line, *, is_first: bool) -> Line:

@@ -32,6 +32,8 @@ class Rows:
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
+        self.blocks: list[Block] = []
+        """Those that have been taken in: the transcript may have others by now."""
         self.width = 80
         self._heights: list[int] = []
         self._gaps: list[int] = []
@@ -44,8 +46,9 @@ class Rows:
         self._drawn: OrderedDict[Block, None] = OrderedDict()
 
     @property
-    def blocks(self) -> Sequence[Block]:
-        return self._transcript.blocks
+    def count(self) -> int:
+        """The blocks that have been taken in."""
+        return len(self._heights)
 
     def index_of(self, block: Block) -> int | None:
         return self._index.get(block)
@@ -54,17 +57,16 @@ class Rows:
 
     def sync(self) -> bool:
         """Takes in blocks that came; says whether blocks went, so that nothing is where it was."""
-        blocks = self.blocks
-        went = len(blocks) < len(self._heights) or bool(
-            self._heights and self._index.get(blocks[len(self._heights) - 1]) != len(self._heights) - 1
-        )
+        now, known = self._transcript.blocks, len(self.blocks)
+        went = len(now) < known or (known > 0 and now[known - 1] is not self.blocks[known - 1])
         if went:
             self._heights, self._gaps, self._measured, self._starts, self._known = [], [], [], [], 0
-            self._index, self._drawn = {}, OrderedDict()
-        for index in range(len(self._heights), len(blocks)):
-            block = blocks[index]
+            self._index, self._drawn, self.blocks, known = {}, OrderedDict(), [], 0
+        for index in range(known, len(now)):
+            block = now[index]
+            self.blocks.append(block)
             self._index[block] = index
-            gap = gap_before(block, blocks[index - 1] if index else None)
+            gap = gap_before(block, now[index - 1] if index else None)
             self._gaps.append(gap)
             self._heights.append(block.estimated_height(self.width) + gap)
             self._measured.append(0)
@@ -160,8 +162,16 @@ class Rows:
         number = self.line_number(place)
         if number < 0:
             return EMPTY
-        lines = self.lines(self.blocks[place.block])
+        lines = self.seen(place.block)
         return lines[number] if number < len(lines) else EMPTY
+
+    def seen(self, index: int) -> Sequence[Line]:
+        """The lines of a block as they are on the screen: what has changed since is taken in with the next frame."""
+        return self.blocks[index].drawn_lines(self.width)
+
+    def gap(self, index: int) -> int:
+        """The empty rows above a block."""
+        return self._gaps[index]
 
     def line_number(self, place: Place) -> int:
         """Which line of its block a place is; below 0 in a gap."""

@@ -54,6 +54,8 @@ _PREVIEW_ROWS = 16
 _PREVIEW_OF_CHANGE = 40
 _SUMMARY_ROWS = 3
 _LONGEST_SUMMARY = 4000
+_WIDEST_HEAD = 116
+"""Cells after which how a call stands is no longer seen beside what it is about."""
 
 
 class ToolBlock(Block):
@@ -229,7 +231,7 @@ class ToolBlock(Block):
         """Sign, name, what it is about, and at the right how it stands."""
         badge = self._badge()
         start = [self._sign(), *self._named(), Span(" ", "tool")]
-        room = width - 2
+        room = min(width, _WIDEST_HEAD) - 2
         flow = Flow(room - len(badge) - 2)
         summary = [Span(safe_row(self.summary[:_LONGEST_SUMMARY]), "tool.summary")] if self.summary.strip() else []
         rows = [*flow.add([*start[1:], *summary]), *flow.end()]
@@ -242,7 +244,8 @@ class ToolBlock(Block):
             text = plain(row)
             if not number:
                 used = sum([cell_width(span.text) for span in spans])
-                spans += [Span(" " * max(width - used - len(badge), 1), "tool"), Span(badge, self.status)]
+                edge = max(min(width, _WIDEST_HEAD), used + len(badge) + 2)
+                spans += [Span(" " * max(edge - used - len(badge), 1), "tool"), Span(badge, self.status)]
             lines.append(Line(cut_spans(spans, width), text.rstrip(), " " if number else None, 2))
         return lines
 
@@ -253,20 +256,20 @@ class ToolBlock(Block):
             most = _PREVIEW_OF_CHANGE if change_of(self._details) else _PREVIEW_ROWS
             hidden = 0 if self.opened_by_hand else len(rows) - most
             if hidden > 1:
-                note = _note(f"\u2026 {hidden:,} more lines")
+                note = _note(f"\u2026 {hidden:,} more lines", room)
                 is_change = change_of(self._details) is not None
                 kept = most if is_change else most // 2
                 rows = [*rows[:kept], note, *([] if is_change else rows[len(rows) - most // 2 :])]
         else:
             last, before = self._tail.last(_TAIL_ROWS)
-            rows = [_note(f"\u2026 {before:,} earlier line{'' if before == 1 else 's'}")] if before else []
+            rows = [_note(f"\u2026 {before:,} earlier line{'' if before == 1 else 's'}", room)] if before else []
             rows += [Line((Span(cut(safe(line), room), "tool.output"),), line) for line in last]
         bar = Span("  \u2502 ", "tool.bar")
         return [Line((bar, *row.spans), row.copied, row.glue, row.gutter + 4) for row in rows]
 
 
-def _note(text: str) -> Line:
-    return Line((Span(text, "dim"),), "", "")
+def _note(text: str, width: int) -> Line:
+    return Line((Span(cut(text, width), "dim"),), "", "")
 
 
 def _seconds(count: float) -> str:

@@ -24,6 +24,10 @@ class Selection:
         self.is_under_way = False
         self.is_dragging_thumb = False
 
+    @property
+    def is_there(self) -> bool:
+        return self._head is not None
+
     def begin(self, place: Place, column: int) -> None:
         self._anchor, self._head, self.is_under_way = (place, column), None, True
 
@@ -68,7 +72,7 @@ class Selection:
         rows = self._rows
         parts: list[str] = []
         place = first
-        while place <= last and place.block < len(rows.blocks):
+        while place <= last and place.block < rows.count:
             line = rows.line(place)
             body = body_of(line)
             if place == last:

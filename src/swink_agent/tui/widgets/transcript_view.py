@@ -1,9 +1,10 @@
-"""The transcript on the screen: one widget that draws the rows that are seen, from strips that are made once.
+"""The transcript on the screen: one widget that draws the rows in sight, from strips that are made once.
 
-Owns scrolling, following the newest line and letting go of it, the coalescing of changes into frames, folding, the
-selection of tool calls, and the search. Where rows are is `transcript.rows`' knowledge, how a line looks `strips`',
-selecting with the mouse `selecting`'s. It scrolls by itself rather than as a `ScrollView` does: growing by a line must
-not lay the screen out anew. While nothing happens, nothing runs: there is no timer but those of something under way.
+Owns the coalescing of changes into frames, what of the screen is drawn again, the selection of tool calls, and what
+keys and mouse do. Where the reader is, is `transcript.viewport`'s knowledge, how a line looks `strips`'; `selecting`
+knows what the mouse selects, `searching` what is looked for, `tending` when calls fold. It scrolls by itself rather
+than as a `ScrollView` does: growing by a line must not lay the screen out anew. While nothing happens, nothing runs:
+there is no timer but those of something under way.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from textual import events
@@ -24,18 +25,17 @@ from swink_agent.policies.cells import cell_width
 
 from ..themes import Theme
 from ..transcript.block import Block, Transcript
-from ..transcript.finding import Hit, Mark, find_hits, marks_in, pattern_of
-from ..transcript.line import Line, Span
+from ..transcript.line import EMPTY, Line, Span
 from ..transcript.rows import Place, Rows
-from ..transcript.tool import ToolBlock
+from ..transcript.viewport import Viewport
+from .searching import Search
 from .selecting import Selection
 from .strips import StripMaker, Tint
+from .tending import Tending
 
 __all__ = ["TranscriptView"]
 
-_FRAME = 1 / 30
-_BEAT = 0.125
-_FOLD_AFTER = 3.0
+_FRAME = 1 / 24
 _WHEEL = 3
 
 
@@ -48,7 +48,7 @@ class TranscriptView(Widget, can_focus=False):
     """
 
     class Scrolled(Message):
-        """The view has moved, or let go of the end, or follows it again."""
+        """The view has let go of the end, or follows it again, or more is new below."""
 
         def __init__(self, view: TranscriptView) -> None:
             super().__init__()
@@ -83,26 +83,23 @@ class TranscriptView(Widget, can_focus=False):
         self._transcript = transcript
         self._rows = Rows(transcript)
         self._strips = StripMaker(theme, 80)
-        self._top = Place(0, 0)
-        self._is_following = True
-        self._seen_end = (0, 0)
-        """What was there when following ended: how many blocks, and the height of the last."""
+        self._window = Viewport(self._rows)
         self._shown: tuple[int, int, int] = (-1, -1, -1)
         """Top row and thumb as they were drawn last."""
+        self._told: tuple[bool, int] = (True, 0)
+        """Whether it followed and how much was new, when that was told last."""
         self._dirty: dict[Block, None] = {}
         self._has_moved = True
         self._selected: Block | None = None
         self._selection = Selection(self._rows)
-        self._pattern: Any = None
-        self._hits: list[Hit] = []
-        self._hit = -1
-        self._marks: dict[Block, tuple[int, int, list[Mark]]] = {}
-        self._is_reduced = False
+        self._search = Search(self._rows)
+        self._tending = Tending(transcript, self._later, lambda block: block is self._selected)
+        self._page: list[Strip] = []
+        """The strips in sight."""
+        self._spoiled: tuple[int, int] | None = None
+        """From which row to which they have to be made anew."""
         self._frame_timer: asyncio.TimerHandle | None = None
-        self._beat_timer: asyncio.TimerHandle | None = None
-        self._folds: dict[Block, asyncio.TimerHandle] = {}
         self._last_frame = 0.0
-        self._beats = 0
         self._surroundings: contextvars.Context | None = None
         transcript.on_change(self._on_change)
 
@@ -111,24 +108,17 @@ class TranscriptView(Widget, can_focus=False):
     @property
     def is_following(self) -> bool:
         """Whether the newest line is kept in sight."""
-        return self._is_following
+        return self._window.is_following
 
     @property
     def new_below(self) -> int:
         """Lines that came since following ended and have not been in sight."""
-        rows = self._rows
-        count, height = self._seen_end
-        if self._is_following or not len(rows.blocks):
-            return 0
-        grown = sum([rows.height(index) for index in range(count, len(rows.blocks))])
-        if 0 < count <= len(rows.blocks):
-            grown += max(rows.height(count - 1) - height, 0)
-        return max(min(grown, rows.total - rows.row(self._top) - self.size.height), 0)
+        return self._window.new_below
 
     @property
     def top_row(self) -> int:
         """The first row in sight, of `total_rows`."""
-        return self._rows.row(self._top)
+        return self._window.top_row
 
     @property
     def total_rows(self) -> int:
@@ -151,15 +141,7 @@ class TranscriptView(Widget, can_focus=False):
 
     def set_motion(self, reduced: bool) -> None:
         """With reduced motion nothing turns while a tool runs."""
-        self._is_reduced = reduced
-        if reduced and self._beat_timer is not None:
-            self._beat_timer.cancel()
-            self._beat_timer = None
-            for block in self._transcript.blocks:
-                if isinstance(block, ToolBlock):
-                    block.beat(None)
-        elif not reduced:
-            self._keep_beating()
+        self._tending.set_still(reduced)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -168,14 +150,13 @@ class TranscriptView(Widget, can_focus=False):
         self._paint_ground()
         self._on_change(None)
         for block in self._transcript.blocks:
-            self._look_after(block)
+            self._tending.look_after(block)
 
     def on_unmount(self) -> None:
-        for timer in (self._frame_timer, self._beat_timer, *self._folds.values()):
-            if timer is not None:
-                timer.cancel()
-        self._frame_timer = self._beat_timer = None
-        self._folds.clear()
+        if self._frame_timer is not None:
+            self._frame_timer.cancel()
+            self._frame_timer = None
+        self._tending.stop()
 
     def _paint_ground(self) -> None:
         ground = self._strips.theme.background
@@ -192,8 +173,8 @@ class TranscriptView(Widget, can_focus=False):
     def _on_change(self, block: Block | None) -> None:
         if block is not None:
             self._dirty[block] = None
-            if isinstance(block, ToolBlock):
-                self._look_after(block)
+            if self._surroundings is not None:
+                self._tending.look_after(block)
         else:
             self._has_moved = True
         if self._frame_timer is None and self.is_attached and self._surroundings is not None:
@@ -211,8 +192,9 @@ class TranscriptView(Widget, can_focus=False):
         rows = self._rows
         went = rows.sync()
         if went:
-            self._top, self._is_following, self._selected, self._hits, self._hit = Place(0, 0), True, None, [], -1
-            self._marks.clear()
+            self._window.reset()
+            self._selected = None
+            self._search.end()
             self._selection.clear()
             self._has_moved = True
         redrawn: list[tuple[int, int, int]] = []
@@ -224,30 +206,22 @@ class TranscriptView(Widget, can_focus=False):
             start = rows.place_of_line(index, min(block.first_change, max(rows.height(index) - 1, 0))).row
             redrawn.append((index, start, self.size.height if is_taller else rows.height(index)))
         self._dirty.clear()
-        self._settle()
-        if self._has_moved or (rows.row(self._top), *self._thumb()) != self._shown:
+        self._window.settle()
+        if self._has_moved or (self._window.top_row, *self._window.thumb()) != self._shown:
             self._draw_moved(redrawn)
         else:
             self._draw_rows(redrawn)
         self._has_moved = False
-
-    def _settle(self) -> None:
-        """Measures what is in sight, and puts the top where the reader is."""
-        rows, height = self._rows, self.size.height
-        if self._is_following:
-            self._top = rows.last_page(height)
-            return
-        self._top = rows.moved(self._top, 0)
-        if not rows.measure_page(self._top, height):
-            self._top = rows.last_page(height)
+        if (told := (self._window.is_following, self._window.new_below)) != self._told:
+            self._told = told
+            self.post_message(self.Scrolled(self))
 
     def _draw_moved(self, redrawn: list[tuple[int, int, int]]) -> None:
-        top, *thumb = (self._rows.row(self._top), *self._thumb())
+        top, *thumb = (self._window.top_row, *self._window.thumb())
         old_top, *old_thumb = self._shown
         self._shown = (top, *thumb)  # pyright: ignore[reportAttributeAccessIssue]
         if top != old_top or self._has_moved:
             self.refresh()
-            self.post_message(self.Scrolled(self))
             return
         width, height = self.size
         edges = [y for y in range(height) if (thumb[0] <= y < thumb[1]) != (old_thumb[0] <= y < old_thumb[1])]
@@ -258,7 +232,7 @@ class TranscriptView(Widget, can_focus=False):
         self._draw_rows(redrawn)
 
     def _draw_rows(self, redrawn: list[tuple[int, int, int]]) -> None:
-        top = self._rows.row(self._top)
+        top = self._window.top_row
         width, height = self.size
         for index, first, last in redrawn:
             start = self._rows.start(index) - top
@@ -266,63 +240,78 @@ class TranscriptView(Widget, can_focus=False):
             to_row = min(start + last if last < height else height, height)
             if from_row < to_row:
                 self.refresh(Region(0, from_row, width, to_row - from_row))
-        if not self._is_following:
+        if not self._window.is_following:
             self.refresh(Region(0, height - 1, width, 1))  # the marker counts what is new
-        if redrawn and not self._is_following:
-            self.post_message(self.Scrolled(self))
 
     def on_resize(self, event: events.Resize) -> None:
         width = max(event.size.width, 2)
-        rows = self._rows
+        self._window.height = event.size.height
         if width != self._strips.width:
             self._strips = StripMaker(self._strips.theme, width)
-        if width - 1 != rows.width:
-            # The reader stays at the same part of the same block.
-            share = 0.0
-            if rows.blocks and self._top.block < len(rows.blocks) and not self._is_following:
-                share = self._top.row / max(rows.height(self._top.block), 1)
-            rows.resize(width - 1)
-            self._marks.clear()
-            rows.sync()
-            if share:
-                self._top = Place(self._top.block, int(share * rows.measure(self._top.block)))
+        if width - 1 != self._rows.width:
+            self._window.resize(width - 1)
+            self._search.forget_marks()
         self._has_moved = True
         self._frame()
 
     # -- drawing ---------------------------------------------------------------------------------------------------
 
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> TranscriptView:
+        if repaint:
+            rows = [row for region in regions for row in (region.y, region.bottom)] or [0, len(self._page)]
+            if self._spoiled is not None:
+                rows += self._spoiled
+            self._spoiled = (min(rows), max(rows))
+        super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        return self
+
     def render_lines(self, crop: Region) -> list[Strip]:
-        if self._dirty:
-            self._frame()
         height = self.size.height
-        rows = self._rows
-        thumb_start, thumb_end = self._thumb()
-        count = len(rows.blocks)
-        strips: list[Strip] = []
-        index, row = self._top
-        skipped = crop.y
-        while index < count and skipped:
-            room = rows.measure(index) - row
-            if room > skipped:
-                row += skipped
-                break
-            skipped, index, row = skipped - room, index + 1, 0
-        for y in range(crop.y, crop.y + crop.height):
-            while index < count and row >= rows.measure(index):
-                index, row = index + 1, 0
-            edge = "" if thumb_start < 0 else "scrollbar.thumb" if thumb_start <= y < thumb_end else "scrollbar"
-            if y == height - 1 and not self._is_following and (marker := self._marker()) is not None:
-                strips.append(self._strips.strip(marker, edge))
-            elif index < count:
-                strips.append(self._strip(Place(index, row), edge))
-            else:
-                strips.append(self._strips.strip(Line(()), edge))
-            row += 1
+        if len(self._page) != height:
+            self._page, self._spoiled = [Strip.blank(0)] * height, (0, height)
+        if self._spoiled is not None:
+            start, end = max(self._spoiled[0], 0), min(self._spoiled[1], height)
+            self._page[start:end] = self._made(start, end)
+            self._spoiled = None
+        strips = self._page[crop.y : crop.bottom]
         if (crop.x, crop.width) != (0, self.size.width):
-            strips = [strip.crop(crop.x, crop.x + crop.width) for strip in strips]
+            strips = [strip.crop(crop.x, crop.right) for strip in strips]
         return strips
 
-    def _strip(self, place: Place, edge: str) -> Strip:
+    def _made(self, first: int, last: int) -> list[Strip]:
+        """The strips of rows of the window."""
+        rows, maker = self._rows, self._strips
+        thumb_start, thumb_end = self._window.thumb()
+        has_tints = self._search.is_on or self._selection.is_there
+        strips: list[Strip] = []
+        index, row = self._window.place_at(first)
+        lines: Sequence[Line] = ()
+        gap, end, is_plain = 0, -1, True
+        for y in range(first, last):
+            while row >= end and index < rows.count:
+                if end >= 0:
+                    index, row = index + 1, 0
+                if index >= rows.count:
+                    break
+                lines, gap, end = rows.seen(index), rows.gap(index), rows.height(index)
+                is_plain = not has_tints and rows.blocks[index] is not self._selected
+            edge = "" if thumb_start < 0 else "scrollbar.thumb" if thumb_start <= y < thumb_end else "scrollbar"
+            number = row - gap
+            if index >= rows.count:
+                strips.append(maker.strip(EMPTY, edge))
+            elif is_plain:
+                strips.append(maker.strip(lines[number] if 0 <= number < len(lines) else EMPTY, edge))
+            else:
+                strips.append(self._tinted(Place(index, row), edge))
+            row += 1
+        height = self.size.height
+        if last >= height and (marker := self._marker()) is not None:
+            strips[height - 1 - first] = maker.strip(marker, "scrollbar.thumb" if thumb_end >= height else "scrollbar")
+        return strips
+
+    def _tinted(self, place: Place, edge: str) -> Strip:
         rows = self._rows
         line = rows.line(place)
         tints: list[Tint] = []
@@ -330,23 +319,11 @@ class TranscriptView(Widget, can_focus=False):
         number = rows.line_number(place)
         if block is self._selected and number == 0:
             tints.append((0, self._strips.width - 1, "tool.selected"))
-        if self._pattern is not None and number >= 0:
-            tints += self._hits_in(block, number)
+        if self._search.is_on and number >= 0:
+            tints += self._search.tints(block, number)
         if (selected := self._selection.cells(place, self._strips.width - 1)) is not None:
             tints.append((*selected, "selection"))
         return self._strips.tinted(line, edge, tints) if tints else self._strips.strip(line, edge)
-
-    def _thumb(self) -> tuple[int, int]:
-        """From which row to which the thumb of the scrollbar goes; below 0 without one."""
-        height, total = self.size.height, self._rows.total
-        if total <= height or height < 2:
-            return -1, -1
-        size = max(height * height // total, 1)
-        room = height - size
-        start = round(room * min(self._rows.row(self._top) / (total - height), 1.0))
-        if self._is_following:
-            start = room
-        return start, start + size
 
     def _marker(self) -> Line | None:
         count = self.new_below
@@ -360,37 +337,24 @@ class TranscriptView(Widget, can_focus=False):
 
     def follow(self) -> None:
         """Goes to the newest line and stays there."""
-        self._is_following = True
+        self._window.follow()
+        self._go()
+
+    def _go(self) -> None:
+        """The window has moved: it is drawn at once."""
         self._has_moved = True
         self._frame()
 
     def scroll_rows(self, count: int) -> None:
         """Moves by rows: down, or up, which lets go of the end."""
-        rows, height = self._rows, self.size.height
-        if not rows.blocks or not height:
-            return
-        if self._dirty:
-            self._frame()
-        if count < 0:
-            top = rows.moved(self._top, count)
-            if top != self._top:
-                self._let_go()
-                self._top = top
-        elif self._is_following:
-            return
-        else:
-            self._top = rows.moved(self._top, count)
-            if not rows.measure_page(rows.moved(self._top, 1), height):
-                self._is_following = True
-        self._has_moved = True
-        self._frame()
+        self._take_in()
+        self._window.scroll(count)
+        self._go()
 
-    def _let_go(self) -> None:
-        if self._is_following:
-            rows = self._rows
-            last = len(rows.blocks) - 1
-            self._is_following = False
-            self._seen_end = (last + 1, rows.height(last) if last >= 0 else 0)
+    def _take_in(self) -> None:
+        """Waits for no frame with what has changed."""
+        if self._dirty or self._has_moved:
+            self._frame()
 
     def scroll_pages(self, count: int) -> None:
         """Moves by windows, less a row that stays in sight."""
@@ -398,11 +362,9 @@ class TranscriptView(Widget, can_focus=False):
 
     def scroll_to_start(self) -> None:
         """Goes to the oldest line."""
-        if self._rows.total > self.size.height:
-            self._let_go()
-            self._top = Place(0, 0)
-            self._has_moved = True
-            self._frame()
+        self._take_in()
+        self._window.to_start()
+        self._go()
 
     def scroll_up(self, **_: Any) -> None:
         self.scroll_rows(-1)
@@ -424,17 +386,8 @@ class TranscriptView(Widget, can_focus=False):
 
     def show(self, place: Place) -> None:
         """Brings a place into sight, a third from the top if it was not."""
-        rows, height = self._rows, self.size.height
-        rows.measure(place.block)
-        row, top = rows.row(place), rows.row(self._top)
-        if top <= row < top + height - 1:
-            return
-        self._let_go()
-        self._top = rows.moved(place, -(height // 3))
-        if not rows.measure_page(rows.moved(self._top, 1), height):
-            self._is_following = True
-        self._has_moved = True
-        self._frame()
+        if self._window.show(place):
+            self._go()
 
     # -- tool calls ------------------------------------------------------------------------------------------------
 
@@ -453,7 +406,7 @@ class TranscriptView(Widget, can_focus=False):
         before, self._selected = self._selected, block
         for changed in (before, block):
             if changed is not None and changed is not self._selected:
-                self._look_after(changed)
+                self._tending.look_after(changed)
         self._frame()
         if block is not None and (index := self._rows.index_of(block)) is not None:
             self._rows.measure(index)
@@ -475,94 +428,37 @@ class TranscriptView(Widget, can_focus=False):
             self._choose(None)
         self.refresh()
 
-    def _look_after(self, block: Block) -> None:
-        """Folds a call a while after its end, and keeps the sign of one that runs turning."""
-        if not isinstance(block, ToolBlock) or self._surroundings is None:
-            return
-        if block.status == "running":
-            self._keep_beating()
-        is_due = block.is_finished and block.is_open and not block.opened_by_hand and block is not self._selected
-        if is_due and block not in self._folds:
-            self._folds[block] = self._later(_FOLD_AFTER, lambda: self._fold(block))
-
-    def _fold(self, block: ToolBlock) -> None:
-        self._folds.pop(block, None)
-        if block is not self._selected:
-            block.fold()
-
-    def _keep_beating(self) -> None:
-        if self._beat_timer is None and not self._is_reduced and self._surroundings is not None:
-            self._beat_timer = self._later(_BEAT, self._beat)
-
-    def _beat(self) -> None:
-        self._beat_timer = None
-        running = [block for block in self._transcript.blocks[-64:] if isinstance(block, ToolBlock)]
-        running = [block for block in running if block.status == "running"]
-        self._beats += 1
-        for block in running:
-            block.beat(self._beats)
-        if running:
-            self._keep_beating()
-
     # -- searching -------------------------------------------------------------------------------------------------
 
     def search(self, query: str) -> int:
         """Looks for words in all of the transcript; says how often they stand there, and goes to the last place."""
-        self._pattern = pattern_of(query)
-        self._hits = [] if self._pattern is None else find_hits(self._transcript.blocks, self._pattern)
-        self._marks.clear()
-        self._hit = len(self._hits)
-        if self._hits:
-            self.next_hit(-1)
+        self._search.begin(query, self._transcript.blocks)
+        self.next_hit(-1)
         self.refresh()
-        return len(self._hits)
+        return self._search.count
 
     @property
     def current_hit(self) -> int:
         """Which of the hits is shown, from 1; 0 without one."""
-        return self._hit + 1 if self._hits else 0
+        return self._search.current
 
     def next_hit(self, step: int) -> None:
         """Goes to the next place, or to the one before; from the last to the first."""
-        if not self._hits or self._pattern is None:
+        hit = self._search.step(step)
+        if hit is None:
             return
-        self._hit = (self._hit + step) % len(self._hits)
-        hit = self._hits[self._hit]
         hit.block.open()
         self._frame()
         index = self._rows.index_of(hit.block)
-        if index is None:
-            return
-        self._rows.measure(index)
-        marks = self._marks_of(hit.block)
-        number = min(hit.number, max([mark.number for mark in marks], default=0))
-        line = next((mark.line for mark in marks if mark.number == number), 0)
-        self.show(self._rows.place_of_line(index, line))
+        if index is not None:
+            self._rows.measure(index)
+            self.show(self._rows.place_of_line(index, self._search.line_of(hit)))
         self.refresh()
 
     def end_search(self) -> None:
         """Shows no hits any more; the view stays where it is."""
-        self._pattern, self._hits, self._hit = None, [], -1
-        self._marks.clear()
+        self._search.end()
         self.refresh()
-
-    def _marks_of(self, block: Block) -> list[Mark]:
-        kept = self._marks.get(block)
-        if kept is None or kept[:2] != (block.version, self._rows.width):
-            lines = self._rows.lines(block)
-            kept = self._marks[block] = (block.version, self._rows.width, marks_in(lines, self._pattern))
-        return kept[2]
-
-    def _hits_in(self, block: Block, number: int) -> list[Tint]:
-        current = self._hits[self._hit] if 0 <= self._hit < len(self._hits) else None
-        marks = self._marks_of(block)
-        last = max([mark.number for mark in marks], default=0)
-        shown = None if current is None or current.block is not block else min(current.number, last)
-        return [
-            (mark.start, mark.end, "hit.current" if mark.number == shown else "hit")
-            for mark in marks
-            if mark.line == number
-        ]
 
     # -- the mouse -------------------------------------------------------------------------------------------------
 
@@ -571,7 +467,7 @@ class TranscriptView(Widget, can_focus=False):
         return self._selection.text()
 
     def _place_at(self, y: int) -> Place:
-        return self._rows.moved(self._top, max(y, 0))
+        return self._rows.moved(self._window.top, max(y, 0))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
@@ -582,10 +478,11 @@ class TranscriptView(Widget, can_focus=False):
         self.scroll_rows(_WHEEL)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        if event.button != 1 or not self._rows.blocks:
+        self._take_in()
+        if event.button != 1 or not self._rows.count:
             return
         event.stop()
-        if not self._is_following and event.y == self.size.height - 1 and self._marker() is not None:
+        if event.y == self.size.height - 1 and self._marker() is not None:
             self.follow()
             return
         if event.x >= self.size.width - 1:
@@ -634,17 +531,8 @@ class TranscriptView(Widget, can_focus=False):
             self._frame()
 
     def _drag_thumb(self, y: int) -> None:
-        height, total = self.size.height, self._rows.total
-        if total <= height:
-            return
-        share = min(max(y / max(height - 1, 1), 0.0), 1.0)
-        if share == 1.0:
-            self.follow()
-            return
-        self._let_go()
-        self._top = self._rows.place(round(share * (total - height)))
-        self._has_moved = True
-        self._frame()
+        self._window.to_share(y / max(self.size.height - 1, 1))
+        self._go()
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
         return container.width

@@ -1,0 +1,451 @@
+"""The view of a transcript in an application: following, scrolling, folding, searching, selecting, resizing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+
+from swink_agent import AssistantMessage, ToolOutcome, UserMessage
+from swink_agent.tui.themes import THEMES
+from swink_agent.tui.transcript import NoticeBlock, ReplyBlock, ToolBlock, Transcript, UserBlock, blocks_of
+from swink_agent.tui.transcript.line import Line
+from swink_agent.tui.widgets import tending, transcript_view
+from swink_agent.tui.widgets.transcript_view import TranscriptView
+
+
+class Viewer(App[None]):
+    def __init__(self, transcript: Transcript, theme: str = "dark") -> None:
+        super().__init__()
+        self.view = TranscriptView(transcript, THEMES[theme])
+        self.copied: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+
+    def on_transcript_view_selected(self, message: TranscriptView.Selected) -> None:
+        self.copied.append(message.text)
+
+
+class Counted(ReplyBlock):
+    """A reply that counts how often it is drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drawings = 0
+
+    def _draw(self, width: int) -> Any:
+        self.drawings += 1
+        return super()._draw(width)
+
+
+@asynccontextmanager
+async def shown(
+    transcript: Transcript, size: tuple[int, int] = (60, 12), theme: str = "dark"
+) -> AsyncIterator[tuple[TranscriptView, Pilot[None]]]:
+    app = Viewer(transcript, theme)
+    async with app.run_test(size=size) as pilot:
+        await settled(pilot)
+        yield app.view, pilot
+
+
+async def settled(pilot: Pilot[None]) -> None:
+    """Until the next frame has been drawn."""
+    await asyncio.sleep(0.06)
+    await pilot.pause()
+
+
+def screen(view: TranscriptView) -> list[str]:
+    """What is seen, without the scrollbar."""
+    strips = view.render_lines(view.size.region)
+    return [strip.text[:-1].rstrip() for strip in strips]
+
+
+def replies(count: int) -> Transcript:
+    transcript = Transcript()
+    for number in range(count):
+        transcript.add(UserBlock(f"question {number}"))
+        reply = ReplyBlock()
+        reply.append_text(f"answer {number}\n\n" + "\n\n".join([f"paragraph {number}.{part}" for part in range(3)]))
+        reply.finish()
+        transcript.add(reply)
+    return transcript
+
+
+# -- following -----------------------------------------------------------------------------------------------------
+
+
+async def test_what_streams_in_is_followed() -> None:
+    transcript = Transcript()
+    reply = ReplyBlock()
+    transcript.add(reply)
+    async with shown(transcript) as (view, pilot):
+        for number in range(30):
+            reply.append_text(f"line {number}\n\n")
+        await settled(pilot)
+        assert view.is_following
+        assert screen(view)[-1] == "  line 29\u258c"
+
+
+async def test_scrolling_up_lets_go_and_a_marker_counts_what_is_new() -> None:
+    transcript = replies(10)
+    async with shown(transcript) as (view, pilot):
+        view.scroll_rows(-5)
+        await settled(pilot)
+        before = screen(view)
+        assert not view.is_following
+        transcript.add(NoticeBlock("one\ntwo\nthree"))
+        await settled(pilot)
+        assert screen(view)[:-1] == before[:-1]
+        assert view.new_below == 4  # with the gap above them
+        assert screen(view)[-1].strip() == "\u2193 4 new lines"
+
+
+async def test_the_end_is_followed_again_when_asked_or_reached() -> None:
+    transcript = replies(10)
+    async with shown(transcript) as (view, pilot):
+        view.scroll_rows(-5)
+        view.follow()
+        await settled(pilot)
+        assert view.is_following
+        view.scroll_rows(-5)
+        view.scroll_rows(9)
+        assert view.is_following
+        assert screen(view)[-1] == "  paragraph 9.2"
+
+
+async def test_a_click_on_the_marker_returns_to_the_end() -> None:
+    transcript = replies(10)
+    async with shown(transcript) as (view, pilot):
+        view.scroll_rows(-8)
+        transcript.add(NoticeBlock("new"))
+        await settled(pilot)
+        await pilot.click(TranscriptView, offset=(30, 11))
+        await settled(pilot)
+        assert view.is_following
+        assert screen(view)[-1].endswith("new")
+
+
+async def test_the_wheel_scrolls() -> None:
+    async with shown(replies(10)) as (view, pilot):
+        last = view.top_row
+        await pilot._post_mouse_events([transcript_view.events.MouseScrollUp], TranscriptView, offset=(5, 5))
+        assert view.top_row == last - 3
+
+
+# -- only what is seen is drawn ------------------------------------------------------------------------------------
+
+
+async def test_of_a_long_history_only_what_is_seen_is_drawn() -> None:
+    transcript = Transcript()
+    blocks = [Counted() for _ in range(500)]
+    for number, block in enumerate(blocks):
+        block.append_text(f"reply {number}\n\n" + "words " * 200)
+        block.finish()
+    transcript.extend(blocks)
+    async with shown(transcript) as (view, pilot):
+        assert sum(block.drawings for block in blocks) <= 4
+        for _ in range(20):
+            view.scroll_pages(-1)
+            await pilot.pause()
+        assert sum(block.drawings for block in blocks) <= 24
+
+
+async def test_scrolling_through_estimated_heights_never_jumps() -> None:
+    transcript = Transcript()
+    for number in range(40):
+        reply = ReplyBlock()
+        reply.append_text(f"reply {number}\n\n" + "- item\n" * (number % 7) + "long words " * (number % 5 * 10))
+        reply.finish()
+        transcript.add(reply)
+    async with shown(transcript) as (view, pilot):
+        seen = screen(view)
+        for _ in range(120):
+            view.scroll_rows(-1)
+            now = screen(view)
+            assert now[1:-1] == seen[:-2]
+            seen = now
+            await pilot.pause()
+
+
+async def test_a_delta_draws_its_rows_and_no_others() -> None:
+    transcript = replies(3)
+    reply = ReplyBlock()
+    transcript.add(reply)
+    reply.append_text("begun")
+    async with shown(transcript, (60, 40)) as (view, pilot):
+        drawn: list[int] = []
+        original = view.refresh
+
+        def counting(*regions: Any, **options: Any) -> Any:
+            drawn.extend([region.height for region in regions] or [view.size.height])
+            return original(*regions, **options)
+
+        view.refresh = counting  # type: ignore[method-assign]
+        reply.append_text(" and more")
+        await settled(pilot)
+        assert drawn == [1]
+        assert "begun and more" in screen(view)[30]
+
+
+async def test_many_deltas_become_few_frames() -> None:
+    transcript = Transcript()
+    reply = Counted()
+    transcript.add(reply)
+    async with shown(transcript) as (_, pilot):
+        before = reply.drawings
+        for number in range(200):
+            reply.append_text(f"word{number} ")
+            if number % 20 == 0:
+                await asyncio.sleep(0)
+        await settled(pilot)
+        assert reply.drawings - before <= 3
+
+
+async def test_nothing_runs_while_nothing_happens() -> None:
+    transcript = replies(3)
+    tool = ToolBlock("1", "bash", "true")
+    transcript.add(tool)
+    async with shown(transcript) as (view, pilot):
+        tool.begin()
+        await settled(pilot)
+        assert view._tending.is_beating
+        tool.finish(ToolOutcome.RAN, "", is_error=False)
+        tool.toggle()
+        tool.toggle()
+        await asyncio.sleep(0.3)
+        await pilot.pause()
+        assert not view._tending.is_beating
+        assert view._frame_timer is None
+
+
+# -- resizing ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_resize_wraps_anew_and_keeps_the_readers_place() -> None:
+    transcript = replies(30)
+    async with shown(transcript, (60, 12)) as (view, pilot):
+        view.scroll_rows(-60)
+        await pilot.pause()
+        words = screen(view)[0]
+        await pilot.resize_terminal(90, 20)
+        await settled(pilot)
+        assert screen(view)[0] == words
+        assert not view.is_following
+        view.follow()
+        await pilot.resize_terminal(30, 8)
+        await settled(pilot)
+        assert screen(view)[-1] == "  paragraph 29.2"
+        assert all(strip.cell_length == 30 for strip in view.render_lines(view.size.region))
+
+
+async def test_clearing_the_transcript_clears_the_view() -> None:
+    transcript = replies(10)
+    async with shown(transcript) as (view, pilot):
+        view.scroll_rows(-8)
+        transcript.clear()
+        await settled(pilot)
+        assert screen(view) == [""] * 12
+        transcript.add(NoticeBlock("again"))
+        await settled(pilot)
+        assert screen(view)[0] == "\u00b7 again"
+        assert view.is_following
+
+
+# -- tool calls ----------------------------------------------------------------------------------------------------
+
+
+def a_tool(transcript: Transcript, name: str = "bash", output: str = "first\nsecond") -> ToolBlock:
+    tool = ToolBlock(name, name, "make")
+    transcript.add(tool)
+    tool.begin()
+    tool.finish(ToolOutcome.RAN, output, is_error=False, seconds=1.5)
+    return tool
+
+
+async def test_a_call_folds_a_while_after_its_end(monkeypatch: Any) -> None:
+    monkeypatch.setattr(tending, "FOLD_AFTER", 0.2)
+    transcript = Transcript()
+    async with shown(transcript) as (view, pilot):
+        a_tool(transcript)
+        await settled(pilot)
+        assert screen(view)[1] == "  \u2502 first"
+        await asyncio.sleep(0.25)
+        await settled(pilot)
+        assert screen(view)[0] == "\u2713 bash make  done 1.5 s \u2502 first"
+        assert screen(view)[1] == ""
+
+
+async def test_a_call_that_is_selected_or_opened_by_hand_stays_open(monkeypatch: Any) -> None:
+    monkeypatch.setattr(tending, "FOLD_AFTER", 0.1)
+    transcript = Transcript()
+    async with shown(transcript) as (view, pilot):
+        first, second = a_tool(transcript, "one"), a_tool(transcript, "two")
+        view.select_tool(-1)
+        assert view.selected_block is second
+        first.toggle()
+        await asyncio.sleep(0.2)
+        await settled(pilot)
+        assert (first.is_open, second.is_open) == (True, True)
+        view.clear_selection()
+        await asyncio.sleep(0.2)
+        assert (first.is_open, second.is_open) == (True, False)
+
+
+async def test_calls_are_selected_and_opened_by_key() -> None:
+    transcript = Transcript()
+    tools = [a_tool(transcript, f"tool{number}") for number in range(3)]
+    for tool in tools:
+        tool.fold()
+    async with shown(transcript) as (view, pilot):
+        view.toggle_selected()
+        assert view.selected_block is tools[2]
+        view.select_tool(-1)
+        view.toggle_selected()
+        await settled(pilot)
+        assert [tool.is_open for tool in tools] == [False, True, True]
+        view.toggle_selected()
+        assert not tools[1].is_open
+        view.select_tool(-9)
+        assert view.selected_block is tools[0]
+
+
+async def test_a_click_on_the_head_of_a_call_opens_it() -> None:
+    transcript = Transcript()
+    tool = a_tool(transcript)
+    tool.fold()
+    async with shown(transcript) as (view, pilot):
+        await pilot.click(TranscriptView, offset=(4, 0))
+        await settled(pilot)
+        assert tool.is_open
+        assert screen(view)[2] == "  \u2502 second"
+
+
+async def test_reduced_motion_turns_nothing() -> None:
+    transcript = Transcript()
+    tool = ToolBlock("1", "bash", "sleep 9")
+    transcript.add(tool)
+    async with shown(transcript) as (view, pilot):
+        view.set_motion(reduced=True)
+        tool.begin()
+        await asyncio.sleep(0.2)
+        await settled(pilot)
+        assert screen(view)[0].startswith("\u25cf bash sleep 9")
+        assert not view._tending.is_beating
+
+
+# -- searching -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_search_finds_what_is_folded_and_what_was_never_drawn() -> None:
+    transcript = Transcript()
+    transcript.extend(
+        blocks_of([UserMessage("where is the needle?"), AssistantMessage("no **needle** here")], redact=str)
+    )
+    tool = a_tool(transcript, "bash", "hay\n" * 50 + "the needle\n" + "hay\n" * 50)
+    tool.fold()
+    for block in replies(40).blocks:
+        transcript.add(block)
+    async with shown(transcript) as (view, pilot):
+        assert view.search("needle") == 3
+        await settled(pilot)
+        assert tool.is_open
+        assert any("the needle" in row for row in screen(view))
+        view.next_hit(-1)
+        await settled(pilot)
+        assert any("no needle here" in row for row in screen(view))
+        view.next_hit(-1)
+        view.next_hit(-1)
+        assert view.current_hit == 3
+        view.end_search()
+        assert view.search("nowhere") == 0
+
+
+async def test_a_hit_over_the_end_of_a_row_is_marked_in_both() -> None:
+    transcript = Transcript()
+    transcript.add(UserBlock("x" * 20 + " alpha beta"))
+    async with shown(transcript, (32, 6)) as (view, pilot):
+        assert view.search("alpha beta") == 1
+        await settled(pilot)
+        marked = [
+            segment.text
+            for strip in view.render_lines(view.size.region)
+            for segment in strip
+            if segment.style == view._strips.style("user+hit.current")
+        ]
+        assert marked == ["alpha", "beta"]
+
+
+# -- selecting -----------------------------------------------------------------------------------------------------
+
+
+async def drag(pilot: Pilot[None], start: tuple[int, int], end: tuple[int, int]) -> None:
+    await pilot.mouse_down(TranscriptView, offset=start)
+    await pilot.hover(TranscriptView, offset=end)
+    await pilot.mouse_up(TranscriptView, offset=end)
+    await pilot.pause()
+
+
+async def test_what_is_selected_with_the_mouse_is_copied_without_gutters() -> None:
+    transcript = Transcript()
+    reply = ReplyBlock()
+    reply.append_text("some words that are long enough to be wrapped\n\n```py\nx = 1\ny = 2\n```")
+    reply.finish()
+    transcript.add(reply)
+    async with shown(transcript, (32, 12)) as (view, pilot):
+        await drag(pilot, (2, 0), (31, 6))
+        assert view.selected_text() == "some words that are long enough to be wrapped\n\nx = 1\ny = 2"
+        assert pilot.app.copied == [view.selected_text()]  # type: ignore[attr-defined]
+        await drag(pilot, (7, 0), (11, 0))
+        assert view.selected_text() == "words"
+        view.clear_selection()
+        assert view.selected_text() == ""
+
+
+async def test_a_selection_stays_where_it_is_when_more_comes() -> None:
+    transcript = replies(2)
+    async with shown(transcript, (40, 30)) as (view, pilot):
+        await drag(pilot, (2, 0), (11, 0))
+        transcript.add(NoticeBlock("more"))
+        await settled(pilot)
+        assert view.selected_text() == "question 0"
+
+
+# -- themes --------------------------------------------------------------------------------------------------------
+
+
+async def test_without_colours_there_are_none() -> None:
+    transcript = replies(1)
+    async with shown(transcript, theme="plain") as (view, _):
+        styles = [segment.style for strip in view.render_lines(view.size.region) for segment in strip]
+        assert all(style is not None and style.color is None and style.bgcolor is None for style in styles)
+        assert any(style.bold for style in styles if style is not None)
+
+
+async def test_another_theme_is_drawn_at_once() -> None:
+    transcript = replies(1)
+    async with shown(transcript) as (view, pilot):
+        view.set_theme(THEMES["light"])
+        await settled(pilot)
+        assert view.theme.name == "light"
+        grounds = {
+            segment.style.bgcolor.name
+            for strip in view.render_lines(view.size.region)
+            for segment in strip
+            if segment.style is not None and segment.style.bgcolor is not None
+        }
+        assert THEMES["light"].background in grounds
+        assert THEMES["dark"].background not in grounds
+
+
+def test_every_line_that_is_only_ornament_is_copied_as_nothing() -> None:
+    reply = ReplyBlock(label="PLAN")
+    reply.append_thinking("hm")
+    reply.append_text("done")
+    reply.finish()
+    ornaments: list[Line] = [line for line in reply.lines(40) if line.glue == ""]
+    assert [line.copied for line in ornaments] == ["", ""]
