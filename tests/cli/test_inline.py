@@ -13,9 +13,7 @@ import pytest
 
 from swink_agent.testing import FakeProvider, FakeReply
 
-from ..cli.conftest import Swink, Terminal, swink, terminal
-
-__all__ = ["swink", "terminal"]
+from .conftest import Swink, Terminal
 
 WRITE = FakeReply(calls=[("write_file", {"path": "new.txt", "content": "one\ntwo\n"})])
 READ = FakeReply(calls=[("read_file", {"path": "a.txt"})])
