@@ -431,10 +431,14 @@ async def test_a_signal_leaves_the_terminal_as_it_was(program: Program) -> None:
         await terminal.until(lambda now: "idle" in status_of(now))
         os.kill(terminal.pid, signal.SIGTERM)
         assert await terminal.until_ended() == 143
-    screen = terminal.screen()
+    screen = terminal.screen(history=True)
     assert "The last answer." in screen
     assert "--resume" in screen
     assert not terminal.is_alternate
+    modes = re.findall("\x1b\\[\\?(\\d+)([hl])", terminal.raw)
+    assert {number for number, _ in modes if number not in ("7", "25")}  # and each of them was taken back
+    assert all([way for mode, way in modes if mode == number][-1] == "l" for number, _ in modes if number not in ("7", "25"))
+    assert [way for mode, way in modes if mode in ("7", "25")][-2:] == ["h", "h"]
 
 
 async def test_leaving_is_possible_from_any_state(program: Program) -> None:
@@ -448,7 +452,7 @@ async def test_leaving_is_possible_from_any_state(program: Program) -> None:
         program.terminal.press("C-c")
         program.terminal.press("C-c")
         assert await program.terminal.until_ended() == 0
-    assert "--resume" in program.terminal.screen()
+    assert "--resume" in program.terminal.screen(history=True)
 
 
 async def test_typing_while_it_runs_steers_or_waits_in_line(program: Program) -> None:

@@ -125,8 +125,8 @@ class Tmux:
             screen = self.screen()
             if wanted in screen if isinstance(wanted, str) else wanted(screen):
                 return screen
-            if loop.time() > end:
-                raise AssertionError(f"{wanted!r} never showed; the screen is\n{screen}")
+            if loop.time() > end or self.exit_code is not None:
+                raise AssertionError(f"{wanted!r} never showed; the screen is\n{self.screen(history=True)}")
             await asyncio.sleep(_LOOK_EVERY)
 
     async def until_gone(self, unwanted: str) -> str:

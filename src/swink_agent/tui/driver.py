@@ -74,6 +74,10 @@ class TerminalDriver(LinuxDriver):
             self.write("\x1b[?1000h\x1b[?1002h\x1b[?1006h")
             self.flush()
 
+    def _disable_mouse_support(self) -> None:
+        self.write("\x1b[?1002l")  # which Textual has not set, and so does not take back
+        super()._disable_mouse_support()
+
     def run_input_thread(self) -> None:
         """Reads until it is told to end."""
         wake = self._wake

@@ -179,14 +179,18 @@ deltas = st.lists(
 def test_a_reply_looks_the_same_however_often_it_was_drawn(parts: list[tuple[bool, str]], width: int) -> None:
     seen, unseen = ReplyBlock(), ReplyBlock()
     before: list[object] = []
+    final: list[object] = []
     for is_thought, delta in parts:
         for reply in (seen, unseen):
             (reply.append_thinking if is_thought else reply.append_text)(delta)
         lines = list(seen.lines(width))
         assert lines[: seen.first_change] == before[: seen.first_change]
         before = lines
+        assert lines[: len(final)] == final  # what is final once stays so
+        final = lines[: seen.final_rows]
     for reply in (seen, unseen):
         reply.finish()
+    assert seen.lines(width)[: len(final)] == final
     assert list(seen.lines(width)) == list(unseen.lines(width))
     seen.forget()
     assert list(seen.lines(width)) == list(unseen.lines(width))

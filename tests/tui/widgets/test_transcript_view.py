@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -375,7 +376,7 @@ async def test_a_hit_over_the_end_of_a_row_is_marked_in_both() -> None:
             segment.text
             for strip in view.render_lines(view.size.region)
             for segment in strip
-            if segment.style == view._strips.style("user+hit.current")
+            if segment.style == view._page.maker.style("user+hit.current")
         ]
         assert marked == ["alpha", "beta"]
 
@@ -449,3 +450,61 @@ def test_every_line_that_is_only_ornament_is_copied_as_nothing() -> None:
     reply.finish()
     ornaments: list[Line] = [line for line in reply.lines(40) if line.glue == ""]
     assert [line.copied for line in ornaments] == ["", ""]
+
+
+async def test_a_double_click_selects_a_word_and_a_third_the_line() -> None:
+    transcript = Transcript()
+    transcript.add(NoticeBlock("see src/names.py now"))
+    async with shown(transcript) as (view, pilot):
+        await pilot.click(TranscriptView, offset=(9, 0), times=2)
+        assert view.selected_text() == "src/names.py"
+        await pilot.click(TranscriptView, offset=(9, 0), times=3)
+        assert view.selected_text() == "see src/names.py now"
+
+
+async def test_what_was_drawn_again_in_parts_is_what_would_be_drawn_at_once() -> None:
+    chance = random.Random(7)
+    transcript = Transcript()
+    replies_: list[ReplyBlock] = []
+    tools: list[ToolBlock] = []
+    async with shown(transcript, (50, 16)) as (view, pilot):
+
+        def act() -> None:
+            match chance.randrange(12):
+                case 0:
+                    transcript.add(UserBlock("a question " * chance.randrange(1, 9)))
+                case 1:
+                    replies_.append(ReplyBlock())
+                    transcript.add(replies_[-1])
+                case 2 | 3 | 4 if replies_:
+                    delta = chance.choice(["words ", "more words of it ", "\n\n", "\n```py\nx = 1\n", "\n- item\n"])
+                    replies_[-1].append_text(delta * chance.randrange(1, 4))
+                case 5 if replies_:
+                    replies_[-1].append_thinking("hm " * 9)
+                case 6:
+                    tools.append(ToolBlock("1", "bash", "make"))
+                    transcript.add(tools[-1])
+                    tools[-1].begin()
+                case 7 if tools:
+                    tools[-1].hear("output\n" * chance.randrange(1, 6))
+                case 8 if tools:
+                    tools[-1].finish(ToolOutcome.RAN, "done\n" * chance.randrange(9), is_error=False)
+                    tools[chance.randrange(len(tools))].fold()
+                case 9:
+                    view.scroll_rows(chance.randrange(-9, 9))
+                case 10 if tools:
+                    chance.choice(tools).toggle()
+                case 11 if chance.random() < 0.3:
+                    view.follow()
+                case _:
+                    pass
+
+        for _ in range(250):
+            for _ in range(chance.randrange(1, 4)):
+                act()
+            view._frame()
+            await pilot.pause()
+            drawn = [strip.text for strip in view.render_lines(view.size.region)]
+            view._page.spoil(())
+            assert drawn == [strip.text for strip in view.render_lines(view.size.region)]
+            assert view.top_row + 16 <= max(view.total_rows, 16)

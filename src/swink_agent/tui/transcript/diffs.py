@@ -9,14 +9,14 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from swink_agent.core.diffs import diff_lines
+from swink_agent.core.diffs import DiffKind, diff_lines
 
 from .highlighting import Highlighter, family_of_path
 from .line import Line, Span, padded, plain
 from .safe import safe
 from .wrapping import chopped, slice_spans
 
-__all__ = ["SIDE_BY_SIDE", "change_lines", "change_summary"]
+__all__ = ["SIDE_BY_SIDE", "Change", "change_lines"]
 
 SIDE_BY_SIDE = 150
 """Cells, inside a window of 160 columns, from which on the two texts stand beside each other."""
@@ -41,34 +41,63 @@ class _Pair(NamedTuple):
     hunk: str = ""
 
 
-def change_summary(old: str, new: str) -> str:
-    """How much was added and removed."""
-    kinds = [kind for kind, _ in diff_lines(old, new)]
-    return f"+{kinds.count('added')} \u2212{kinds.count('removed')}"
+class Change:
+    """A change of a file, compared once and drawn as often as asked."""
+
+    __slots__ = ("_diff", "_new", "_old", "_path")
+
+    def __init__(self, path: str, old: str, new: str) -> None:
+        self._path, self._old, self._new = path, old, new
+        self._diff: list[tuple[DiffKind, str]] | None = None
+
+    def _compared(self) -> list[tuple[DiffKind, str]]:
+        if self._diff is None:
+            self._diff = diff_lines(self._old, self._new)
+        return self._diff
+
+    @property
+    def text(self) -> str:
+        """What it is about, for a search: the file as it is now, or as it was if it is gone."""
+        return self._new or self._old
+
+    @property
+    def size(self) -> int:
+        """How many lines the difference has."""
+        return len(self._compared())
+
+    @property
+    def summary(self) -> str:
+        """How much was added and removed."""
+        kinds = [kind for kind, _ in self._compared()]
+        return f"+{kinds.count('added')} \u2212{kinds.count('removed')}"
+
+    def lines(self, width: int, most: int | None = None) -> list[Line]:
+        """The change as lines of a width; only the first so many of the difference if asked."""
+        pairs = _pairs(self._path, self._compared()[:most])
+        numbers = [half.number for pair in pairs for half in (pair.left, pair.right) if half is not None]
+        digits = len(str(max(numbers, default=1)))
+        is_whole = not self._old or not self._new  # a file that came or went has one side only
+        if width >= SIDE_BY_SIDE and not is_whole:
+            return _side_by_side(pairs, digits, width)
+        return _unified(pairs, digits, width)
 
 
 def change_lines(path: str, old: str, new: str, width: int) -> list[Line]:
-    """The change as lines of a width."""
-    pairs = _pairs(path, old, new)
-    numbers = [half.number for pair in pairs for half in (pair.left, pair.right) if half is not None]
-    digits = len(str(max(numbers, default=1)))
-    is_whole = not old or not new  # a file that came or went has one side only
-    if width >= SIDE_BY_SIDE and not is_whole:
-        return _side_by_side(pairs, digits, width)
-    return _unified(pairs, digits, width)
+    """A whole change as lines of a width."""
+    return Change(path, old, new).lines(width)
 
 
 # -- what stands beside what ---------------------------------------------------------------------------------------
 
 
-def _pairs(path: str, old: str, new: str) -> list[_Pair]:
+def _pairs(path: str, diff: Sequence[tuple[DiffKind, str]]) -> list[_Pair]:
     name = family_of_path(path)
     before, after = Highlighter(name, "context"), Highlighter(name, "context")
     pairs: list[_Pair] = []
     removed: list[tuple[int, str]] = []
     added: list[tuple[int, str]] = []
     left, right = 1, 1
-    for kind, raw in diff_lines(old, new):
+    for kind, raw in diff:
         if kind in ("context", "hunk"):
             _settle(removed, added, before, after, pairs)
         text = safe(raw)

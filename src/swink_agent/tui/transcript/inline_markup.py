@@ -10,8 +10,6 @@ import re
 from bisect import bisect_right
 from typing import NamedTuple
 
-from swink_agent.memory.export.inline import safe_address
-
 from .line import Span
 
 __all__ = ["inline_spans"]
@@ -25,6 +23,7 @@ _TARGET = re.compile(
     r"\(\s*<?([^\s<>()\[\]]{0,2000}+(?>(?:\([^\s<>()\[\]]{0,500}+\)[^\s<>()\[\]]{0,2000}+){0,4}))>?"
     r"(?:\s+\"[^\"\n\[\]]{0,500}+\")?\s*\)"
 )
+_PAGE = re.compile(r"(?i)https?://[^\s/?#\\][^\s\"'<>\\^`{|}]*")
 _TICKS = re.compile(r"`+")
 _ROLES = {("*", 1): "emphasis", ("_", 1): "emphasis", ("*", 2): "strong", ("_", 2): "strong", ("~", 2): "strike"}
 
@@ -196,7 +195,7 @@ class _Inline:
 
 def _page(address: str) -> str:
     """The address, if it is one of a page and following it can do nothing but open that."""
-    return (safe_address(address) or "") if address[:4].lower() == "http" else ""
+    return address if _PAGE.fullmatch(address) else ""
 
 
 def _without_ending(address: str) -> str:

@@ -9,15 +9,15 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from swink_agent.memory.export.highlight import looks_like_diff
+from swink_agent.policies.cells import cut
 
-from .diffs import change_lines
+from .diffs import Change
 from .highlighting import Highlighter, family_of_path
 from .line import Line, Span, plain
 from .safe import safe
 from .wrapping import chopped
 
-__all__ = ["Tail", "change_of", "first_line", "output_lines"]
+__all__ = ["Tail", "change_of", "first_line", "output_lines", "preview_lines", "preview_of_change"]
 
 _MOST_KEPT = 400
 _LONGEST_KEPT = 2000
@@ -69,33 +69,65 @@ def first_line(text: str) -> str:
     return ""
 
 
-def change_of(details: Mapping[str, Any] | None) -> tuple[str, str, str] | None:
-    """Path, text before and text after, of a tool that says what it changed."""
+def change_of(details: Mapping[str, Any] | None) -> Change | None:
+    """The change that a tool says it made."""
     if details is None:
         return None
     old, new, path = details.get("old"), details.get("new"), details.get("path")
     if isinstance(old, str) and isinstance(new, str) and old != new:
-        return (path if isinstance(path, str) else ""), old, new
+        return Change(path if isinstance(path, str) else "", old, new)
     return None
 
 
 def output_lines(name: str, text: str, details: Mapping[str, Any] | None, width: int) -> list[Line]:
     """The whole output as rows of at most so many cells."""
-    change = change_of(details)
-    if change is not None:
-        return change_lines(*change, width)
+    body = text.strip("\n")
+    return _drawn(name, body.split("\n"), 0, body, details, width) if body else []
+
+
+def preview_lines(name: str, text: str, details: Mapping[str, Any] | None, width: int, most: int) -> list[Line]:
+    """The start and the end of the output, and between them how much is left out, which is not drawn at all."""
     body = text.strip("\n")
     if not body:
         return []
+    half = most // 2
+    lines = body.split("\n")
+    if len(lines) <= most:
+        rows = _drawn(name, [line[:_LONGEST_KEPT] for line in lines], 0, body, details, width)
+        return rows if len(rows) <= most else [*rows[:half], _left_out(len(rows) - most, width), *rows[-half:]]
+    head = _drawn(name, [line[:_LONGEST_KEPT] for line in lines[:half]], 0, body, details, width)
+    last = [line[:_LONGEST_KEPT] for line in lines[-half:]]
+    tail = _drawn(name, last, len(lines) - half, body, details, width)
+    return [*head[:half], _left_out(len(lines) - 2 * half, width), *tail[-half:]]
+
+
+def preview_of_change(change: Change, width: int, most: int) -> list[Line]:
+    """The start of a change, and how much more there is."""
+    hidden = change.size - most
+    if hidden <= 1:
+        return change.lines(width)
+    return [*change.lines(width, most), _left_out(hidden, width)]
+
+
+def _left_out(count: int, width: int) -> Line:
+    return Line((Span(cut(f"\u2026 {count:,} more lines", width), "dim"),), "", "")
+
+
+def _drawn(
+    name: str, lines: Sequence[str], before: int, body: str, details: Mapping[str, Any] | None, width: int
+) -> list[Line]:
+    """Some lines of an output, `before` which there are so many others."""
     path = details.get("path") if details else None
     if name == "read_file" and isinstance(path, str):
         first = details.get("first_line", 1) if details else 1
-        return _numbered(body.split("\n"), family_of_path(path), first if isinstance(first, int) else 1, width)
+        return _numbered(lines, family_of_path(path), before + (first if isinstance(first, int) else 1), width)
+    from swink_agent.memory.export.highlight import looks_like_diff
+
     if looks_like_diff(body):
-        return _highlighted(body.split("\n"), Highlighter("diff", "tool.output"), width)
+        return _highlighted(lines, Highlighter("diff", "tool.output"), width)
     if body[0] in "{[" and body[-1] in "}]":
-        return _highlighted(body.split("\n"), Highlighter("json", "tool.output"), width)
-    return _highlighted(body.split("\n"), None, width)
+        return _highlighted(lines, Highlighter("json", "tool.output"), width)
+    return _highlighted(lines, None, width)
 
 
 def _highlighted(lines: Sequence[str], highlighter: Highlighter | None, width: int) -> list[Line]:

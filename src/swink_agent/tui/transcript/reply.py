@@ -114,7 +114,8 @@ class ReplyBlock(Block):
         if last is None or last.start is None or last.stream is None or last.is_thought:
             return 0 if last is None or last.start is None else last.start
         lead = 0 if last is self._sections[0] else 1
-        return min(last.start + lead + last.stream.final, len(self._rows))
+        end = len(self._rows) if self._under_cursor is None else self._under_cursor[0]
+        return min(last.start + lead + last.stream.final, end)
 
     def estimate_size(self, characters: int) -> None:
         """Says how long the text will be that is filled in later."""

@@ -6,6 +6,7 @@ Owns the test for ordinary text and nothing else; what is done with the rest is 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from swink_agent.policies.cells import expand_tabs
 from swink_agent.policies.escaping import safe_text
@@ -21,12 +22,19 @@ ORDINARY = (
     "\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fa5\uac00-\ud7a3"
 )
 """Characters that are always shown as they are, whatever stands beside them."""
-_ODD = re.compile(f"[^{ORDINARY}]")
+
+
+@lru_cache(1)
+def _odd() -> re.Pattern[str]:
+    return re.compile(f"[^{ORDINARY}]")  # made on use: so many ranges take a while
 
 
 def safe(line: str) -> str:
     """A line, or several, in which nothing obeys: as `safe_text`, with tabs as blanks."""
-    if _ODD.search(line) is None:
+    if line.isascii():
+        if line.isprintable():
+            return line
+    elif _odd().search(line) is None:
         return line
     if "\n" in line:
         return "\n".join([safe(part) for part in line.split("\n")])

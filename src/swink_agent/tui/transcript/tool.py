@@ -14,9 +14,9 @@ from swink_agent.core.types import ToolOutcome
 from swink_agent.policies.cells import cell_width, cut, cut_middle
 
 from .block import Block
-from .diffs import change_summary
+from .diffs import Change
 from .line import Line, Span, cut_spans, plain
-from .output import Tail, change_of, first_line, output_lines
+from .output import Tail, change_of, first_line, output_lines, preview_lines, preview_of_change
 from .safe import safe, safe_row
 from .wrapping import Flow
 
@@ -77,6 +77,7 @@ class ToolBlock(Block):
         self._word = ""
         self._output = ""
         self._details: Mapping[str, Any] | None = None
+        self._change: Change | None = None
         self._tail = Tail()
         self._beat: int | None = None
 
@@ -116,7 +117,7 @@ class ToolBlock(Block):
         status = _STATUSES.get(outcome, "failed")
         self.status = "failed" if status == "done" and is_error else status
         self._word = _WORDS.get(outcome, self.status)
-        self.seconds, self._details = seconds, details
+        self.seconds, self._details, self._change = seconds, details, change_of(details)
         self._output = text if text.strip() else self._tail.text
         self._tail = Tail()
         self._changed()
@@ -167,9 +168,8 @@ class ToolBlock(Block):
 
     def _plain(self) -> str:
         body = self._output if self.is_finished else self._tail.text
-        change = change_of(self._details)
-        if change is not None:
-            body = f"{body}\n{change[2]}"
+        if self._change is not None:
+            body = f"{body}\n{self._change.text}"
         return f"{self.name} {self.summary}\n{body}"
 
     def estimate_size(self, characters: int) -> None:
@@ -212,10 +212,9 @@ class ToolBlock(Block):
     def _folded(self, width: int) -> Line:
         head = [self._sign(), *self._named()]
         badge = f"  {self._badge()}"
-        change = change_of(self._details)
-        counted = f"  {change_summary(change[1], change[2])}" if change else ""
+        counted = f"  {self._change.summary}" if self._change else ""
         room = width - sum([cell_width(span.text) for span in head]) - len(badge) - len(counted) - 1
-        output = "" if change else first_line(self._output)
+        output = "" if self._change else first_line(self._output)
         summary = safe_row(self.summary[:_LONGEST_SUMMARY])
         wanted = cell_width(summary)
         if wanted > room:
@@ -251,15 +250,15 @@ class ToolBlock(Block):
 
     def _body(self, width: int) -> list[Line]:
         room = max(width - 4, 8)
-        if self.is_finished:
-            rows: Sequence[Line] = output_lines(self.name, self._output, self._details, room)
-            most = _PREVIEW_OF_CHANGE if change_of(self._details) else _PREVIEW_ROWS
-            hidden = 0 if self.opened_by_hand else len(rows) - most
-            if hidden > 1:
-                note = _note(f"\u2026 {hidden:,} more lines", room)
-                is_change = change_of(self._details) is not None
-                kept = most if is_change else most // 2
-                rows = [*rows[:kept], note, *([] if is_change else rows[len(rows) - most // 2 :])]
+        rows: Sequence[Line]
+        if self.is_finished and self._change is not None:
+            is_whole = self.opened_by_hand
+            change = self._change
+            rows = change.lines(room) if is_whole else preview_of_change(change, room, _PREVIEW_OF_CHANGE)
+        elif self.is_finished and self.opened_by_hand:
+            rows = output_lines(self.name, self._output, self._details, room)
+        elif self.is_finished:
+            rows = preview_lines(self.name, self._output, self._details, room, _PREVIEW_ROWS)
         else:
             last, before = self._tail.last(_TAIL_ROWS)
             rows = [_note(f"\u2026 {before:,} earlier line{'' if before == 1 else 's'}", room)] if before else []

@@ -6,12 +6,16 @@ are. Drawing it is the view's.
 
 from __future__ import annotations
 
-from swink_agent.policies.cells import clusters
+import re
 
-from ..transcript.line import body_of
+from swink_agent.policies.cells import cell_width, clusters
+
+from ..transcript.line import body_of, plain
 from ..transcript.rows import Place, Rows
 
 __all__ = ["Selection"]
+
+_WORD = re.compile(r"[\w./~:@%+-]+|\S")
 
 
 class Selection:
@@ -41,6 +45,21 @@ class Selection:
         if self._head is None:
             self._anchor = None
         return self._head is not None
+
+    def take(self, place: Place, column: int, *, is_line: bool) -> None:
+        """Selects the word at a cell, or the whole line."""
+        line = self._rows.line(place)
+        text = plain(line.spans)
+        start, end = line.gutter, max(cell_width(text.rstrip()) - 1, line.gutter)
+        if not is_line:
+            at = len(_cells_of(text, 0, column))
+            words = [word for word in _WORD.finditer(text) if word.start() <= at < word.end()]
+            if not words:
+                self.clear()
+                return
+            start = cell_width(text[: words[0].start()])
+            end = cell_width(text[: words[0].end()]) - 1
+        self._anchor, self._head, self.is_under_way = (place, start), (place, end), False
 
     def clear(self) -> None:
         self._anchor = self._head = None

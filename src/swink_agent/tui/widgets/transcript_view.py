@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from textual import events
@@ -21,16 +21,14 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from swink_agent.policies.cells import cell_width
-
 from ..themes import Theme
 from ..transcript.block import Block, Transcript
-from ..transcript.line import EMPTY, Line, Span
 from ..transcript.rows import Place, Rows
 from ..transcript.viewport import Viewport
+from .page import Page
 from .searching import Search
 from .selecting import Selection
-from .strips import StripMaker, Tint
+from .strips import StripMaker
 from .tending import Tending
 
 __all__ = ["TranscriptView"]
@@ -79,10 +77,8 @@ class TranscriptView(Widget, can_focus=False):
         id: str | None = None,  # noqa: A002 - the name that Textual has for it
         classes: str | None = None,
     ) -> None:
-        super().__init__(name=name, id=id, classes=classes)
         self._transcript = transcript
         self._rows = Rows(transcript)
-        self._strips = StripMaker(theme, 80)
         self._window = Viewport(self._rows)
         self._shown: tuple[int, int, int] = (-1, -1, -1)
         """Top row and thumb as they were drawn last."""
@@ -90,14 +86,11 @@ class TranscriptView(Widget, can_focus=False):
         """Whether it followed and how much was new, when that was told last."""
         self._dirty: dict[Block, None] = {}
         self._has_moved = True
-        self._selected: Block | None = None
         self._selection = Selection(self._rows)
         self._search = Search(self._rows)
-        self._tending = Tending(transcript, self._later, lambda block: block is self._selected)
-        self._page: list[Strip] = []
-        """The strips in sight."""
-        self._spoiled: tuple[int, int] | None = None
-        """From which row to which they have to be made anew."""
+        self._tending = Tending(transcript, self._later, lambda block: block is self._page.selected)
+        self._page = Page(self._rows, self._window, self._search, self._selection, StripMaker(theme, 80))
+        super().__init__(name=name, id=id, classes=classes)
         self._frame_timer: asyncio.TimerHandle | None = None
         self._last_frame = 0.0
         self._surroundings: contextvars.Context | None = None
@@ -127,15 +120,15 @@ class TranscriptView(Widget, can_focus=False):
     @property
     def selected_block(self) -> Block | None:
         """The tool call that is selected by key."""
-        return self._selected
+        return self._page.selected
 
     @property
     def theme(self) -> Theme:
-        return self._strips.theme
+        return self._page.maker.theme
 
     def set_theme(self, theme: Theme) -> None:
         """Draws with other colours from now on."""
-        self._strips = StripMaker(theme, max(self.size.width, 2))
+        self._page.maker = StripMaker(theme, max(self.size.width, 2))
         self._paint_ground()
         self.refresh()
 
@@ -159,7 +152,7 @@ class TranscriptView(Widget, can_focus=False):
         self._tending.stop()
 
     def _paint_ground(self) -> None:
-        ground = self._strips.theme.background
+        ground = self._page.maker.theme.background
         if ground is not None:
             self.styles.background = ground
         else:
@@ -193,7 +186,7 @@ class TranscriptView(Widget, can_focus=False):
         went = rows.sync()
         if went:
             self._window.reset()
-            self._selected = None
+            self._page.selected = None
             self._search.end()
             self._selection.clear()
             self._has_moved = True
@@ -202,9 +195,9 @@ class TranscriptView(Widget, can_focus=False):
             index = rows.index_of(block)
             if index is None:
                 continue
-            is_taller = rows.changed(index)
+            is_moving = rows.changed(index)
             start = rows.place_of_line(index, min(block.first_change, max(rows.height(index) - 1, 0))).row
-            redrawn.append((index, start, self.size.height if is_taller else rows.height(index)))
+            redrawn.append((index, start, self.size.height if is_moving else rows.height(index)))
         self._dirty.clear()
         self._window.settle()
         if self._has_moved or (self._window.top_row, *self._window.thumb()) != self._shown:
@@ -246,8 +239,8 @@ class TranscriptView(Widget, can_focus=False):
     def on_resize(self, event: events.Resize) -> None:
         width = max(event.size.width, 2)
         self._window.height = event.size.height
-        if width != self._strips.width:
-            self._strips = StripMaker(self._strips.theme, width)
+        if width != self._page.maker.width:
+            self._page.maker = StripMaker(self._page.maker.theme, width)
         if width - 1 != self._rows.width:
             self._window.resize(width - 1)
             self._search.forget_marks()
@@ -260,78 +253,15 @@ class TranscriptView(Widget, can_focus=False):
         self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
     ) -> TranscriptView:
         if repaint:
-            rows = [row for region in regions for row in (region.y, region.bottom)] or [0, len(self._page)]
-            if self._spoiled is not None:
-                rows += self._spoiled
-            self._spoiled = (min(rows), max(rows))
+            self._page.spoil(regions)
         super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
         return self
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        height = self.size.height
-        if len(self._page) != height:
-            self._page, self._spoiled = [Strip.blank(0)] * height, (0, height)
-        if self._spoiled is not None:
-            start, end = max(self._spoiled[0], 0), min(self._spoiled[1], height)
-            self._page[start:end] = self._made(start, end)
-            self._spoiled = None
-        strips = self._page[crop.y : crop.bottom]
+        strips = self._page.strips()[crop.y : crop.bottom]
         if (crop.x, crop.width) != (0, self.size.width):
             strips = [strip.crop(crop.x, crop.right) for strip in strips]
         return strips
-
-    def _made(self, first: int, last: int) -> list[Strip]:
-        """The strips of rows of the window."""
-        rows, maker = self._rows, self._strips
-        thumb_start, thumb_end = self._window.thumb()
-        has_tints = self._search.is_on or self._selection.is_there
-        strips: list[Strip] = []
-        index, row = self._window.place_at(first)
-        lines: Sequence[Line] = ()
-        gap, end, is_plain = 0, -1, True
-        for y in range(first, last):
-            while row >= end and index < rows.count:
-                if end >= 0:
-                    index, row = index + 1, 0
-                if index >= rows.count:
-                    break
-                lines, gap, end = rows.seen(index), rows.gap(index), rows.height(index)
-                is_plain = not has_tints and rows.blocks[index] is not self._selected
-            edge = "" if thumb_start < 0 else "scrollbar.thumb" if thumb_start <= y < thumb_end else "scrollbar"
-            number = row - gap
-            if index >= rows.count:
-                strips.append(maker.strip(EMPTY, edge))
-            elif is_plain:
-                strips.append(maker.strip(lines[number] if 0 <= number < len(lines) else EMPTY, edge))
-            else:
-                strips.append(self._tinted(Place(index, row), edge))
-            row += 1
-        height = self.size.height
-        if last >= height and (marker := self._marker()) is not None:
-            strips[height - 1 - first] = maker.strip(marker, "scrollbar.thumb" if thumb_end >= height else "scrollbar")
-        return strips
-
-    def _tinted(self, place: Place, edge: str) -> Strip:
-        rows = self._rows
-        line = rows.line(place)
-        tints: list[Tint] = []
-        block = rows.blocks[place.block]
-        number = rows.line_number(place)
-        if block is self._selected and number == 0:
-            tints.append((0, self._strips.width - 1, "tool.selected"))
-        if self._search.is_on and number >= 0:
-            tints += self._search.tints(block, number)
-        if (selected := self._selection.cells(place, self._strips.width - 1)) is not None:
-            tints.append((*selected, "selection"))
-        return self._strips.tinted(line, edge, tints) if tints else self._strips.strip(line, edge)
-
-    def _marker(self) -> Line | None:
-        count = self.new_below
-        if not count:
-            return None
-        text = f" \u2193 {count:,} new line{'' if count == 1 else 's'} "
-        before = max((self._strips.width - 1 - cell_width(text)) // 2, 0)
-        return Line((Span(" " * before, "text"), Span(text, "marker")), "", "")
 
     # -- scrolling -------------------------------------------------------------------------------------------------
 
@@ -396,16 +326,16 @@ class TranscriptView(Widget, can_focus=False):
         tools = [block for block in self._transcript.blocks if block.is_selectable]
         if not tools:
             return
-        if self._selected in tools:
-            number = min(max(tools.index(self._selected) + step, 0), len(tools) - 1)
+        if self._page.selected in tools:
+            number = min(max(tools.index(self._page.selected) + step, 0), len(tools) - 1)
         else:
             number = len(tools) - 1
         self._choose(tools[number])
 
     def _choose(self, block: Block | None) -> None:
-        before, self._selected = self._selected, block
+        before, self._page.selected = self._page.selected, block
         for changed in (before, block):
-            if changed is not None and changed is not self._selected:
+            if changed is not None and changed is not self._page.selected:
                 self._tending.look_after(changed)
         self._frame()
         if block is not None and (index := self._rows.index_of(block)) is not None:
@@ -415,16 +345,16 @@ class TranscriptView(Widget, can_focus=False):
 
     def toggle_selected(self) -> None:
         """Opens or folds the selected tool call; without one, the newest."""
-        if self._selected is None:
+        if self._page.selected is None:
             self.select_tool(0)
-        if self._selected is not None:
-            self._selected.toggle()
+        if self._page.selected is not None:
+            self._page.selected.toggle()
             self._frame()
 
     def clear_selection(self) -> None:
         """Selects no tool call and no text."""
         self._selection.clear()
-        if self._selected is not None:
+        if self._page.selected is not None:
             self._choose(None)
         self.refresh()
 
@@ -482,7 +412,7 @@ class TranscriptView(Widget, can_focus=False):
         if event.button != 1 or not self._rows.count:
             return
         event.stop()
-        if event.y == self.size.height - 1 and self._marker() is not None:
+        if event.y == self.size.height - 1 and self._page.marker() is not None:
             self.follow()
             return
         if event.x >= self.size.width - 1:
@@ -519,6 +449,16 @@ class TranscriptView(Widget, can_focus=False):
                 self.post_message(self.Selected(self, text))
         else:
             self._click(self._place_at(event.y))
+        self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        """A double click selects a word, a third one the line."""
+        if event.button != 1 or event.chain < 2 or event.x >= self.size.width - 1 or not self._rows.count:
+            return
+        event.stop()
+        self._selection.take(self._place_at(event.y), event.x, is_line=event.chain > 2)
+        if text := self.selected_text():
+            self.post_message(self.Selected(self, text))
         self.refresh()
 
     def _click(self, place: Place) -> None:
