@@ -21,6 +21,7 @@ _MOST_COLUMNS = 200
 _LEAST_COLUMNS = 20
 _MOST_EARLIER = 30
 """Blocks of an earlier conversation that are written when it goes on."""
+_MOST_TYPED = 20
 _RESET = "\x1b[0m"
 
 
@@ -103,7 +104,7 @@ class TranscriptPrinter:
 
     def expect(self, text: str) -> None:
         """Says that the person typed this: the terminal shows it already."""
-        self._typed.append(text.strip())
+        self._typed = [*self._typed[-_MOST_TYPED:], text.strip()]
 
     def start_over(self) -> None:
         """The view was cleared: what comes now is new."""

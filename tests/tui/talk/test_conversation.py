@@ -185,6 +185,16 @@ async def test_tokens_cost_and_the_fill_of_the_window_add_up(talk: Talk) -> None
     await conversation.close()
 
 
+async def test_an_attempt_that_was_repeated_counts_too(talk: Talk) -> None:
+    failed = fail("throttled", retry_after=0.01, usage=Usage(100, 50, total=150))
+    conversation = await talk.open(scripted(failed, text("two"), usage=Usage(10, 5, total=15)))
+    await conversation.submit("go")
+    await conversation.settled()
+    assert conversation.tokens == 165
+    assert any("attempt 1 failed" in text for text in told(conversation, "warning"))
+    await conversation.close()
+
+
 async def test_a_secret_in_a_prompt_is_masked_before_it_is_sent_or_kept_and_the_person_is_told(
     talk: Talk, tmp_path: Path
 ) -> None:

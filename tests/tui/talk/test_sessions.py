@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from swink_agent.core.types import AssistantMessage, UserMessage, extract_text
-from swink_agent.testing import call, scripted, text
+from swink_agent.policies.approvals import ApprovalChoice
+from swink_agent.testing import call, scripted, stall, text
 from swink_agent.tui.talk.conversation import Conversation
 from swink_agent.tui.transcript import ReplyBlock, ToolBlock, UserBlock
 
@@ -322,3 +323,39 @@ async def test_a_resumed_conversation_shows_calls_and_shell_commands_as_they_wer
     await again.submit("/rewind")
     assert [item.label for item in talk.front.picked[-1][1]] == ["read it"]
     await again.close()
+
+
+async def test_a_new_session_trusts_nothing_and_keeps_the_model_and_the_mode_of_approval(talk: Talk) -> None:
+    talk.front.answer = ApprovalChoice.SESSION_TOOL
+    conversation = await talk.open(
+        *[writing("a.txt", "1"), text("One."), writing("b.txt", "1"), text("Two.")],
+        *[writing("c.txt", "1"), text("Three.")],
+    )
+    await say(conversation, "first", "second")
+    assert len(talk.front.questions) == 1
+    await conversation.submit("/model anthropic:claude-opus-4-6")
+    await conversation.submit("/reset")
+    assert conversation.model == "anthropic:claude-opus-4-6"
+    await say(conversation, "third")
+    assert len(talk.front.questions) == 2
+    await conversation.close()
+
+
+async def test_a_conversation_that_is_left_before_it_has_opened_leaves_nothing_behind(
+    talk: Talk, tmp_path: Path
+) -> None:
+    conversation = talk.make(text("x"))
+    opening = asyncio.ensure_future(conversation.open())
+    await asyncio.sleep(0)
+    opening.cancel()
+    await asyncio.gather(opening, return_exceptions=True)
+    assert (await conversation.close()).text == ""
+    assert list((tmp_path / "data" / "sessions").glob("*.jsonl")) == []
+
+
+async def test_a_run_that_takes_too_long_is_stopped_and_says_so(talk: Talk) -> None:
+    conversation = await talk.open([text("I begin"), stall()], timeout=0.05)
+    await say(conversation, "go")
+    assert conversation.state == "aborted"
+    assert told(conversation, "warning") == ["stopped after 0.05 seconds (--timeout)"]
+    await conversation.close()

@@ -31,7 +31,7 @@ from swink_agent.core.types import (
 )
 
 from ..transcript import ToolBlock, Transcript, UserBlock
-from .commands import LEAVING, command_in, run_command
+from .commands import command_in, run_command
 from .earlier import shown_history
 from .farewell import Farewell, resuming
 from .first_run import LocalProgress, first_words
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 __all__ = ["Conversation"]
 
 _WORDS: dict[str, str] = {"smart": "smart", "ask": "on", "all": "off", "none": "none"}
+_AT_ONCE = frozenset({"/quit", "/q", "#help"})
+"""Commands that need no agent, also while one is still being made."""
 _CLOSING = 3.0
 """Seconds that a run has to end when the conversation is closed."""
 
@@ -256,7 +258,7 @@ class Conversation:
         """
         found = command_in(text)
         if found is not None:
-            if found[0] not in LEAVING:  # one may leave before there is anything else
+            if found[0].lower() not in _AT_ONCE:
                 await self._ready.wait()
             await run_command(self, *found)
             return
@@ -337,11 +339,13 @@ class Conversation:
         await self._prepare()
         limit: float | None = self.opening.settings.value("timeout")
         timer = None if limit is None else asyncio.get_running_loop().call_later(limit, self._out_of_time, limit)
+        self.tally.run_began()
         try:
             result = await (agent.continue_loop() if prompts is None else agent.prompt(prompts))
         finally:
             if timer is not None:
                 timer.cancel()
+        self.tally.run_ended(result)
         if result.stop_reason == StopReason.ABORTED:
             return "aborted"
         if result.error is not None:

@@ -20,7 +20,7 @@ from swink_agent.core.events import (
     MessagesInjected,
     TurnEnd,
 )
-from swink_agent.core.types import AgentMessage, Cost, ModelSpec, Usage
+from swink_agent.core.types import AgentMessage, AgentResult, Cost, ModelSpec, Usage
 
 __all__ = ["Tally"]
 
@@ -38,6 +38,7 @@ class Tally:
         self._fixed = 0
         self._window = 1
         self._has_prices = False
+        self._before = (self.usage, self.cost)
 
     @property
     def tokens(self) -> int:
@@ -74,6 +75,14 @@ class Tally:
     def said(self, messages: Sequence[AgentMessage]) -> None:
         """Messages that begin a run."""
         self._messages += _estimated(messages)
+
+    def run_began(self) -> None:
+        self._before = (self.usage, self.cost)
+
+    def run_ended(self, result: AgentResult) -> None:
+        """What the whole run used, with attempts that were repeated: those are in no message."""
+        usage, cost = self._before
+        self.usage, self.cost = usage + result.usage, cost + result.cost
 
     def compacted(self, report: CompactionReport) -> None:
         """Less is sent from now on. The report has another estimate, of which only the ratio is of use here."""

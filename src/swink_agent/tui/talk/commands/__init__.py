@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from ..conversation import Conversation
 
-__all__ = ["COMMANDS", "LEAVING", "Command", "command_in", "commands", "run_command"]
+__all__ = ["COMMANDS", "Command", "command_in", "commands", "run_command"]
 
 _COMMAND = re.compile(r"([/#][A-Za-z][A-Za-z-]*)(?:[ \t]+(.*))?", re.DOTALL)
 
@@ -56,7 +56,6 @@ COMMANDS = (
     Command("/q", "", "leave", "modes:leave"),
 )
 commands = COMMANDS
-LEAVING = ("/quit", "/q")
 _BY_NAME = {command.name: command for command in COMMANDS}
 
 

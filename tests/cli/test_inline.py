@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from swink_agent.testing import FakeProvider, FakeReply
 
-from ..cli.conftest import Swink, Terminal, swink, terminal
-
-__all__ = ["swink", "terminal"]
+from .conftest import Swink, Terminal
 
 WRITE = FakeReply(calls=[("write_file", {"path": "new.txt", "content": "one\ntwo\n"})])
 READ = FakeReply(calls=[("read_file", {"path": "a.txt"})])
@@ -155,3 +155,58 @@ async def test_a_session_goes_on_with_what_was_said(swink: Swink, terminal: Term
         again.type("/quit\n")
         assert await again.finish() == 0
     assert len(provider.bodies[-1]["messages"]) == 3
+
+
+def test_lines_need_nothing_that_is_not_installed_with_the_program() -> None:
+    code = "import sys, swink_agent.tui.inline; print([name for name in ('textual', 'rich') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+async def test_lines_that_are_pasted_in_one_go_are_one_prompt(swink: Swink, terminal: Terminal) -> None:
+    async with FakeProvider("anthropic", ["Three lines."]) as provider:
+        swink.use(provider)
+        await terminal.start("--inline", environ={"TERM": "dumb"})
+        await terminal.expect("> ")
+        terminal.type("one\ntwo\nthree\n")
+        await terminal.expect("Three lines.")
+        terminal.type("/quit\n")
+        assert await terminal.finish() == 0
+    assert "one\\ntwo\\nthree" in str(provider.bodies[0]["messages"][0])
+
+
+async def test_what_is_picked_is_found_by_words_and_number(swink: Swink, terminal: Terminal) -> None:
+    async with FakeProvider("anthropic", ["Hello."]) as provider:
+        swink.use(provider)
+        await terminal.start("--inline", environ={"TERM": "dumb"})
+        await terminal.expect("> ")
+        terminal.type("/thinking\n")
+        await terminal.expect("1: off")
+        await terminal.expect("Enter for none: ")
+        terminal.type("extra\n")
+        await terminal.expect("1: extra_high")
+        await terminal.expect("Enter for none: ")
+        terminal.type("1\n")
+        await terminal.expect("is asked to think: extra_high")
+        terminal.type("/thinking\n")
+        await terminal.expect("Enter for none: ")
+        terminal.type("\n")
+        await terminal.expect("> ")
+        terminal.type("/wat\n")
+        await terminal.expect("no command is called /wat")
+        terminal.type("/quit\n")
+        assert await terminal.finish() == 0
+
+
+async def test_a_screen_reader_hears_what_begins_and_what_came_of_it(swink: Swink, terminal: Terminal) -> None:
+    run = FakeReply(calls=[("bash", {"command": "until [ -e go ]; do sleep 0.02; done; echo one"})])
+    async with FakeProvider("anthropic", [run, "One line."]) as provider:
+        swink.use(provider)
+        await terminal.start("--inline", "go", "--sandbox", "off", "--approve", "all", environ={"TERM": "dumb"})
+        await terminal.expect("▸ bash until [ -e go ]; do sleep 0.02; done; echo one …")
+        (swink.folder / "go").touch()
+        await terminal.expect("✓ bash until [ -e go ]")
+        await terminal.expect("│ one")
+        await terminal.expect("One line.")
+        terminal.type("\x04")
+        assert await terminal.finish() == 0
