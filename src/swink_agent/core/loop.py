@@ -254,15 +254,16 @@ async def _after_turn(
     run: Run, message: AssistantMessage, results: tuple[ToolResultMessage, ...]
 ) -> tuple[AssistantMessage, tuple[ToolResultMessage, ...]]:
     """Post-turn policies; returns the turn's message and results, which they may have replaced."""
+    context = run.policy_context(message, results)
     try:
-        stop, messages, turn = await consult_after_turn(
-            run.config.post_turn_policies, run.policy_context(message, results), run.supervisor
-        )
+        stop, messages, turn = await consult_after_turn(run.config.post_turn_policies, context, run.supervisor)
     except Interrupted:
         return message, results
     if run.stopped_by is None and run.error is None and not run.is_interrupted:
         run.stopped_by = stop
     run.queue("policy", messages)
+    if turn is context:
+        return message, results  # as it was
     for old, new in zip((message, *results), (turn.message or message, *turn.tool_results), strict=True):
         if new is not old:
             run.transcript.replace(old, new)

@@ -176,7 +176,8 @@ class Run:
     # -- messages that come while the run goes on ----------------------------------------------------------------
 
     def queue(self, source: InjectionSource, messages: Sequence[AgentMessage]) -> None:
-        self.pending.extend([(source, message) for message in messages])
+        if messages:
+            self.pending.extend([(source, message) for message in messages])
 
     def inject(self) -> None:
         """Lets the pending messages enter the history, one event for each run of messages from one source."""

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 from .cancel import CancellationToken, call_in
 from .host import Host
 
-__all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor", "as_exception"]
+__all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor", "as_exception", "call"]
 
 LAST_MOMENTS = 0.06
 """Seconds that everything still running gets, together, to end after an interrupt."""
@@ -49,6 +49,14 @@ def as_exception(error: BaseException) -> BaseException:
     if isinstance(error, (Exception, *_ENDS_OF_THE_PROGRAM)):
         return error
     return RuntimeError(f"it raised {type(error).__name__}")
+
+
+def call(hook: Callable[..., T], *arguments: Any) -> T:
+    """What a hook returns, which may be the promise of an answer. What it raises is an `Exception`."""
+    try:
+        return hook(*arguments)
+    except BaseException as error:
+        raise as_exception(error) from error
 
 
 class Supervisor:
@@ -200,11 +208,7 @@ class Supervisor:
 
     async def ask(self, hook: Callable[..., T | Awaitable[T]], *arguments: Any, last_words: bool = False) -> T:
         """A hook's answer, whether the hook is a plain or an async function. What it raises is an `Exception`."""
-        try:
-            answer = hook(*arguments)
-        except BaseException as error:
-            raise as_exception(error) from error
-        return await self.settle(answer, last_words=last_words)
+        return await self.settle(call(hook, *arguments), last_words=last_words)
 
     async def settle(self, value: T | Awaitable[T], *, last_words: bool = False) -> T:
         """A hook's answer, once it is there."""
