@@ -73,6 +73,7 @@ class Run:
         "error",
         "executing",
         "has_recovered",
+        "has_reserving_policies",
         "id",
         "instructions",
         "model",
@@ -145,6 +146,8 @@ class Run:
             or config.convert_to_llm is not default_convert_to_llm
         )
         """Whether there is anybody to ask before the model is."""
+        self.has_reserving_policies = any(getattr(policy, "every_call", False) for policy in config.pre_turn_policies)
+        """Whether a policy wants to know the most that a request can hold."""
         self.has_recovered = False
         """Whether this turn has already been saved from an overflow once."""
         self.usage = Usage()

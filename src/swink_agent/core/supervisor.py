@@ -186,14 +186,17 @@ class Supervisor:
         self._is_one_leaving = False
         await self.give_way()
 
-    def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any] | None:
-        """Begins work in a task; `None` if it came to its end in its first step, which is taken at once if it may."""
+    def begin(self, work: Coroutine[Any, Any, Any], answer: Sequence[Any] = ()) -> asyncio.Task[Any] | None:
+        """Begins work in a task; `None` if it came to its end in its first step, which is taken at once if it may.
+
+        `answer` is where the work puts what it returns, if it returns anything.
+        """
         if not self.is_eager or self.is_interrupted:
             return self.spawn(work)
         host, self._host = self._host, None  # not to be had while there is work in it
         if host is None or host.task.cancelling():  # one that was cancelled is nobody else's to use
             host = Host(self.loop)
-        if host.begin(work, self._task):
+        if host.begin(work, self._task, answer):
             if host.is_free:
                 self._host = host
             else:
@@ -223,7 +226,7 @@ class Supervisor:
         last moment.
         """
         answer: list[T] = []
-        task = self.begin(self._waking(work, answer))
+        task = self.begin(self._waking(work, answer), answer)
         return answer[0] if task is None else await self.wait_for(task, work, last_words=last_words)
 
     async def wait_for(
