@@ -118,6 +118,16 @@ def test_a_table_that_is_too_wide_is_wrapped_in_its_cells() -> None:
     assert " ".join(rows).count("word") == 12
 
 
+def test_a_break_in_a_cell_breaks_the_line() -> None:
+    assert drawn("| a | b |\n|---|---|\n| one<br>two | x |") == [
+        "a   \u2502 b",
+        "\u2500\u2500\u2500\u2500\u253c\u2500\u2500",
+        "one \u2502 x",
+        "two \u2502",
+    ]
+    assert drawn("one<br/>two") == ["one", "two"]
+
+
 def test_a_table_with_too_many_columns_becomes_records() -> None:
     head = " | ".join([f"c{number}" for number in range(12)])
     row = " | ".join([f"v{number}" for number in range(12)])
@@ -164,7 +174,7 @@ PARTS = [
     "> ", ">", "# ", "| a | b |\n", "|--|:-:|\n", "| x ", "|", "---\n", "    ", "[x](https://a.b/c)", "[", "](", ")",
     "\\", "  \n",
     "https://x.y/z", "\t", "\r\n", "\r", "\u6f22\u5b57", "e\u0301", "\U0001f469\u200d\U0001f4bb", "\x1b[1m",
-    '"""', "/*", "*/", "[ ] ", "!", "x" * 50, "_", "~~",
+    '"""', "/*", "*/", "[ ] ", "!", "<br>", "x" * 50, "_", "~~",
 ]  # fmt: skip
 texts = st.lists(st.sampled_from(PARTS), max_size=40).map("".join)
 

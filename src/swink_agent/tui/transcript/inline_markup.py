@@ -17,7 +17,7 @@ __all__ = ["inline_spans"]
 _MOST_OPEN = 24
 _SPECIAL = re.compile(
     r"\\[!-/:-@\[-`{-~]|`+|\*+|_+|~~|!?\[|\]"
-    r"|<https?://[^\s<>]{1,2000}>|(?<!\w)https?://[^\s<>\"`\\^{|}\[\]*]{1,2000}"
+    r"|<[bB][rR] ?/?>|<https?://[^\s<>]{1,2000}>|(?<!\w)https?://[^\s<>\"`\\^{|}\[\]*]{1,2000}"
 )
 _TARGET = re.compile(
     r"\(\s*<?([^\s<>()\[\]]{0,2000}+(?>(?:\([^\s<>()\[\]]{0,500}+\)[^\s<>()\[\]]{0,2000}+){0,4}))>?"
@@ -36,7 +36,7 @@ class _Open(NamedTuple):
 
 
 def inline_spans(text: str, base: str) -> list[Span]:
-    """The text of a paragraph as spans over the role `base`."""
+    """The text of a paragraph as spans over the role `base`; a `\\n` in one is where a line has to end."""
     if _SPECIAL.search(text) is None:
         return [Span(text, base)] if text else []
     return _Inline(text, base).spans()
@@ -88,6 +88,8 @@ class _Inline:
             self._begin(mark, "[", 0)
         elif first == "]":
             return self._link(end)
+        elif first == "<" and len(mark) <= len("<br />"):
+            self._put("\n")  # the one tag that is common, in cells of tables
         elif first == "<":
             self._address(mark[1:-1], mark)
         else:

@@ -14,7 +14,7 @@ from .inline_markup import inline_spans
 from .line import Span, padded, plain
 from .wrapping import Flow, chopped
 
-__all__ = ["PIECE", "Code", "Emit", "Leaf", "Paragraph", "Row"]
+__all__ = ["PIECE", "Code", "Emit", "Leaf", "Paragraph", "Row", "split_lines"]
 
 PIECE = 1024
 """Characters after which a line or a paragraph is laid out in pieces: the most that is ever done again."""
@@ -103,7 +103,7 @@ class Paragraph:
         self._pending, self._size = [], 0
         if not text:
             return
-        for number, spans in enumerate(_lines_of(inline_spans(text, self._role))):
+        for number, spans in enumerate(split_lines(inline_spans(text, self._role))):
             if number:
                 self._end(emit)
             self._rows(self._flow.add(spans), emit)
@@ -123,7 +123,7 @@ class Paragraph:
             self._goes_on = True
 
 
-def _lines_of(spans: Sequence[Span]) -> list[list[Span]]:
+def split_lines(spans: Sequence[Span]) -> list[list[Span]]:
     """Spans split where a line has to end."""
     lines: list[list[Span]] = [[]]
     for span in spans:

@@ -10,10 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from swink_agent.policies.cells import cell_width
-
 from .inline_markup import inline_spans
-from .leaves import Emit, Row
+from .leaves import Emit, Row, split_lines
 from .line import Span, width_of
 from .wrapping import Flow
 
@@ -26,6 +24,8 @@ _NARROWEST = 6
 _LONGEST_ROW = 8192
 _DELIMITER = re.compile(r"[ \t|:-]*-[ \t|:-]*")
 _BAR = re.compile(r"(?<!\\)\|")
+
+_COLON = Span(": ", "table.line")
 
 Side: TypeAlias = Literal["left", "right", "centre"]
 _Cells: TypeAlias = "list[list[Span]]"
@@ -113,7 +113,7 @@ class Table:
     def _measured(self) -> list[int]:
         """The widths of the columns; none if they do not fit beside each other."""
         natural = [
-            max(1, *[width_of(row[column]) for row in (self._head, *self._rows)]) for column in range(len(self._sides))
+            max(1, *[_natural(row[column]) for row in (self._head, *self._rows)]) for column in range(len(self._sides))
         ]
         room = self._window - 3 * (len(natural) - 1)
         if sum(natural) <= room:
@@ -137,7 +137,8 @@ class Table:
         for head, cell in zip(self._head, row, strict=True):
             flow = Flow(self._window)
             glue = None
-            for spans in [*flow.add([*head, Span(": ", "table.line"), *cell]), *flow.end()]:
+            one_line = [span._replace(text=span.text.replace("\n", " ")) for span in (*head, _COLON, *cell)]
+            for spans in [*flow.add(one_line), *flow.end()]:
                 emit(Row(tuple(spans), None, glue))
                 glue = " "
         emit(Row((Span("\u2500" * min(self._window, 20), "table.line"),), "", ""))
@@ -155,11 +156,19 @@ class Table:
             emit(Row(tuple(spans)))
 
 
+def _natural(cell: list[Span]) -> int:
+    """The cells that the widest line of a cell takes."""
+    return max(width_of(line) for line in split_lines(cell))
+
+
 def _rows_of(cell: list[Span], width: int) -> list[tuple[Span, ...]]:
-    if len(cell) <= 1 and (not cell or cell_width(cell[0].text) <= width):
-        return [tuple(cell)]
-    flow = Flow(width)
-    return [*flow.add(cell), *flow.end()]
+    if not cell:
+        return [()]
+    rows: list[tuple[Span, ...]] = []
+    for line in split_lines(cell):
+        flow = Flow(width)
+        rows += [*flow.add(line), *flow.end()]
+    return rows
 
 
 def _aligned(cell: Sequence[Span], width: int, side: Side, role: str, *, is_end: bool) -> list[Span]:
