@@ -163,7 +163,7 @@ class Program:
             rows=rows,
             shell=shell,
         )
-        await self.terminal.until(lambda screen: "Execute" in screen and "idle" in screen or "running" in screen)
+        await self.terminal.until(lambda screen: ("Execute" in screen and "idle" in screen) or "running" in screen)
 
     async def send(self, text: str) -> None:
         """Types a line and sends it, once it shows."""

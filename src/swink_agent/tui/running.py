@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from swink_agent.policies.escaping import safe_text
@@ -48,7 +48,7 @@ async def _run(app: SwinkApp) -> tuple[Farewell, int]:
 
 
 @contextmanager
-def _signals(app: SwinkApp) -> Iterator[None]:
+def _signals(app: SwinkApp) -> Generator[None]:
     """Ends in good order when the system or the terminal says so; an interrupt from outside stops what runs."""
     loop = asyncio.get_running_loop()
     for number in _ENDING:
@@ -78,7 +78,8 @@ def _tell_crash(crash: BaseException) -> None:
 
         text = "".join(traceback.format_exception(crash))
     else:
-        text = f"error: the screen failed: {type(crash).__name__}: {crash}\n(this should not happen; {_DEBUG}=1 shows where)\n"
+        text = f"error: the screen failed: {type(crash).__name__}: {crash}\n"
+        text += f"(this should not happen; {_DEBUG}=1 shows where)\n"
     try:
         sys.stderr.write(safe_text(Redactor().redact(text)))
         sys.stderr.flush()

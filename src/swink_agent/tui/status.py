@@ -128,7 +128,7 @@ def _tokens(count: int) -> str:
 
 def _cost(cost: float | None) -> str:
     if cost is None:
-        return "$–"
+        return "$?"
     return f"${cost:.2f}" if cost >= 0.1 or cost == 0 else f"${cost:.4f}"
 
 

@@ -24,18 +24,18 @@ class ActivityPanel(Widget, can_focus=False):
 
     def __init__(self, looks: Looks) -> None:
         super().__init__()
-        self._looks = looks
-        self._running: Sequence[Activity] = ()
+        self._drawing: Looks = looks
+        self._shown: Sequence[Activity] = ()
         self._progress = ""
         self._frame: int | None = None
         self._lines: list[Line] = []
 
     def show(self, running: Sequence[Activity], progress: str, frame: int | None, looks: Looks) -> None:
         """Draws this from now on. `progress` is what is waited for besides; `frame` turns the spinner."""
-        is_same = running == self._running and progress == self._progress and frame == self._frame
-        if is_same and looks is self._looks:
+        is_same = running == self._shown and progress == self._progress and frame == self._frame
+        if is_same and looks is self._drawing:
             return
-        self._running, self._progress, self._frame, self._looks = running, progress, frame, looks
+        self._shown, self._progress, self._frame, self._drawing = running, progress, frame, looks
         before = len(self._lines)
         self._lay_out()
         if len(self._lines) != before:
@@ -45,8 +45,8 @@ class ActivityPanel(Widget, can_focus=False):
             self.refresh()
 
     def _lay_out(self) -> None:
-        width = self.size.width or self.app.size.width
-        shown = list(self._running)
+        width = self.size.width or self.screen.size.width
+        shown = list(self._shown)
         self._lines = activity_lines(shown, width, self._frame)
         if self._progress:
             sign = activity_lines([Activity("", "", 0)], width, self._frame)[0].spans[0]
@@ -61,5 +61,5 @@ class ActivityPanel(Widget, can_focus=False):
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         if y >= len(self._lines):
-            return self._looks.row((), width)
-        return self._looks.strip(self._lines[y], width)
+            return self._drawing.row((), width)
+        return self._drawing.strip(self._lines[y], width)

@@ -55,7 +55,7 @@ def textual_theme(theme: Theme) -> TextualTheme:
     is_plain = theme.background is None
     background = theme.background or "ansi_default"
     surface = theme.style_of("popup").background or background
-    plain = dict.fromkeys(("border-blurred", "ansi-background", "ansi-foreground"), "ansi_default")
+    plain: dict[str, str] = dict.fromkeys(("border-blurred", "ansi-background", "ansi-foreground"), "ansi_default")
     return TextualTheme(
         name=f"swink-{theme.name}",
         primary=colour("accent"),

@@ -22,14 +22,14 @@ class StatusBar(Widget, can_focus=False):
     def __init__(self, status: Status, looks: Looks) -> None:
         super().__init__()
         self._status = status
-        self._looks = looks
+        self._drawing: Looks = looks
 
     def show(self, status: Status, looks: Looks) -> None:
         """Draws this from now on, if it is anything new."""
-        if status != self._status or looks is not self._looks:
-            self._status, self._looks = status, looks
+        if status != self._status or looks is not self._drawing:
+            self._status, self._drawing = status, looks
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        return self._looks.strip(status_line(self._status, width), width, "status")
+        return self._drawing.strip(status_line(self._status, width), width, "status")
