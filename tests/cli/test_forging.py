@@ -14,7 +14,6 @@ from swink_agent import AssistantMessage, Thinking, ToolApprovalRequest, ToolRes
 from swink_agent.app.doctor import Finding
 from swink_agent.app.headless import Outcome
 from swink_agent.cli import doctor
-from swink_agent.cli.question import QuestionView
 from swink_agent.cli.reporter import Reporter
 from swink_agent.cli.screen import Palette, Screen
 from swink_agent.cli.session_pages import listing, rows_of
@@ -35,6 +34,7 @@ from swink_agent.core.types import ModelSpec, Text, ToolCall
 from swink_agent.memory import SessionInfo
 from swink_agent.policies.approvals import ApprovalChoice, ApprovalQuestion
 from swink_agent.policies.display import display_warnings, render_request
+from swink_agent.policies.question import QuestionView
 
 from .emulator import Emulator
 

@@ -1,8 +1,8 @@
 """Asking a person at the terminal before a tool runs.
 
 Owns the question on `/dev/tty` and the key that answers it, whatever stdin and stdout are. Only a key that was pressed
-after the keys were offered counts, and only one that means yes is a yes. What a question looks like is in `question`,
-what there is to ask in `policies.approvals`.
+after the keys were offered counts, and only one that means yes is a yes. What a question looks like is in
+`policies.question`, what there is to ask in `policies.approvals`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 from swink_agent.policies.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.policies.cells import cut
 from swink_agent.policies.display import safe_display
+from swink_agent.policies.question import QuestionView, Row
 
-from .question import QuestionView, Row
 from .screen import Palette, Screen, is_live
 
 __all__ = ["TerminalAsk"]

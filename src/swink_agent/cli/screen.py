@@ -14,13 +14,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
-from swink_agent.policies.cells import cell_width, cut, laid_out
+from swink_agent.policies.cells import FOLLOWING, cell_width, cut, laid_out
 from swink_agent.policies.escaping import safe_text
 
 __all__ = ["FOLLOWING", "Palette", "Screen", "is_live", "wants_colour", "width_of", "write_answer"]
 
-FOLLOWING = "  ┆ "
-"""The mark of every row but the first of a message, which no row of another kind begins with."""
 _STYLES = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1"}
 
 

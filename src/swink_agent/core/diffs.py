@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-__all__ = ["DiffKind", "diff_lines"]
+__all__ = ["DiffKind", "DiffPart", "diff_groups", "diff_lines"]
 
 DiffKind: TypeAlias = Literal["added", "removed", "context", "hunk"]
 
@@ -31,7 +31,7 @@ def diff_lines(old: str, new: str, around: int = _AROUND) -> list[tuple[DiffKind
     if not after:
         return [("removed", line) for line in before]
     found: list[tuple[DiffKind, str]] = []
-    for group in _grouped(_changes(before, after), around):
+    for group in diff_groups(before, after, around):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
         found.append(("hunk", f"@@ -{_range(i1, i2)} +{_range(j1, j2)} @@"))
         for is_same, a1, a2, b1, b2 in group:
@@ -43,7 +43,12 @@ def diff_lines(old: str, new: str, around: int = _AROUND) -> list[tuple[DiffKind
     return found
 
 
-_Part: TypeAlias = "tuple[bool, int, int, int, int]"
+def diff_groups(before: list[str], after: list[str], around: int = _AROUND) -> list[list[DiffPart]]:
+    """The hunks of a change between two lists of lines: the parts of each, with no more than so many lines around."""
+    return [] if before == after else _grouped(_changes(before, after), around)
+
+
+DiffPart: TypeAlias = "tuple[bool, int, int, int, int]"
 """Whether the lines are the same, and where they stand in either text."""
 
 
@@ -51,7 +56,7 @@ def _lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _changes(before: list[str], after: list[str]) -> list[_Part]:
+def _changes(before: list[str], after: list[str]) -> list[DiffPart]:
     """The parts of the two, in order. What is the same at both ends is taken off first: comparing is quadratic."""
     start, most = 0, min(len(before), len(after))
     while start < most and before[start] == after[start]:
@@ -60,21 +65,21 @@ def _changes(before: list[str], after: list[str]) -> list[_Part]:
     while end < most - start and before[-1 - end] == after[-1 - end]:
         end += 1
     stop_before, stop_after = len(before) - end, len(after) - end
-    parts: list[_Part] = [(True, 0, start, 0, start)] if start else []
+    parts: list[DiffPart] = [(True, 0, start, 0, start)] if start else []
     parts += _compared(before[start:stop_before], after[start:stop_after], start)
     if end:
         parts.append((True, stop_before, len(before), stop_after, len(after)))
     return parts
 
 
-def _compared(before: list[str], after: list[str], start: int) -> list[_Part]:
+def _compared(before: list[str], after: list[str], start: int) -> list[DiffPart]:
     if not before or not after or len(before) + len(after) > _MOST_COMPARED:
         return [(False, start, start + len(before), start, start + len(after))]
     from difflib import SequenceMatcher
 
     from .likeness import matching_blocks
 
-    parts: list[_Part] = []
+    parts: list[DiffPart] = []
     at, to = start, start
     blocks = matching_blocks(SequenceMatcher(None, before, after), len(before), len(after), _MOST_BLOCKS)
     for i, j, size in [*blocks, (len(before), len(after), 0)]:
@@ -87,9 +92,9 @@ def _compared(before: list[str], after: list[str], start: int) -> list[_Part]:
     return parts
 
 
-def _grouped(parts: list[_Part], around: int) -> list[list[_Part]]:
+def _grouped(parts: list[DiffPart], around: int) -> list[list[DiffPart]]:
     """The parts in hunks: of what is the same, no more than `around` lines before and after a change."""
-    groups: list[list[_Part]] = [[]]
+    groups: list[list[DiffPart]] = [[]]
     for number, (is_same, i1, i2, j1, j2) in enumerate(parts):
         if not is_same:
             groups[-1].append((is_same, i1, i2, j1, j2))

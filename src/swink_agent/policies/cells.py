@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from unicodedata import category, east_asian_width
 
-__all__ = ["cell_width", "clusters", "cut", "cut_middle", "cut_start", "expand_tabs", "laid_out", "wrap"]
+__all__ = ["FOLLOWING", "cell_width", "clusters", "cut", "cut_middle", "cut_start", "expand_tabs", "laid_out", "wrap"]
 
+FOLLOWING = "  ┆ "
+"""The mark of every row but the first of a message, which no row of another kind begins with."""
 TAB_STOP = 4
 _ELLIPSIS = "…"
 _JOINER = "\u200d"

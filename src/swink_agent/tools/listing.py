@@ -1,4 +1,5 @@
-"""What lies in a folder, as a person would list it: without what git ignores and what begins with a dot.
+"""What lies in a folder, as a person would list it: without what git ignores and what begins with a dot; and all that
+lies beneath it, as far as there is time.
 
 Owns a look from outside, for prompts and screens. No program is run for it: a folder that a stranger packed may hold a
 repository whose settings name commands. The tool that a model calls is in `list_dir`.
@@ -8,6 +9,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -16,11 +19,14 @@ from typing import NamedTuple
 from ._ignore import IgnoreLevel
 from ._tree import level_of
 
-__all__ = ["VisibleEntries", "visible_entries"]
+__all__ = ["VisibleEntries", "VisiblePaths", "visible_entries", "visible_paths"]
 
 _MOST_SCANNED = 50_000
+_MOST_IN_A_FOLDER = 10_000
+_DEEPEST = 40
 _LONGEST = 1.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_GIT = ".git"
 
 
 class VisibleEntries(NamedTuple):
@@ -60,6 +66,66 @@ def visible_entries(folder: Path) -> VisibleEntries:
         except TimeoutError:
             return VisibleEntries(shown + entries[position:], is_all)
     return VisibleEntries(shown, is_all)
+
+
+class VisiblePaths(NamedTuple):
+    """Paths beneath a folder, those of folders with a `/` at their end, the least deep first; `is_all` unless there was
+    more than could be looked at."""
+
+    paths: list[str]
+    is_all: bool = True
+
+
+def visible_paths(
+    folder: Path, *, most: int = 20_000, seconds: float = 1.0, goes_on: Callable[[], bool] = lambda: True
+) -> VisiblePaths:
+    """What is to be seen beneath the folder, as the search tool sees it: without `.git` and what git ignores.
+
+    Folder by folder, the outer ones first, so that what is near is there however much lies beneath; no link is
+    followed. Ends after `most` paths, after so many seconds, or when `goes_on` says so.
+    """
+    until = time.monotonic() + seconds
+    paths: list[str] = []
+    is_all = True
+    waiting: deque[tuple[str, IgnoreLevel | None]] = deque([("", None)])
+    while waiting:
+        if time.monotonic() > until or len(paths) >= most or not goes_on():
+            return VisiblePaths(paths, False)
+        above_path, above = waiting.popleft()
+        try:
+            level, found, is_whole = _read_folder(folder, above_path, above, until)
+        except (OSError, TimeoutError):
+            continue
+        is_all = is_all and is_whole
+        for name, is_folder in found:
+            path = f"{above_path}{name}"
+            if len(paths) >= most:
+                return VisiblePaths(paths, False)
+            paths.append(f"{path}/" if is_folder else path)
+            if is_folder and path.count("/") < _DEEPEST:
+                waiting.append((f"{path}/", level))
+    return VisiblePaths(paths, is_all)
+
+
+def _read_folder(
+    top: Path, path: str, above: IgnoreLevel | None, until: float
+) -> tuple[IgnoreLevel, list[tuple[str, bool]], bool]:
+    """The rules in a folder, what they leave of it in the order of names, and whether that is all."""
+    fd = os.open(top / path, _FOLDER | (os.O_NOFOLLOW if path else 0))
+    try:
+        level = level_of(fd, os.fsencode(path.rstrip("/").rpartition("/")[2]), above, until)
+        with os.scandir(fd) as listing:
+            some = list(islice(listing, _MOST_IN_A_FOLDER + 1))
+        found: list[tuple[str, bool]] = []
+        for entry in some:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if entry.name == _GIT or not entry.name.isprintable():
+                continue  # a name that does not show is none that anybody would choose
+            if not level.is_ignored(os.fsencode(entry.name), is_folder):
+                found.append((entry.name, is_folder))
+        return level, sorted(found), len(some) <= _MOST_IN_A_FOLDER
+    finally:
+        os.close(fd)
 
 
 def _enter(folder: int, name: bytes, above: IgnoreLevel, held: ExitStack) -> tuple[int, IgnoreLevel]:

@@ -19,7 +19,7 @@ from ._file_tool import Before, WritingTool, change_details
 from ._masked import mask_text, masked_note, put_back
 from ._place import Place
 from ._several_folders import SeveralFoldersTool
-from ._text import NEW_FILE, Decoded, decode_text
+from ._text import NEW_FILE, Decoded, decode_text, showable
 from .edit_file import edits_in
 from .write_file import as_in
 
@@ -32,8 +32,9 @@ def change_preview(
     """A `preview` for `Approvals`: the details (path, old, new, is_new, notes) of calls of these tools.
 
     With the redactor of the agent both texts are masked as the model sees them, and a note says what becomes of masked
-    values. There is nothing for a call of another tool, and only a note for one that would fail, or for a file that is
-    no text or too large to compare.
+    values. Where `old` is not the text of the file to the letter, as its line ends are of several kinds or bytes of it
+    are no text, `is_exact` is false. There is nothing for a call of another tool, and only a note for one that would
+    fail, or for a file that is no text or too large to compare.
     """
     by_name = {tool.name: tool for tool in tools if isinstance(tool, (WritingTool, SeveralFoldersTool))}
 
@@ -83,9 +84,17 @@ def _change(
         return None
     shown = view if redactor is None else redactor.redact(view)
     details = change_details(path, masked.text, shown, is_new=existing is None)
+    if not _is_plain(masked.text):
+        details["is_exact"] = False
     try:
         back = put_back(masked, view, redactor, path)
     except ToolError as error:
         return details | {"notes": [f"it would fail: {error}"]}
     note = masked_note(back.kept, back.removed)
     return details | {"notes": [note]} if note else details
+
+
+def _is_plain(text: str) -> bool:
+    """Whether the text can be told from how it is shown: with line ends of one kind, and nothing that is no text."""
+    pairs, ends = text.count("\r\n"), text.count("\n")
+    return pairs in (0, ends) and showable(text).replace("\n", "\r\n" if pairs else "\n") == text

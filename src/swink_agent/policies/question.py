@@ -2,23 +2,22 @@
 
 Owns the layout: every row is ours from its first cell to its last. What a model wrote stands to the right of a bar
 (`│`) in every row that it takes, broken by us and never by the terminal, so no row of it passes for another. However
-long the call is, all of the question has room in the window, with its title and its keys. Pure text; the keys are read
-in `asking`.
+long the call is, all of the question has room in the window, with its title and its keys. Pure text, for whatever shows
+it; the keys are read there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from swink_agent.policies.approvals import ApprovalChoice, ApprovalQuestion
-from swink_agent.policies.cells import cell_width, cut, cut_middle, laid_out, wrap
-from swink_agent.policies.display import CallLine, LineKind, call_lines
+from .approvals import ApprovalChoice, ApprovalQuestion
+from .cells import FOLLOWING, cell_width, cut, cut_middle, laid_out, wrap
+from .display import CallLine, LineKind, call_lines
+from .escaping import safe_line
 
-from .screen import FOLLOWING
-
-__all__ = ["QuestionView", "Row"]
+__all__ = ["QuestionView", "Row", "hunk_rows"]
 
 _TITLE, _NOTE, _WARNING, _GAP = "◆ ", "  · ", "  ! ", "  … "
 _GUTTERS: dict[LineKind, tuple[str, str, tuple[str, ...]]] = {
@@ -32,6 +31,8 @@ _PLAIN = ("│ ", "│↳ ", ())
 _LONG_LINE = 6
 """A line of more rows than this is shown with its middle left out."""
 _LEAST_CONTENT = 3
+_SLICE = 4096
+"""What is measured at once of a line without end, where rows are made as they are read."""
 
 
 class Row(NamedTuple):
@@ -60,11 +61,7 @@ class QuestionView:
         """All but the offer of keys, in as many rows as the window has beside that."""
         height -= 1 + len(self.offer(width))
         title = self._titled(width, 3)
-        told = [
-            *_told(_NOTE, self._notes, width, ("cyan",)),
-            *_told(_WARNING, self._warnings, width, ("red", "bold")),
-            *_told(_NOTE, [self._why], width, ("dim",)),
-        ]
+        told = self.told_rows(width)
         room = height - 1 - len(title) - len(told)
         if room >= min(_LEAST_CONTENT, len(self._lines)):
             return [Row(""), *title, *self._content(width, room), *told]
@@ -100,6 +97,27 @@ class QuestionView:
         rows = [row for line in self._lines for row in _laid(line, width, None)]
         return [*self._titled(width, 20), *rows, *_told(_NOTE, self._notes, width, ("cyan",))]
 
+    @property
+    def name(self) -> str:
+        """The tool, as it is shown."""
+        return self._title.split(" ", 1)[0]
+
+    def title_rows(self, width: int, most: int = 3) -> list[Row]:
+        """What would run, and on which file: the rows that are always in view."""
+        return self._titled(width, most)
+
+    def content_rows(self, width: int) -> Iterator[Row]:
+        """All of the call but its title, row by row as they are asked for, with nothing left out."""
+        return (row for line in self._lines for row in _streamed(line, width))
+
+    def told_rows(self, width: int) -> list[Row]:
+        """What is odd about the call, and why somebody is asked."""
+        return [
+            *_told(_NOTE, self._notes, width, ("cyan",)),
+            *_told(_WARNING, self._warnings, width, ("red", "bold")),
+            *_told(_NOTE, [self._why], width, ("dim",)),
+        ]
+
     def _titled(self, width: int, most: int) -> list[Row]:
         title = cut_middle(self._title, most * (width - len(FOLLOWING)) - 2)
         rows = laid_out(title, _TITLE, FOLLOWING, width)
@@ -119,6 +137,12 @@ class QuestionView:
         tail, used_tail = _filled(lines[::-1], width, tail_room, backwards=True)
         missing = max(len(lines) - used_head - used_tail, 1)
         return [*head, Row(_counted(missing, width), ("dim",)), *tail]
+
+
+def hunk_rows(lines: Iterable[tuple[LineKind, str]], width: int, redact: Callable[[str], str] = str) -> Iterator[Row]:
+    """A part of a change in rows like those of a question, made safe and masked here."""
+    masked = _redacted([CallLine(kind, safe_line(text)) for kind, text in lines], redact)
+    return (row for line in masked for row in _streamed(line, width))
 
 
 def _filled(lines: list[CallLine], width: int, room: int, *, backwards: bool = False) -> tuple[list[Row], int]:
@@ -154,6 +178,19 @@ def _laid(line: CallLine, width: int, most: int | None) -> list[Row]:
     hidden = len(line.text) - sum([len(part) for part in (*parts[: most - 3], *parts[-2:])])
     gap = Row(cut(f"{_GAP}{hidden:,} characters of this line", width), ("dim",))
     return [*rows[: most - 3], gap, *rows[-2:]]
+
+
+def _streamed(line: CallLine, width: int) -> Iterator[Row]:
+    """The rows of a line, a slice of it at a time: whoever looks at its beginning does not wait for its end."""
+    first, following, styles = _GUTTERS.get(line.kind, _PLAIN)
+    room = width - cell_width(following)
+    mark, rest = first, ""
+    for start in range(0, max(len(line.text), 1), _SLICE):
+        *whole, rest = wrap(rest + line.text[start : start + _SLICE], room)
+        for row in whole:
+            yield Row(f"{mark}{row}", styles)
+            mark = following
+    yield Row(f"{mark}{rest}", styles)
 
 
 def _told(mark: str, texts: Sequence[str], width: int, styles: tuple[str, ...]) -> list[Row]:

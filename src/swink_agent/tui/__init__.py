@@ -1,0 +1,1 @@
+"""The terminal UI: a conversation in a full screen."""

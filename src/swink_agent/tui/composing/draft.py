@@ -1,0 +1,309 @@
+"""What is being written: text, a cursor, a selection, and what was changed, to be taken back.
+
+Owns the rules of editing: every step goes over a whole character as people see it, and a folded paste or a picture is
+one such character, deleted and passed in one step. Such a token is a single character of a private range in the text,
+which nobody can type, and what it stands for is kept beside it. Where things stand in a window is in `layout`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from swink_agent.policies.cells import clusters
+
+__all__ = ["Draft", "Sent", "Token", "plain_text", "whole_characters"]
+
+_FIRST_TOKEN = 0xF_F000
+_LAST_TOKEN = 0xF_FFFD
+_MOST_STEPS = 400
+_MOST_KEPT = 4_000_000
+"""Characters that the steps to be taken back may hold together."""
+_RESERVED = re.compile(f"[{chr(_FIRST_TOKEN)}-{chr(_LAST_TOKEN)}]")
+_APART = re.compile(f"([\t{chr(_FIRST_TOKEN)}-{chr(_LAST_TOKEN)}])")
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_WORD = re.compile(r"\w+")
+
+
+class Token(NamedTuple):
+    """A piece of the text that is shown by its label: a folded paste, or a picture, whose content is its path."""
+
+    kind: Literal["paste", "image"]
+    label: str
+    content: str
+
+
+class Sent(NamedTuple):
+    """A draft as it is sent: all of its text, and the paths of its pictures."""
+
+    text: str
+    images: tuple[str, ...]
+
+
+class _State(NamedTuple):
+    text: str
+    cursor: int
+    tokens: dict[str, Token]
+
+
+def plain_text(text: str) -> str:
+    """Text from elsewhere as a draft holds it: lines end in `\\n`, and tabs are the only other control characters."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _RESERVED.sub("\ufffd", _CONTROLS.sub("", text))
+
+
+def whole_characters(line: str) -> Iterator[tuple[str, int]]:
+    """The characters of a line as people see them, with their cells; tabs and tokens, of none, by themselves."""
+    for part in _APART.split(line):
+        if _APART.fullmatch(part):
+            yield part, 0
+        else:
+            yield from clusters(part)
+
+
+class Draft:
+    """A text that is edited. `cursor` and `anchor` are positions in `text`; with an anchor, what lies between is
+    selected."""
+
+    def __init__(self, text: str = "") -> None:
+        self.text = plain_text(text)
+        self.cursor = len(self.text)
+        self.anchor: int | None = None
+        self.tokens: dict[str, Token] = {}
+        """What each token in the text stands for."""
+        self._undone: list[_State] = []
+        self._done: list[_State] = []
+        self._is_typing = False
+        self._count = 0
+
+    # -- what it holds -----------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has been written, spaces included."""
+        return not self.text
+
+    @property
+    def selection(self) -> tuple[int, int] | None:
+        """Where the selected text begins and ends, if any is."""
+        if self.anchor is None or self.anchor == self.cursor:
+            return None
+        return min(self.anchor, self.cursor), max(self.anchor, self.cursor)
+
+    @property
+    def selected(self) -> str:
+        """The selected text, with the whole text of folded pastes."""
+        span = self.selection
+        return "" if span is None else self._expanded(self.text[span[0] : span[1]])
+
+    def sent(self) -> Sent:
+        """All of it, as it is sent: pastes in full, each picture by its label, and their paths."""
+        found = [self.tokens[part] for part in self.text if part in self.tokens]
+        return Sent(self._expanded(self.text), tuple(token.content for token in found if token.kind == "image"))
+
+    def _expanded(self, text: str) -> str:
+        for character, token in self.tokens.items():
+            text = text.replace(character, token.content if token.kind == "paste" else token.label)
+        return text
+
+    # -- changes -----------------------------------------------------------------------------------------------
+
+    def insert(self, text: str, *, is_typed: bool = False) -> None:
+        """Puts text in the place of the selection, or at the cursor. What is typed in a row is taken back in a row."""
+        self._replace(*(self.selection or (self.cursor, self.cursor)), plain_text(text), is_typed=is_typed)
+
+    def replace(self, start: int, end: int, text: str) -> None:
+        """Puts text in the place of a piece."""
+        self._replace(start, end, plain_text(text))
+
+    def insert_token(self, kind: Literal["paste", "image"], label: str, content: str) -> None:
+        """Puts a token at the cursor; `#` in its label becomes its number."""
+        self._count += 1
+        character = chr(_FIRST_TOKEN + (self._count - 1) % (_LAST_TOKEN - _FIRST_TOKEN))
+        token = Token(kind, label.replace("#", f"#{self._count}"), content)
+        span = self.selection or (self.cursor, self.cursor)
+        self._replace(*span, character, tokens={**self.tokens, character: token})
+
+    def open_token(self) -> Token | None:
+        """Puts the whole text of the folded paste at the cursor, or nearest before it, or else after it, in its place.
+
+        Gives the token that was opened, or that of a picture, which stays as it is.
+        """
+        places = [place for place, part in enumerate(self.text) if part in self.tokens]
+        if not places:
+            return None
+        before = [place for place in places if place <= self.cursor]
+        place = before[-1] if before else places[0]
+        token = self.tokens[self.text[place]]
+        if token.kind == "paste":
+            self._replace(place, place + 1, token.content)
+        return token
+
+    def set(self, text: str) -> None:
+        """Another text in the place of all of it, the cursor at its end."""
+        self._replace(0, len(self.text), plain_text(text))
+
+    def clear(self) -> None:
+        """Begins anew: nothing is left, and nothing is taken back."""
+        self.__init__()
+
+    def delete_left(self) -> None:
+        """Deletes the selection, or the character before the cursor."""
+        self._delete(self.before(self.cursor))
+
+    def delete_right(self) -> None:
+        """Deletes the selection, or the character behind the cursor."""
+        self._delete(self.after(self.cursor))
+
+    def delete_word_left(self) -> None:
+        """Deletes the selection, or back to the beginning of the word, as shells do: to a space."""
+        at = self.cursor
+        while at > 0 and self.text[at - 1].isspace():
+            at -= 1
+        if at > 0 and self.text[at - 1] in self.tokens:
+            at -= 1
+        else:
+            while at > 0 and not self.text[at - 1].isspace() and self.text[at - 1] not in self.tokens:
+                at -= 1
+        self._delete(at)
+
+    def delete_word_right(self) -> None:
+        """Deletes the selection, or up to the end of the word."""
+        self._delete(self.word_right())
+
+    def delete_to_line_start(self) -> None:
+        """Deletes the selection, or back to the line's beginning; at the beginning, the line end before it."""
+        start = self.line_start()
+        self._delete(start if start < self.cursor else max(self.cursor - 1, 0))
+
+    def delete_to_line_end(self) -> None:
+        """Deletes the selection, or up to the line's end; at the end, the line end."""
+        end = self.line_end()
+        self._delete(end if end > self.cursor else min(self.cursor + 1, len(self.text)))
+
+    def _delete(self, other: int) -> None:
+        start, end = self.selection or (min(self.cursor, other), max(self.cursor, other))
+        if start < end:
+            self._replace(start, end, "")
+
+    def _replace(
+        self, start: int, end: int, text: str, *, is_typed: bool = False, tokens: dict[str, Token] | None = None
+    ) -> None:
+        if is_typed and self._is_typing and start == end == self.cursor and not text.isspace():
+            self._undone.clear()
+        else:
+            self._remember()
+        self._is_typing = is_typed
+        self.text = f"{self.text[:start]}{text}{self.text[end:]}"
+        self.cursor, self.anchor = start + len(text), None
+        if tokens is not None:
+            self.tokens = tokens
+
+    # -- taking back -------------------------------------------------------------------------------------------
+
+    def undo(self) -> bool:
+        """Takes the last change back, if there is one."""
+        return self._step(self._done, self._undone)
+
+    def redo(self) -> bool:
+        """Makes the change again that was taken back last, if nothing was changed since."""
+        return self._step(self._undone, self._done)
+
+    def _step(self, source: list[_State], target: list[_State]) -> bool:
+        if not source:
+            return False
+        target.append(_State(self.text, self.cursor, self.tokens))
+        self.text, self.cursor, self.tokens = source.pop()
+        self.anchor, self._is_typing = None, False
+        return True
+
+    def _remember(self) -> None:
+        self._undone.clear()
+        self._done.append(_State(self.text, self.cursor, self.tokens))
+        held = 0
+        for number, state in enumerate(reversed(self._done)):
+            held += len(state.text)
+            if number >= _MOST_STEPS or held > _MOST_KEPT:
+                del self._done[: len(self._done) - max(number, 1)]
+                break
+
+    # -- places ------------------------------------------------------------------------------------------------
+
+    def move(self, place: int, *, selects: bool = False) -> None:
+        """Puts the cursor there; with `selects` the selection grows or shrinks to it."""
+        if not selects:
+            self.anchor = None
+        elif self.anchor is None:
+            self.anchor = self.cursor
+        self.cursor = max(0, min(place, len(self.text)))
+        self._is_typing = False
+
+    def before(self, place: int) -> int:
+        """One whole character back."""
+        if place <= 0:
+            return 0
+        start = self.line_start(place)
+        if start == place:
+            return place - 1
+        return max(edge for edge in _edges(self.text[start : self.line_end(place)]) if start + edge < place) + start
+
+    def after(self, place: int) -> int:
+        """One whole character on."""
+        if place >= len(self.text):
+            return len(self.text)
+        end = self.line_end(place)
+        if end == place:
+            return place + 1
+        start = self.line_start(place)
+        return min(edge for edge in _edges(self.text[start:end]) if start + edge > place) + start
+
+    def word_left(self) -> int:
+        """The beginning of the word before the cursor; a token is a word."""
+        at = self.cursor
+        while at > 0 and not self._is_word(at - 1):
+            at -= 1
+        if at > 0 and self.text[at - 1] in self.tokens:
+            return at - 1
+        while at > 0 and self._is_word(at - 1) and self.text[at - 1] not in self.tokens:
+            at -= 1
+        return at
+
+    def word_right(self) -> int:
+        """The end of the word behind the cursor; a token is a word."""
+        at, end = self.cursor, len(self.text)
+        while at < end and not self._is_word(at):
+            at += 1
+        if at < end and self.text[at] in self.tokens:
+            return at + 1
+        while at < end and self._is_word(at) and self.text[at] not in self.tokens:
+            at += 1
+        return self.after(at - 1) if at > self.cursor else at
+
+    def _is_word(self, place: int) -> bool:
+        character = self.text[place]
+        return character in self.tokens or _WORD.match(character) is not None
+
+    def line_start(self, place: int | None = None) -> int:
+        """Where the cursor's line begins, or that of another place."""
+        return self.text.rfind("\n", 0, self.cursor if place is None else place) + 1
+
+    def line_end(self, place: int | None = None) -> int:
+        """Where the cursor's line ends, or that of another place."""
+        found = self.text.find("\n", self.cursor if place is None else place)
+        return len(self.text) if found < 0 else found
+
+
+@lru_cache(8)
+def _cluster_edges(line: str) -> tuple[int, ...]:
+    edges, at = [0], 0
+    for piece, _ in whole_characters(line):
+        at += len(piece)
+        edges.append(at)
+    return tuple(edges)
+
+
+def _edges(line: str) -> Iterable[int]:
+    """The places in a line that lie between whole characters."""
+    return range(len(line) + 1) if line.isascii() else _cluster_edges(line)

@@ -1,0 +1,1 @@
+"""The parts that the terminal UI is made of, each drawing itself."""

@@ -1,0 +1,372 @@
+"""A draft in a window: its rows, the cursor, the selection, and the keys and the mouse that edit it.
+
+Owns drawing and editing, a row at a time: a key repaints the rows that it changed, and nothing is laid out again unless
+their number changes. There is no blinking and no timer. What a key means beyond editing is asked of `on_key` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.geometry import Offset, Region, Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from swink_agent.policies.cells import cell_width, cut
+
+from ..composing.draft import Draft
+from ..composing.layout import Layout, Row
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+__all__ = ["DraftView"]
+
+KeyFn = Callable[[events.Key], bool]
+PasteFn = Callable[[str], Awaitable[None]]
+_GUTTER = 2
+
+
+class DraftView(Widget, can_focus=True):
+    """Shows a draft and edits it. `most_rows` is how tall it grows; past that it scrolls."""
+
+    ALLOW_SELECT: ClassVar[bool] = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "draft--sign",
+        "draft--placeholder",
+        "draft--token",
+        "draft--selection",
+        "draft--match",
+        "draft--cursor",
+    }
+    DEFAULT_CSS = """
+    DraftView {
+        height: 1;
+        width: 1fr;
+        & > .draft--sign { color: $accent; text-style: bold; }
+        & > .draft--placeholder { color: $text-muted; }
+        & > .draft--token { color: $accent; background: $accent 15%; }
+        & > .draft--selection { background: $accent 40%; }
+        & > .draft--match { text-style: bold underline; color: $accent; }
+        & > .draft--cursor { text-style: reverse; }
+    }
+    """
+
+    class Changed(Message):
+        """The text, or the place of the cursor in it, is another."""
+
+    def __init__(
+        self,
+        *,
+        on_key: KeyFn | None = None,
+        on_paste: PasteFn | None = None,
+        placeholder: str = "",
+        sign: str = ">",
+        most_rows: int = 10,
+        border_rows: int = 0,
+    ) -> None:
+        super().__init__()
+        self.draft = Draft()
+        self.sign = sign
+        self._on_key_first = on_key
+        self._on_paste_first = on_paste
+        self._placeholder = placeholder
+        self._most_rows = most_rows
+        self._border_rows = border_rows
+        self._layout_of_draft = Layout()
+        self._top = 0
+        self._column: int | None = None
+        self._match: tuple[int, int] | None = None
+        self._drawn: tuple[list[Row], int, tuple[int, int] | None, tuple[int, int] | None] = ([], 0, None, None)
+        self._pressed_at: int | None = None
+        self._styles_of: dict[str, Style] = {}
+
+    # -- what is shown -----------------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> int:
+        """How many rows the draft has at this width, seen or not."""
+        return len(self._layout_of_draft.rows)
+
+    @property
+    def placeholder(self) -> str:
+        """What stands there while nothing is written."""
+        return self._placeholder
+
+    @placeholder.setter
+    def placeholder(self, text: str) -> None:
+        if text != self._placeholder:
+            self._placeholder = text
+            if self.draft.is_empty:
+                self.refresh()
+
+    def highlight(self, match: tuple[int, int] | None) -> None:
+        """Marks a piece of the text, such as what a search found."""
+        self._match = match
+        self.update()
+
+    def update(self) -> None:
+        """Shows the draft as it is now: repaints the rows that are others, or makes room for more or fewer."""
+        width = self.content_size.width - _GUTTER
+        if width <= 0 or not self.is_attached:
+            return
+        layout = self._layout_of_draft
+        layout.update(self.draft.text, width, self.draft.tokens)
+        column, at = layout.cell_of(self.draft.cursor)
+        shown = max(1, min(len(layout.rows), self._most_rows))
+        top = max(0, min(self._top, len(layout.rows) - shown))
+        top = min(top, at) if at < top else max(top, at - shown + 1)
+        before, was_at, *marks = self._drawn
+        self._drawn = (layout.rows, at, self.draft.selection, self._match)
+        height = shown + self._border_rows
+        is_taller = self.styles.height is None or self.styles.height.value != height
+        if is_taller:
+            self.styles.height = height
+        if is_taller or top != self._top or not before or marks != [self.draft.selection, self._match]:
+            self._top = top
+            self.refresh()
+        else:
+            after = layout.rows
+            changed = {was_at, at} | {
+                number
+                for number in range(top, min(top + shown, max(len(before), len(after))))
+                if number >= len(before) or number >= len(after) or before[number].pieces != after[number].pieces
+            }
+            self.refresh(*[Region(0, number - top, width + _GUTTER, 1) for number in changed if number >= top])
+        self._put_cursor(column, at - top)
+
+    def _put_cursor(self, column: int, row: int) -> None:
+        """Where the terminal's own cursor would be: input methods open their windows there."""
+        if self.has_focus:
+            app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
+            app.cursor_position = self.content_region.offset + Offset(column + _GUTTER, row)
+
+    def _style(self, name: str) -> Style:
+        found = self._styles_of.get(name)
+        if found is None:
+            found = self.rich_style if name == "" else self.get_component_rich_style(f"draft--{name}")
+            self._styles_of[name] = found
+        return found
+
+    def notify_style_update(self) -> None:
+        self._styles_of.clear()
+        super().notify_style_update()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.content_size.width
+        base = self._style("")
+        number = y + self._top
+        sign = f"{self.sign} " if number == 0 else "  "
+        segments = [Segment(sign, self._style("sign"))]
+        if self.draft.is_empty and number == 0:
+            segments += self._placeholder_segments(width - _GUTTER, base)
+        elif number < len(self._layout_of_draft.rows):
+            segments += self._row_segments(self._layout_of_draft.rows[number], number, base)
+        used = sum([cell_width(segment.text) for segment in segments])
+        if used < width:
+            segments.append(Segment(" " * (width - used), base))
+        return Strip(segments, max(used, width))
+
+    def _placeholder_segments(self, width: int, base: Style) -> list[Segment]:
+        text = cut(self._placeholder, width) or " "
+        dim = self._style("placeholder")
+        first = dim + self._style("cursor") if self.has_focus else dim
+        return [Segment(text[:1], first), Segment(text[1:], dim)]
+
+    def _row_segments(self, row: Row, number: int, base: Style) -> list[Segment]:
+        cursor = self.draft.cursor if self.has_focus and self._drawn[1] == number else -1
+        selection, match = self.draft.selection, self._match
+        segments: list[Segment] = []
+        for piece in row.pieces:
+            place = row.start + piece.place
+            style = self._style("token") if piece.is_token else base
+            if match is not None and match[0] <= place < match[1]:
+                style += self._style("match")
+            if selection is not None and selection[0] <= place < selection[1]:
+                style += self._style("selection")
+            if place == cursor:
+                style += self._style("cursor")
+            if segments and segments[-1].style is style:
+                segments[-1] = Segment(segments[-1].text + piece.text, style)
+            else:
+                segments.append(Segment(piece.text, style))
+        if cursor == row.end and (not row.pieces or row.start + row.pieces[-1].place < cursor):
+            segments.append(Segment(" ", base + self._style("cursor")))
+        return segments
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return max(1, min(self.rows, self._most_rows))
+
+    # -- keys --------------------------------------------------------------------------------------------------
+
+    async def _on_key(self, event: events.Key) -> None:
+        if self._on_key_first is not None and self._on_key_first(event):
+            event.stop()
+            event.prevent_default()
+        elif self.edit(event):
+            event.stop()
+            event.prevent_default()
+            self.changed()
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        # Here and not in whoever holds this: a key that follows must not be faster than the text before it.
+        event.stop()
+        event.prevent_default()
+        if self._on_paste_first is not None:
+            await self._on_paste_first(event.text)
+        else:
+            self.draft.insert(" ".join(event.text.split()))
+            self.changed()
+
+    def changed(self) -> None:
+        """Shows what was changed, and tells whoever listens."""
+        self.update()
+        self.post_message(self.Changed())
+
+    def edit(self, event: events.Key) -> bool:
+        """Does what a key does to the draft; whether it is such a key."""
+        draft, key = self.draft, event.key
+        if event.is_printable and event.character is not None:
+            draft.insert(event.character, is_typed=True)
+            self._column = None
+            return True
+        if key in ("up", "down", "shift+up", "shift+down"):
+            return self._move_by_rows(-1 if key.endswith("up") else 1, selects=key.startswith("shift"))
+        self._column = None
+        return self._delete(key) or self._move(key) or self._other(key)
+
+    def _delete(self, key: str) -> bool:
+        draft = self.draft
+        match key:
+            case "backspace" | "ctrl+h" | "shift+backspace":
+                draft.delete_left()
+            case "delete" | "shift+delete":
+                draft.delete_right()
+            case "ctrl+d" if not draft.is_empty:
+                draft.delete_right()
+            case "ctrl+w" | "alt+backspace" | "ctrl+backspace":
+                draft.delete_word_left()
+            case "alt+d" | "ctrl+delete" | "alt+delete":
+                draft.delete_word_right()
+            case "ctrl+u":
+                draft.delete_to_line_start()
+            case "ctrl+k":
+                draft.delete_to_line_end()
+            case _:
+                return False
+        return True
+
+    def _move(self, key: str) -> bool:
+        draft, plain = self.draft, key.replace("shift+", "")
+        selects = plain != key
+        match plain:
+            case "left" if not selects:
+                draft.move(draft.selection[0] if draft.selection else draft.before(draft.cursor))
+            case "right" if not selects:
+                draft.move(draft.selection[1] if draft.selection else draft.after(draft.cursor))
+            case "ctrl+left" | "alt+left" | "alt+b":
+                draft.move(draft.word_left(), selects=selects)
+            case "ctrl+right" | "alt+right" | "alt+f":
+                draft.move(draft.word_right(), selects=selects)
+            case "home" | "ctrl+a" if not draft.is_empty:
+                draft.move(draft.line_start(), selects=selects)
+            case "end" | "ctrl+e" if not draft.is_empty:
+                draft.move(draft.line_end(), selects=selects)
+            case "ctrl+home" if not draft.is_empty:
+                draft.move(0, selects=selects)
+            case "ctrl+end" if not draft.is_empty:
+                draft.move(len(draft.text), selects=selects)
+            case _:
+                return False
+        return True
+
+    def _other(self, key: str) -> bool:
+        match key:
+            case "ctrl+z" | "ctrl+underscore":
+                return self.draft.undo()
+            case "ctrl+y" | "ctrl+shift+z":
+                return self.draft.redo()
+            case _:
+                return False
+
+    def _move_by_rows(self, step: int, *, selects: bool) -> bool:
+        """To the row above or below, in the column where the walk began; not beyond the first and the last."""
+        layout = self._layout_of_draft
+        column, row = layout.cell_of(self.draft.cursor)
+        if not 0 <= row + step < len(layout.rows):
+            return False
+        self._column = column if self._column is None else self._column
+        self.draft.move(layout.place_at(self._column, row + step), selects=selects)
+        return True
+
+    # -- the mouse ---------------------------------------------------------------------------------------------
+
+    def _place_of(self, event: events.MouseEvent) -> int:
+        offset = event.get_content_offset_capture(self)
+        return self._layout_of_draft.place_at(offset.x - _GUTTER, max(offset.y, 0) + self._top)
+
+    async def _on_mouse_down(self, event: events.MouseDown) -> None:
+        event.stop()
+        if event.button != 1:
+            return
+        self._pressed_at = self._place_of(event)
+        self.draft.move(self._pressed_at, selects=event.shift)
+        self.capture_mouse()
+        self.changed()
+
+    async def _on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._pressed_at is None:
+            return
+        event.stop()
+        place = self._place_of(event)
+        if place != self.draft.cursor:
+            self.draft.move(place, selects=True)
+            self.update()
+
+    async def _on_mouse_up(self, event: events.MouseUp) -> None:
+        if self._pressed_at is not None:
+            event.stop()
+            self._pressed_at = None
+            self.release_mouse()
+
+    async def _on_click(self, event: events.Click) -> None:
+        event.stop()
+        if event.chain == 2:  # a word
+            self.draft.move(self.draft.word_right())
+            self.draft.move(self.draft.word_left())
+            self.draft.move(self.draft.word_right(), selects=True)
+            self.update()
+        elif event.chain == 3:
+            self.draft.move(self.draft.line_start())
+            self.draft.move(self.draft.line_end(), selects=True)
+            self.update()
+
+    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._scroll_rows(event, -1)
+
+    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._scroll_rows(event, 1)
+
+    def _scroll_rows(self, event: events.MouseEvent, step: int) -> None:
+        most = self.rows - self._most_rows
+        if most <= 0:
+            return  # all of it is seen: the wheel is somebody else's
+        event.stop()
+        top = max(0, min(self._top + step, most))
+        if top != self._top:
+            self._top = top
+            self.refresh()
+
+    # -- the window --------------------------------------------------------------------------------------------
+
+    def _on_resize(self, event: events.Resize) -> None:
+        self._drawn = ([], 0, None, None)
+        self.update()
+
+    def on_focus(self) -> None:
+        self.update()
