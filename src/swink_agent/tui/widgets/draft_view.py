@@ -21,6 +21,8 @@ from swink_agent.policies.cells import cell_width, cut
 
 from ..composing.draft import Draft
 from ..composing.layout import Layout, Row
+from ..driver import RefusedPaste
+from ..keystrokes import LARGEST_PASTE
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -222,6 +224,15 @@ class DraftView(Widget, can_focus=True):
         else:
             self.draft.insert(" ".join(event.text.split()))
             self.changed()
+
+    def on_refused_paste(self, event: RefusedPaste) -> None:
+        event.stop()
+        self.notify(
+            f"The paste has {event.characters:,} characters, more than can be taken ({LARGEST_PASTE:,}): "
+            "save it as a file and name that",
+            severity="warning",
+            markup=False,
+        )
 
     def changed(self) -> None:
         """Shows what was changed, and tells whoever listens."""

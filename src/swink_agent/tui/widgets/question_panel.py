@@ -36,6 +36,8 @@ GRACE = 0.3
 _BESIDE = 50_000
 """Characters of a call past which its rows are made beside the event loop."""
 _LEAST_CONTENT = 3
+_COUNTED = 500
+"""Rows that are made at once, so that their number can be said of most calls."""
 _SHARE = 0.7
 """How much of the window the question takes at most."""
 
@@ -171,7 +173,7 @@ class QuestionPanel(Widget, can_focus=True):
         window = self.screen.size.height
         most = max(int(window * _SHARE), min(window - 4, len(head) + len(foot) + 2 + _LEAST_CONTENT)) - 2
         room = max(most - len(head) - len(foot), 1)
-        self._content_height = min(self._content(width).make(room + 1), room)
+        self._content_height = min(self._content(width).make(max(room + 1, _COUNTED)), room)
         return len(head) + self._content_height + len(foot)
 
     def _content(self, width: int) -> _Rows:

@@ -1,0 +1,115 @@
+"""The terminal: what is read from it, and which of its modes are used.
+
+Owns the thread that reads, which sleeps until something is typed; the sorting of what it reads is in `keystrokes`.
+All else, the screen included, is Textual's driver.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from codecs import getincrementaldecoder
+
+from textual import events, messages
+from textual._xterm_parser import XTermParser
+from textual.drivers.linux_driver import LinuxDriver
+
+from .keystrokes import Keystrokes, Pasted, Piece, Pressed
+
+__all__ = ["RefusedPaste", "TerminalDriver"]
+
+_ESCAPE = 0.05
+"""Seconds after which an escape that nothing follows is the key."""
+_SETTLE = 0.12
+"""Seconds after which Textual's own reader decides what a beginning was."""
+_READ = 65536
+
+
+class RefusedPaste(events.Paste):
+    """A paste that was too large to be taken; it has no text."""
+
+    def __init__(self, characters: int) -> None:
+        super().__init__("")
+        self.characters = characters
+
+
+class TerminalDriver(LinuxDriver):
+    """Textual's driver, reading as `keystrokes` has it: `App(driver_class=TerminalDriver)`."""
+
+    _wake: tuple[int, int] | None = None
+
+    def start_application_mode(self) -> None:
+        self._wake = os.pipe()
+        super().start_application_mode()
+        # Shift+Enter from terminals that have not the kitty protocol but xterm's way.
+        self.write("\x1b[>4;1m")
+        self.flush()
+
+    def stop_application_mode(self) -> None:
+        self.write("\x1b[>4;0m")
+        super().stop_application_mode()
+
+    def disable_input(self) -> None:
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            os.write(wake[1], b"\0")
+        super().disable_input()
+        if wake is not None:
+            os.close(wake[0])
+            os.close(wake[1])
+
+    def set_mouse(self, is_ours: bool) -> None:
+        """Takes the mouse, or gives it back to the terminal, which then selects and copies by itself."""
+        if is_ours:
+            self._mouse = True
+            self._enable_mouse_support()
+        else:
+            self._disable_mouse_support()
+            self._mouse = False
+        self.flush()
+
+    def _enable_mouse_support(self) -> None:
+        # Buttons, the wheel, and movements with a button held: none of ours needs every movement, and each costs.
+        if self._mouse:
+            self.write("\x1b[?1000h\x1b[?1002h\x1b[?1006h")
+            self.flush()
+
+    def run_input_thread(self) -> None:
+        """Reads until it is told to end."""
+        wake = self._wake
+        if wake is None:
+            return
+        keystrokes, parser = Keystrokes(), XTermParser(self._debug)
+        decode = getincrementaldecoder("utf-8")("replace").decode
+        timeout: float | None = None
+        while True:
+            ready = select.select([self.fileno, wake[0]], [], [], timeout)[0]
+            if wake[0] in ready:
+                return
+            if ready:
+                try:
+                    data = os.read(self.fileno, _READ)
+                except OSError:
+                    data = b""
+                if not data:  # nobody is there any more
+                    self.send_message(messages.ExitApp())
+                    return
+                self._pass_on(keystrokes.feed(decode(data)), parser)
+                timeout = _ESCAPE if keystrokes.is_waiting else _SETTLE
+            elif keystrokes.is_waiting:
+                self._pass_on(keystrokes.settle(), parser)
+                timeout = _SETTLE
+            else:
+                for message in parser.tick():
+                    self.process_message(message)
+                timeout = None
+
+    def _pass_on(self, pieces: list[Piece], parser: XTermParser) -> None:
+        for piece in pieces:
+            if isinstance(piece, Pressed):
+                self.process_message(events.Key(piece.key, piece.character))
+            elif isinstance(piece, Pasted):
+                self.process_message(RefusedPaste(piece.refused) if piece.refused else events.Paste(piece.text))
+            else:
+                for message in parser.feed(piece):
+                    self.process_message(message)

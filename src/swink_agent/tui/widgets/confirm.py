@@ -1,0 +1,110 @@
+"""A choice between a few things, over the conversation.
+
+Owns the keys: Enter, `y` and `1` take what is proposed, Escape and `n` decline, other numbers and letters take what
+stands beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.geometry import Size
+from textual.screen import ModalScreen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from swink_agent.policies.cells import cell_width, cut
+from swink_agent.policies.escaping import safe_display
+
+from .dialog import DIALOG_CSS, Words
+
+__all__ = ["Confirm"]
+
+
+class _Choices(Widget, can_focus=True):
+    ALLOW_SELECT: ClassVar[bool] = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"choices--key", "choices--chosen"}
+    DEFAULT_CSS = """
+    _Choices {
+        height: auto;
+        width: 1fr;
+        margin: 1 0 0 0;
+        & > .choices--key { color: $accent; text-style: bold; }
+        & > .choices--chosen { background: $accent 25%; text-style: bold; }
+    }
+    """
+
+    def __init__(self, choices: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        self.choices = choices
+        self.chosen = 0
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self.choices)
+
+    def render_line(self, y: int) -> Strip:
+        width = self.content_size.width
+        base = self.get_component_rich_style("choices--chosen") if y == self.chosen else self.rich_style
+        key, label = self.choices[y]
+        sign = f" {y + 1} {key[:1].lower()}  "
+        text = cut(safe_display(label), max(width - len(sign), 0))
+        gap = " " * max(width - len(sign) - cell_width(text), 0)
+        key_style = base + self.get_component_rich_style("choices--key").without_color if y == self.chosen else None
+        style = key_style or self.get_component_rich_style("choices--key")
+        return Strip([Segment(sign, style), Segment(text, base), Segment(gap, base)], width)
+
+    def step(self, by: int) -> None:
+        self.chosen = (self.chosen + by) % len(self.choices)
+        self.refresh()
+
+
+class Confirm(ModalScreen["str | None"]):
+    """Gives the key of a choice, or nothing when it was declined. What is proposed stands first, as 1.
+
+    `choices` are pairs of a key, whose first letter chooses it, and its words.
+    """
+
+    DEFAULT_CSS = f"Confirm {{ {DIALOG_CSS} }}"
+
+    def __init__(self, title: str, choices: Sequence[tuple[str, str]], default: str | None = None) -> None:
+        super().__init__()
+        first = next((pair for pair in choices if pair[0] == default), choices[0])
+        self._choices = _Choices([first, *[pair for pair in choices if pair != first]])
+        self._words = Words(title)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as box:
+            box.border_subtitle = "Enter takes it · Esc declines"
+            yield self._words
+            yield self._choices
+
+    def on_mount(self) -> None:
+        self._choices.focus()
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key in ("ctrl+c", "ctrl+q"):
+            return
+        event.stop()
+        event.prevent_default()
+        choices = self._choices.choices
+        key = event.character.lower() if event.character and event.is_printable else event.key
+        lettered = {pair[0][:1].lower(): pair[0] for pair in reversed(choices)}
+        if key == "escape":
+            self.dismiss(None)
+        elif key == "enter":
+            self.dismiss(choices[self._choices.chosen][0])
+        elif key in ("up", "down", "tab", "shift+tab"):
+            self._choices.step(1 if key in ("down", "tab") else -1)
+        elif key.isdecimal() and 1 <= int(key) <= len(choices):
+            self.dismiss(choices[int(key) - 1][0])
+        elif key in lettered:
+            self.dismiss(lettered[key])
+        elif key == "y":
+            self.dismiss(choices[0][0])
+        elif key == "n":
+            self.dismiss(None)

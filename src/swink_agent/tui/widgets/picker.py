@@ -1,0 +1,240 @@
+"""One of many, found by typing, over the conversation; with a look at it beside the list where there is room.
+
+Owns the list, its keys and the preview. Drawn as one widget however many items there are: what is not seen costs
+nothing. What fits is in `composing.picking`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar, Protocol
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from swink_agent.policies.cells import cell_width, cut
+from swink_agent.policies.escaping import safe_display
+
+from ..composing.picking import PickItem, matching
+from .dialog import DIALOG_CSS
+from .draft_view import DraftView
+
+__all__ = ["PickItem", "Picker"]
+
+_WIDE = 100
+"""Columns from which on there is room for a preview."""
+_SOON = 0.08
+"""Seconds that an item must be chosen before it is looked at: whoever runs down the list looks at none."""
+
+
+class _Span(Protocol):
+    @property
+    def text(self) -> str: ...
+    @property
+    def role(self) -> str: ...
+
+
+class _Line(Protocol):
+    @property
+    def spans(self) -> Sequence[_Span]: ...
+
+
+PreviewFn = Callable[[str], Awaitable[Sequence[_Line]]]
+StyleFn = Callable[[str], Style]
+
+
+class _List(Widget, can_focus=False):
+    ALLOW_SELECT: ClassVar[bool] = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"list--chosen", "list--detail"}
+    DEFAULT_CSS = """
+    _List {
+        height: 1fr;
+        width: 1fr;
+        & > .list--chosen { background: $accent 25%; color: $accent; text-style: bold; }
+        & > .list--detail { color: $text-muted; }
+    }
+    """
+
+    class Picked(Message):
+        """The chosen item was clicked."""
+
+    def __init__(self, items: Sequence[PickItem]) -> None:
+        super().__init__()
+        self.items = items
+        self.chosen = 0
+        self._top = 0
+
+    def show(self, items: Sequence[PickItem]) -> None:
+        self.items, self.chosen, self._top = items, 0, 0
+        self.refresh()
+
+    def step(self, by: int) -> None:
+        self.chosen = max(0, min(self.chosen + by, len(self.items) - 1))
+        height = max(self.content_size.height, 1)
+        self._top = min(max(self._top, self.chosen - height + 1), self.chosen)
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.content_size.width
+        number = self._top + y
+        if number >= len(self.items):
+            told = "  nothing fits" if y == 0 and not self.items else ""
+            style = self.get_component_rich_style("list--detail")
+            return Strip([Segment(told, style)]).adjust_cell_length(width, self.rich_style)
+        item = self.items[number]
+        is_chosen = number == self.chosen
+        base = self.get_component_rich_style("list--chosen") if is_chosen else self.rich_style
+        dim = base if is_chosen else self.get_component_rich_style("list--detail")
+        detail = cut(safe_display(item.detail, 200), width // 2)
+        room = max(width - cell_width(detail) - 3, 4)
+        label = cut(safe_display(item.label, 400), room)
+        gap = " " * max(width - cell_width(label) - cell_width(detail) - 2, 0)
+        segments = [Segment(" ", base), Segment(label, base), Segment(gap, base), Segment(f"{detail} ", dim)]
+        return Strip(segments).adjust_cell_length(width, base)
+
+    async def _on_click(self, event: events.Click) -> None:
+        event.stop()
+        number = self._top + event.get_content_offset_capture(self).y
+        if number < len(self.items):
+            self.step(number - self.chosen)
+            self.post_message(self.Picked())
+
+    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.step(-3)
+
+    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.step(3)
+
+
+class _Preview(Widget, can_focus=False):
+    ALLOW_SELECT: ClassVar[bool] = False
+    DEFAULT_CSS = """
+    _Preview { height: 1fr; width: 1fr; border-left: solid $accent 30%; padding: 0 1; display: none; }
+    """
+
+    def __init__(self, style_of: StyleFn | None) -> None:
+        super().__init__()
+        self._style_of = style_of
+        self._lines: Sequence[_Line] = ()
+
+    def show(self, lines: Sequence[_Line]) -> None:
+        self._lines = lines
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.content_size.width
+        if y >= len(self._lines):
+            return Strip.blank(width, self.rich_style)
+        base = self.rich_style
+        style_of = self._style_of
+        segments = [
+            Segment(span.text, base if style_of is None else base + style_of(span.role))
+            for span in self._lines[y].spans
+        ]
+        return Strip(segments).adjust_cell_length(width, base)
+
+
+class Picker(ModalScreen["str | None"]):
+    """Gives the key of the picked item, or nothing when none was.
+
+    `preview(key)` gives the lines of a look at an item, of which as many are shown as there is room for; `style_of`
+    says how the roles of their spans are drawn.
+    """
+
+    DEFAULT_CSS = (
+        f"Picker {{ {DIALOG_CSS} }}"
+        "Picker > .dialog { width: 90%; max-width: 140; height: 80%; max-height: 40; }"
+        "Picker > .dialog > DraftView { height: 1; margin: 0 0 1 0; }"
+        "Picker.-wide > .dialog _Preview { display: block; }"
+    )
+
+    def __init__(
+        self,
+        title: str,
+        items: Sequence[PickItem],
+        preview: PreviewFn | None = None,
+        *,
+        style_of: StyleFn | None = None,
+    ) -> None:
+        super().__init__()
+        self._heading = title
+        self._items = items
+        self._preview_of = preview
+        self._view = DraftView(on_key=self._key, placeholder="Type to search", sign="/", most_rows=1)
+        self._list = _List(items)
+        self._preview = _Preview(style_of)
+        self._looking: asyncio.Task[None] | None = None
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as box:
+            box.border_title = cut(safe_display(self._heading, 100), 60)
+            box.border_subtitle = "↑↓ choose · Enter takes it · Esc back"
+            yield self._view
+            with Horizontal():
+                yield self._list
+                yield self._preview
+
+    def on_mount(self) -> None:
+        self._view.focus()
+        self._look()
+
+    def on_unmount(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(self._preview_of is not None and event.size.width >= _WIDE, "-wide")
+
+    def _key(self, event: events.Key) -> bool:
+        page = max(self._list.content_size.height - 1, 1)
+        steps = {"up": -1, "ctrl+p": -1, "down": 1, "ctrl+n": 1, "pageup": -page, "pagedown": page}
+        if event.key in steps:
+            self._list.step(steps[event.key])
+            self._look()
+        elif event.key == "escape":
+            self.dismiss(None)
+        elif event.key == "enter":
+            self._take()
+        else:
+            return event.key in ("tab", "shift+tab", "ctrl+j", "shift+enter", "alt+enter")
+        return True
+
+    def _take(self) -> None:
+        if self._list.items:
+            self.dismiss(self._list.items[self._list.chosen].key)
+
+    def on_draft_view_changed(self, event: DraftView.Changed) -> None:
+        event.stop()
+        self._list.show(matching(self._items, self._view.draft.text))
+        self._look()
+
+    def on__list_picked(self) -> None:
+        self._take()
+
+    def _look(self) -> None:
+        if self._preview_of is None:
+            return
+        if self._looking is not None:
+            self._looking.cancel()
+        items = self._list.items
+        if items:
+            self._looking = asyncio.create_task(self._look_at(self._preview_of, items[self._list.chosen].key))
+        else:
+            self._preview.show(())
+
+    async def _look_at(self, preview_of: PreviewFn, key: str) -> None:
+        await asyncio.sleep(_SOON)
+        try:
+            self._preview.show(await preview_of(key))
+        except Exception:  # a look that fails shows nothing; taking the item says why
+            self._preview.show(())

@@ -1,0 +1,103 @@
+"""A row to search the transcript with: what is looked for, and how often it is there.
+
+Owns the row and its keys. Who searches listens to `Typed` and `Stepped`, and says what was found with `tell`.
+"""
+
+from __future__ import annotations
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Static
+
+from .draft_view import DraftView
+
+__all__ = ["SearchBar"]
+
+
+class SearchBar(Horizontal):
+    """Not there until `open`; `close`, or Escape, takes it away."""
+
+    DEFAULT_CSS = """
+    SearchBar {
+        display: none;
+        height: 1;
+        width: 1fr;
+        padding: 0 1;
+        background: $surface;
+        & > DraftView { width: 1fr; height: 1; background: $surface; }
+        & > Static { width: auto; color: $text-muted; background: $surface; }
+    }
+    """
+
+    class Typed(Message):
+        """Something else is looked for."""
+
+        def __init__(self, query: str) -> None:
+            super().__init__()
+            self.query = query
+
+    class Stepped(Message):
+        """The next hit is wanted: -1 is upwards, towards older ones."""
+
+        def __init__(self, step: int) -> None:
+            super().__init__()
+            self.step = step
+
+    class Closed(Message):
+        """The search is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._view = DraftView(on_key=self._key, placeholder="Search the transcript", sign="/", most_rows=1)
+        self._told = Static("", markup=False)
+
+    def compose(self) -> ComposeResult:
+        yield self._view
+        yield self._told
+
+    @property
+    def query_text(self) -> str:
+        """What is looked for."""
+        return self._view.draft.text
+
+    def open(self) -> None:
+        """Shows the row, with what was looked for last, and takes the focus."""
+        self.styles.display = "block"
+        self._view.draft.move(0)
+        self._view.draft.move(len(self._view.draft.text), selects=True)
+        self._view.focus()
+        self._view.update()
+
+    def close(self) -> None:
+        """Takes the row away."""
+        self.styles.display = "none"
+
+    def tell(self, at: int, total: int) -> None:
+        """Says which of how many hits is shown, counted from 1."""
+        if not self.query_text:
+            self._told.update("")
+        elif total:
+            self._told.update(f" {at:,} of {total:,}  ↑↓ Enter  Esc ")
+        else:
+            self._told.update(" not found  Esc ")
+
+    def _key(self, event: events.Key) -> bool:
+        match event.key:
+            case "escape":
+                self.close()
+                self.post_message(self.Closed())
+            case "enter" | "down" | "f3" | "ctrl+n" | "ctrl+g":
+                self.post_message(self.Stepped(1))
+            case "up" | "shift+enter" | "shift+f3" | "ctrl+p" | "ctrl+f":
+                self.post_message(self.Stepped(-1))
+            case "tab" | "ctrl+j" | "alt+enter":
+                pass
+            case _:
+                return False
+        return True
+
+    def on_draft_view_changed(self, event: DraftView.Changed) -> None:
+        event.stop()
+        self.post_message(self.Typed(self.query_text))

@@ -1,0 +1,104 @@
+"""A line that is typed without being seen.
+
+Owns what is typed until it is given away: it is in no other widget, in no message, and drawn nowhere; that something
+was typed is all that shows.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.geometry import Size
+from textual.screen import ModalScreen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from .dialog import DIALOG_CSS, Words
+
+__all__ = ["SecretInput"]
+
+_LONGEST = 20_000
+
+
+class _Hidden(Widget, can_focus=True):
+    ALLOW_SELECT: ClassVar[bool] = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"hidden--cursor", "hidden--hint"}
+    DEFAULT_CSS = """
+    _Hidden {
+        height: 1;
+        width: 1fr;
+        margin: 1 0 0 0;
+        & > .hidden--cursor { text-style: reverse; }
+        & > .hidden--hint { color: $text-muted; }
+    }
+    """
+    is_filled = False
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return 1
+
+    def render_line(self, y: int) -> Strip:
+        cursor = Segment(" ", self.rich_style + self.get_component_rich_style("hidden--cursor"))
+        hint = " hidden while you type or paste it" if not self.is_filled else " "
+        told = Segment(hint, self.get_component_rich_style("hidden--hint"))
+        dots = Segment("••••••••" if self.is_filled else "", self.rich_style)
+        return Strip([dots, cursor, told]).adjust_cell_length(self.content_size.width, self.rich_style)
+
+
+class SecretInput(ModalScreen["str | None"]):
+    """Gives what was typed, without spaces around it, or nothing when it was declined or empty."""
+
+    DEFAULT_CSS = f"SecretInput {{ {DIALOG_CSS} }}"
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._words = Words(title)
+        self._hidden = _Hidden()
+        self._typed: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as box:
+            box.border_subtitle = "Enter takes it · Esc declines"
+            yield self._words
+            yield self._hidden
+
+    def on_mount(self) -> None:
+        self._hidden.focus()
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key in ("ctrl+c", "ctrl+q"):
+            self._typed.clear()
+            return
+        event.stop()
+        event.prevent_default()
+        if event.key == "escape":
+            self._end(None)
+        elif event.key == "enter":
+            self._end("".join(self._typed).strip() or None)
+        elif event.key in ("backspace", "ctrl+h"):
+            del self._typed[-1:]
+        elif event.key in ("ctrl+u", "ctrl+w"):
+            self._typed.clear()
+        elif event.is_printable and event.character is not None and len(self._typed) < _LONGEST:
+            self._typed.append(event.character)
+        self._show()
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        room = _LONGEST - len(self._typed)
+        self._typed.extend([part for part in event.text[:room] if part.isprintable()])
+        self._show()
+
+    def _show(self) -> None:
+        if self._hidden.is_filled != bool(self._typed):
+            self._hidden.is_filled = bool(self._typed)
+            self._hidden.refresh()
+
+    def _end(self, text: str | None) -> None:
+        self._typed.clear()
+        self.dismiss(text)
