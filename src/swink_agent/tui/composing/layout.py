@@ -17,7 +17,7 @@ from .draft import Token, whole_characters
 
 __all__ = ["Layout", "Piece", "Row"]
 
-_NARROWEST = 4
+_NARROWEST = 2
 
 
 class Piece(NamedTuple):
@@ -114,7 +114,7 @@ def _broken(line: str, width: int, tokens: Mapping[str, Token]) -> _Broken:
     row: list[Piece] = []
     used, after_space = 0, 0
     for piece in _pieces(line, width, tokens):
-        if used + piece.width > width and row:
+        while used + piece.width > width and row:
             rest = row[after_space:] if after_space else []
             rows.append(tuple(row[: len(row) - len(rest)]))
             row, used, after_space = rest, sum([part.width for part in rest]), 0
@@ -145,6 +145,9 @@ def _pieces(line: str, width: int, tokens: Mapping[str, Token]) -> list[Piece]:
         elif cluster == "\t":
             room = TAB_STOP - used % TAB_STOP
             pieces.append(Piece(place, " " * room, room))
+        elif cells == 0:  # a mark without the letter that it belongs to
+            shown = cut_middle(safe_text(f"\N{DOTTED CIRCLE}{cluster}"), width)
+            pieces.append(Piece(place, shown, cell_width(shown)))
         elif is_safe:
             pieces.append(Piece(place, cluster, cells))
         else:

@@ -172,7 +172,8 @@ class DraftView(Widget, can_focus=True):
         used = sum([cell_width(segment.text) for segment in segments])
         if used < width:
             segments.append(Segment(" " * (width - used), base))
-        return Strip(segments, max(used, width))
+        strip = Strip(segments, max(used, width))
+        return strip if used <= width else strip.crop(0, width)
 
     def _placeholder_segments(self, width: int, base: Style) -> list[Segment]:
         text = cut(self._placeholder, width) or " "

@@ -93,7 +93,7 @@ class _List(Widget, can_focus=False):
         is_chosen = number == self.chosen
         base = self.get_component_rich_style("list--chosen") if is_chosen else self.rich_style
         dim = base if is_chosen else self.get_component_rich_style("list--detail")
-        detail = cut(safe_display(item.detail, 200), width // 2)
+        detail = cut(safe_display(item.detail, 200), width * 2 // 5)
         room = max(width - cell_width(detail) - 3, 4)
         label = cut(safe_display(item.label, 400), room)
         gap = " " * max(width - cell_width(label) - cell_width(detail) - 2, 0)

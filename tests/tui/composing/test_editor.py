@@ -1,0 +1,64 @@
+"""The external editor: which one, what its end means, and the file that it gets."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from swink_agent.tui.composing.editor import EditorError, editor_command, run_editor
+
+
+def editor(tmp_path: Path, code: str) -> str:
+    """A command with an argument of its own that runs the code with `path` and `words`."""
+    script = tmp_path / "an editor.py"
+    script.write_text(f"import os, sys, pathlib\nwords = sys.argv[1:]\npath = pathlib.Path(words[-1])\n{code}\n")
+    return f"'{sys.executable}' '{script}' --wait"
+
+
+def test_visual_goes_before_editor_and_vi_is_the_last() -> None:
+    assert editor_command({"VISUAL": "code --wait", "EDITOR": "ed"}) == ["code", "--wait"]
+    assert editor_command({"VISUAL": "  ", "EDITOR": "'my ed' -x"}) == ["my ed", "-x"]
+    assert editor_command({}) == ["vi"]
+    with pytest.raises(EditorError, match=r"\$EDITOR"):
+        editor_command({"EDITOR": "'open"})
+
+
+def test_what_is_left_in_the_file_is_the_text_and_the_file_is_private_and_gone(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = (
+        f"pathlib.Path({str(log)!r}).write_text(f'{{words[0]}} {{path}} {{os.stat(path).st_mode}} {{os.stat(path.parent).st_mode}}')\n"
+        "path.write_text(path.read_text() + ' and more\\n')"
+    )
+    assert run_editor("draft é", {"EDITOR": editor(tmp_path, code)}) == "draft é and more"
+    option, path, mode, folder = log.read_text().split()
+    assert option == "--wait"
+    assert stat.S_IMODE(int(mode)) == 0o600
+    assert stat.S_IMODE(int(folder)) == 0o700
+    assert not Path(path).parent.exists()
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["path.write_text('text'); sys.exit(1)", "path.write_text('')", "path.write_text(' \\n\\n')", "path.unlink()"],
+    ids=["failed", "empty", "blank", "gone"],
+)
+def test_a_failure_or_nothing_left_is_nothing_to_send(tmp_path: Path, code: str) -> None:
+    assert run_editor("draft", {"VISUAL": editor(tmp_path, code)}) is None
+
+
+def test_an_editor_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EditorError, match="no-such-editor"):
+        run_editor("", {"EDITOR": "no-such-editor -w", "PATH": str(tmp_path)})
+
+
+def test_a_signal_meant_for_the_editor_does_not_end_this_program_and_reaches_the_editor(tmp_path: Path) -> None:
+    code = (
+        "import signal\n"
+        "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+        "os.kill(os.getppid(), signal.SIGINT)\n"
+        "path.write_text('done')"
+    )
+    assert run_editor("", {"EDITOR": editor(tmp_path, code)}) == "done"

@@ -1,0 +1,48 @@
+"""Pastes: what is folded, and what names pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from swink_agent.tui.composing.pasting import folded_label, image_files, image_label, may_name_images
+
+
+def test_more_than_ten_lines_are_folded() -> None:
+    assert folded_label("x\n" * 10) is None
+    assert folded_label("x\n" * 11) == "[pasted 11 lines #]"
+    assert folded_label("\n".join("x" * 11)) == "[pasted 11 lines #]"
+    assert folded_label("x" * 5000) == "[pasted 5,000 characters #]"
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    ["{0}/my cat.png", "'{0}/my cat.png' ", "{0}/my\\ cat.png", "file://{0}/my%20cat.png", '"{0}/my cat.png"\n'],
+)
+def test_a_picture_dropped_in_any_form_is_found(tmp_path: Path, pasted: str) -> None:
+    (tmp_path / "my cat.png").write_bytes(b"x")
+    text = pasted.format(tmp_path)
+    assert may_name_images(text)
+    assert image_files(text, Path("/")) == [str(tmp_path / "my cat.png")]
+
+
+def test_several_pictures_at_once_and_names_from_the_folder(tmp_path: Path) -> None:
+    for name in ("a.png", "b.JPG", "it's.gif"):
+        (tmp_path / name).write_bytes(b"x")
+    assert image_files(f"{tmp_path}/a.png {tmp_path}/b.JPG", tmp_path) == [str(tmp_path / "a.png"), str(tmp_path / "b.JPG")]
+    assert image_files("a.png\nb.JPG", tmp_path) == [str(tmp_path / "a.png"), str(tmp_path / "b.JPG")]
+    assert image_files("it's.gif", tmp_path) == [str(tmp_path / "it's.gif")]
+
+
+def test_what_is_no_picture_stays_text(tmp_path: Path) -> None:
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "a.png").write_bytes(b"x")
+    for text in ["see a.png", "gone.png", "folder.png", "file://elsewhere/a.png", "a.txt", "", "a.png and more.png"]:
+        assert image_files(text, tmp_path) == []
+    assert not may_name_images("a.txt")
+    assert not may_name_images("x" * 9000 + ".png")
+
+
+def test_a_name_cannot_make_a_label_that_is_not_one() -> None:
+    assert image_label("/x/a]#\x1b[.png") == "[image #: a____.png]"

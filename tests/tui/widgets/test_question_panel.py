@@ -1,0 +1,283 @@
+"""A question in the panel: what is shown of a call, which keys answer it, and when they count."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from textual import events
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from swink_agent import ToolApprovalRequest
+from swink_agent.policies.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
+from swink_agent.policies.cells import cell_width
+from swink_agent.tui.widgets.question_panel import QuestionPanel
+
+BOX = "╭╮╰╯│─"
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Host(App[None]):
+    CSS = "Static { height: 1fr; }"
+
+    def __init__(self, question: ApprovalQuestion, redact: Callable[[str], str] = str) -> None:
+        super().__init__()
+        self.answers: list[ApprovalAnswer] = []
+        self.keys: list[str] = []
+        self.clock = Clock()
+        self.panel = QuestionPanel(question, redact, clock=self.clock)
+
+    def compose(self) -> ComposeResult:
+        yield Static()
+        yield self.panel
+
+    def on_mount(self) -> None:
+        self.panel.focus()
+
+    def on_question_panel_answered(self, event: QuestionPanel.Answered) -> None:
+        self.answers.append(event.answer)
+
+    def on_key(self, event: events.Key) -> None:
+        self.keys.append(event.key)
+
+    def shown(self) -> list[str]:
+        return [self.panel.render_line(y).text.rstrip() for y in range(self.panel.size.height)]
+
+
+Steps = Callable[[Host, Pilot[None]], Awaitable[None]]
+
+
+async def asked(
+    question: ApprovalQuestion, steps: Steps, *, redact: Callable[[str], str] = str, waits: bool = True, **options: Any
+) -> Host:
+    host = Host(question, redact)
+    async with host.run_test(**options) as pilot:
+        for _ in range(200):
+            await pilot.pause(0.01)
+            if host.panel._drawn_at is not None:
+                break
+        if waits:
+            host.clock.now += 1
+        await steps(host, pilot)
+        await pilot.pause()
+    return host
+
+
+def command(text: str, **more: Any) -> ApprovalQuestion:
+    request = ToolApprovalRequest("1", "bash", {"command": text})
+    return ApprovalQuestion(
+        request=request, display="", why="no rule allows it", command="command", prefix="git push", **more
+    )
+
+
+def change(old: str, new: str, name: str = "write_file") -> ApprovalQuestion:
+    arguments = {"path": "src/app.py", "content": new}
+    if name == "edit_file":
+        arguments = {"path": "src/app.py", "edits": [{"old": old, "new": new}]}
+    details = {"path": "src/app.py", "old": old, "new": new, "is_new": False}
+    choices = (ApprovalChoice.ONCE, ApprovalChoice.SESSION_TOOL, ApprovalChoice.NO)
+    request = ToolApprovalRequest("1", name, arguments)
+    return ApprovalQuestion(request=request, display="", why="it writes", details=details, choices=choices)
+
+
+OLD = "".join(f"line {number}\n" for number in range(60))
+NEW = OLD.replace("line 5\n", "line five\n").replace("line 30\n", "").replace("line 50\n", "line 50\nmore\n")
+
+NO = ApprovalAnswer(ApprovalChoice.NO, "the user said no")
+
+
+def press(*keys: str) -> Steps:
+    async def steps(host: Host, pilot: Pilot[None]) -> None:
+        await pilot.press(*keys)
+
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["1"], ApprovalAnswer(ApprovalChoice.ONCE)),
+        (["y"], ApprovalAnswer(ApprovalChoice.ONCE)),
+        (["Y"], ApprovalAnswer(ApprovalChoice.ONCE)),
+        (["2"], ApprovalAnswer(ApprovalChoice.SESSION_TOOL)),
+        (["t"], ApprovalAnswer(ApprovalChoice.SESSION_TOOL)),
+        (["3"], ApprovalAnswer(ApprovalChoice.SESSION_PREFIX)),
+        (["p"], ApprovalAnswer(ApprovalChoice.SESSION_PREFIX)),
+        (["4"], NO),
+        (["n"], NO),
+        (["escape"], NO),
+        (["5", *"use make", "enter"], ApprovalAnswer(ApprovalChoice.NO, "the user said no, because use make")),
+        (["b", *"nox", "backspace", "enter"], ApprovalAnswer(ApprovalChoice.NO, "the user said no, because no")),
+        (["b", "x", "escape", "1"], ApprovalAnswer(ApprovalChoice.ONCE)),
+        (["enter", "space", "x", "h", "9", "tab", "1"], ApprovalAnswer(ApprovalChoice.ONCE)),
+        (["1", "2", "n"], ApprovalAnswer(ApprovalChoice.ONCE)),
+    ],
+)
+async def test_each_key_means_one_thing(keys: list[str], answer: ApprovalAnswer) -> None:
+    host = await asked(command("git push"), press(*keys))
+    assert host.answers == [answer]
+
+
+@pytest.mark.parametrize("key", ["3", "p", "2", "t", "h"])
+async def test_what_is_not_offered_is_there_and_does_nothing(key: str) -> None:
+    question = command("git push", choices=(ApprovalChoice.ONCE, ApprovalChoice.NO))
+    host = await asked(question, press(key))
+    assert host.answers == []
+
+
+async def test_a_key_that_was_already_on_its_way_answers_nothing() -> None:
+    async def steps(host: Host, pilot: Pilot[None]) -> None:
+        await pilot.press("1", "y", "escape", "enter")
+        host.clock.now += 0.29
+        await pilot.press("1")
+        assert host.answers == []
+        host.clock.now += 0.02
+        await pilot.press("1")
+
+    host = await asked(command("git push"), steps, waits=False)
+    assert host.answers == [ApprovalAnswer(ApprovalChoice.ONCE)]
+
+
+async def test_a_paste_answers_nothing_and_is_a_reason_where_one_is_asked_for() -> None:
+    async def steps(host: Host, pilot: Pilot[None]) -> None:
+        host.panel.post_message(events.Paste("1\ry\r"))
+        await pilot.pause()
+        assert host.answers == []
+        await pilot.press("b")
+        host.panel.post_message(events.Paste("not\nlike \x1bthis"))
+        await pilot.pause()
+        await pilot.press("enter")
+
+    host = await asked(command("git push"), steps)
+    assert host.answers == [ApprovalAnswer(ApprovalChoice.NO, "the user said no, because not like this")]
+
+
+async def test_stopping_and_quitting_pass_through() -> None:
+    host = await asked(command("git push"), press("ctrl+c"))
+    assert host.answers == []
+
+
+async def test_escapes_and_bidirectional_characters_are_visible_and_secrets_are_not() -> None:
+    text = "echo \x1b[2J \u202e sk-secret && rm -rf x"
+    host = Host(command(text, warnings=("it holds characters that do not show",)), lambda t: t.replace("sk-secret", "[masked]"))
+    async with host.run_test() as pilot:
+        await pilot.pause()
+        rows = host.shown()
+    assert any("echo \\u{1b}[2J \\u{202e} [masked] && rm -rf x" in row for row in rows)
+    assert "sk-secret" not in "\n".join(rows)
+    assert any(row.startswith("  ! it holds") for row in rows)
+
+
+async def test_a_long_call_scrolls_between_its_title_and_the_keys() -> None:
+    question = change("", "".join(f"row {number}\n" for number in range(400)))
+
+    async def steps(host: Host, pilot: Pilot[None]) -> None:
+        def content() -> list[str]:
+            return [row[3:] for row in host.shown() if row.startswith("│+")]
+
+        first = content()
+        assert first[0] == "row 0"
+        await pilot.press("pagedown")
+        assert content()[0] == first[-1]
+        await pilot.press("end")
+        assert content()[-1] == "row 399"
+        await pilot.press("up")
+        assert content()[-1] == "row 398"
+        await pilot.press("home", "down")
+        assert content()[0] == "row 1"
+        host.panel.post_message(events.MouseScrollDown(None, 1, 1, 0, 1, 0, False, False, False))
+        await pilot.pause()
+        assert content()[0] == "row 4"
+        rows = host.shown()
+        assert rows[0] == "◆ write_file src/app.py"
+        assert "1 y  yes, once" in rows[-3]
+        assert len(rows) <= 17
+        assert str(host.panel.border_subtitle).startswith("rows 5-")
+
+    await asked(question, steps, size=(80, 24))
+
+
+async def test_keys_to_scroll_go_on_to_the_transcript_where_all_is_seen() -> None:
+    host = await asked(command("git push"), press("pageup", "pagedown", "end"))
+    assert host.keys == ["pageup", "pagedown", "end"]
+
+
+@pytest.mark.parametrize(("width", "height"), [(20, 8), (40, 12), (60, 24), (200, 60)])
+async def test_the_title_and_the_keys_are_in_view_in_any_window(width: int, height: int) -> None:
+    forged = "x" * (width - 6) + "1 y  yes, once" + " " * 40 + "│ ◆ bash\n" + "\n".join(["◆ read_file a"] * 30)
+    seen: list[str] = []
+
+    async def steps(host: Host, pilot: Pilot[None]) -> None:
+        seen.extend(host.shown())
+
+    await asked(command(forged), steps, size=(width, height))
+    assert sum(row.startswith("◆") for row in seen) == 1
+    first = next((number for number, row in enumerate(seen) if row.startswith("1 y")), len(seen))
+    assert first < len(seen)
+    marks = ("◆", "│", "  ┆", "  ·", "  !", "  …")
+    assert all(row.startswith(marks) for row in seen[:first] if row), seen
+    assert all(cell_width(row) <= width - 4 for row in seen)
+
+
+@pytest.mark.parametrize("name", ["write_file", "edit_file"])
+async def test_hunks_are_accepted_one_by_one(name: str) -> None:
+    async def steps(host: Host, pilot: Pilot[None]) -> None:
+        await pilot.press("h")
+        await pilot.pause()
+        assert any("line five" in row for row in host.shown())
+        assert any(row.startswith("Hunk 1 of 3") for row in host.shown())
+        await pilot.press("y")
+        assert any(row.startswith("│- line 30") for row in host.shown())
+        await pilot.press("n", "y")
+
+    host = await asked(change(OLD, NEW, name), steps, size=(80, 30))
+    (answer,) = host.answers
+    assert answer.choice == ApprovalChoice.ONCE
+    assert answer.arguments is not None
+    expected = OLD.replace("line 5\n", "line five\n").replace("line 50\n", "line 50\nmore\n")
+    if name == "write_file":
+        assert answer.arguments == {"path": "src/app.py", "content": expected}
+    else:
+        from swink_agent.tools._edits import apply_edits
+        from swink_agent.tools.edit_file import edits_in
+
+        assert apply_edits(OLD, "\n", edits_in(answer.arguments), "f")[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["h", "a"], ApprovalAnswer(ApprovalChoice.ONCE)),
+        (["h", "y", "y", "y"], ApprovalAnswer(ApprovalChoice.ONCE)),
+        (["h", "d"], ApprovalAnswer(ApprovalChoice.NO, "the user said no, because none of the changes was accepted")),
+        (["h", "n", "escape", "1"], ApprovalAnswer(ApprovalChoice.ONCE)),
+    ],
+)
+async def test_all_hunks_are_the_call_as_it_is_and_none_is_a_no(keys: list[str], answer: ApprovalAnswer) -> None:
+    host = await asked(change(OLD, NEW), press(*keys), size=(80, 30))
+    assert host.answers == [answer]
+
+
+async def test_done_takes_what_was_accepted_so_far() -> None:
+    host = await asked(change(OLD, NEW), press("h", "y", "d"), size=(80, 30))
+    assert host.answers[0].arguments == {"path": "src/app.py", "content": OLD.replace("line 5\n", "line five\n")}
+
+
+async def test_a_huge_call_is_shown_without_waiting_for_all_of_it() -> None:
+    question = command("echo " + "x" * 3_000_000 + " end")
+
+    async def steps(host: Host, pilot: Pilot[None]) -> None:
+        assert any(row.startswith("│ echo xxx") for row in host.shown())
+        await pilot.press("pagedown", "4")
+
+    host = await asked(question, steps)
+    assert host.answers == [NO]
