@@ -75,7 +75,17 @@ def test_a_paste_that_is_too_large_is_refused_and_not_kept() -> None:
 @given(
     st.lists(
         st.sampled_from(
-            ["a", "\r", "\x1b\r", "\x1b[A", "\x1b[27;2;13~", "\x1b[200~one\rtwo\x1b[201~", "\x1b[<0;1;2M", "é", "\x1b[Z"]
+            [
+                "a",
+                "\r",
+                "\x1b\r",
+                "\x1b[A",
+                "\x1b[27;2;13~",
+                "\x1b[200~one\rtwo\x1b[201~",
+                "\x1b[<0;1;2M",
+                "é",
+                "\x1b[Z",
+            ]
         ),
         max_size=12,
     ),

@@ -149,10 +149,8 @@ def test_many_large_steps_do_not_keep_everything() -> None:
     assert 1 <= count < 10
 
 
-STEPS = st.sampled_from(
-    "delete_left delete_right delete_word_left delete_word_right delete_to_line_start delete_to_line_end undo redo "
-    "clear open_token".split()
-)
+DELETIONS = ["left", "right", "word_left", "word_right", "to_line_start", "to_line_end"]
+STEPS = st.sampled_from([*[f"delete_{where}" for where in DELETIONS], "undo", "redo", "clear", "open_token"])
 
 
 @settings(max_examples=150)

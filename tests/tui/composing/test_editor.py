@@ -29,7 +29,8 @@ def test_visual_goes_before_editor_and_vi_is_the_last() -> None:
 def test_what_is_left_in_the_file_is_the_text_and_the_file_is_private_and_gone(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = (
-        f"pathlib.Path({str(log)!r}).write_text(f'{{words[0]}} {{path}} {{os.stat(path).st_mode}} {{os.stat(path.parent).st_mode}}')\n"
+        "modes = [os.stat(place).st_mode for place in (path, path.parent)]\n"
+        f"pathlib.Path({str(log)!r}).write_text(f'{{words[0]}} {{path}} {{modes[0]}} {{modes[1]}}')\n"
         "path.write_text(path.read_text() + ' and more\\n')"
     )
     assert run_editor("draft é", {"EDITOR": editor(tmp_path, code)}) == "draft é and more"

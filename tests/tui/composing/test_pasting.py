@@ -30,7 +30,10 @@ def test_a_picture_dropped_in_any_form_is_found(tmp_path: Path, pasted: str) -> 
 def test_several_pictures_at_once_and_names_from_the_folder(tmp_path: Path) -> None:
     for name in ("a.png", "b.JPG", "it's.gif"):
         (tmp_path / name).write_bytes(b"x")
-    assert image_files(f"{tmp_path}/a.png {tmp_path}/b.JPG", tmp_path) == [str(tmp_path / "a.png"), str(tmp_path / "b.JPG")]
+    assert image_files(f"{tmp_path}/a.png {tmp_path}/b.JPG", tmp_path) == [
+        str(tmp_path / "a.png"),
+        str(tmp_path / "b.JPG"),
+    ]
     assert image_files("a.png\nb.JPG", tmp_path) == [str(tmp_path / "a.png"), str(tmp_path / "b.JPG")]
     assert image_files("it's.gif", tmp_path) == [str(tmp_path / "it's.gif")]
 

@@ -44,9 +44,7 @@ class Host(App[None]):
         self.heard.append("closed")
 
     def screen_text(self) -> str:
-        width, height = self.size
-        lines = self.screen._compositor.render_strips()
-        return "\n".join(strip.text for strip in lines[:height])
+        return "\n".join(strip.text for strip in self.screen._compositor.render_strips())
 
 
 async def shown(

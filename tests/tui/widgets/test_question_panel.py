@@ -168,7 +168,9 @@ async def test_stopping_and_quitting_pass_through() -> None:
 
 async def test_escapes_and_bidirectional_characters_are_visible_and_secrets_are_not() -> None:
     text = "echo \x1b[2J \u202e sk-secret && rm -rf x"
-    host = Host(command(text, warnings=("it holds characters that do not show",)), lambda t: t.replace("sk-secret", "[masked]"))
+    host = Host(
+        command(text, warnings=("it holds characters that do not show",)), lambda t: t.replace("sk-secret", "[masked]")
+    )
     async with host.run_test() as pilot:
         await pilot.pause()
         rows = host.shown()

@@ -38,7 +38,9 @@ class Row(NamedTuple):
 
 
 class _Broken(NamedTuple):
-    rows: tuple[tuple[Piece, ...], ...]
+    """The rows of one line: where each begins in it, and its pieces, whose places count from there."""
+
+    rows: tuple[tuple[int, tuple[Piece, ...]], ...]
 
 
 class Layout:
@@ -61,11 +63,9 @@ class Layout:
         start = 0
         for line in text.split("\n"):
             broken = known[line] = self._known.get(line) or _broken(line, width, tokens)
-            for number, pieces in enumerate(broken.rows):
-                first = start if number == 0 else start + pieces[0].place
-                is_last = number == len(broken.rows) - 1
-                last = start + len(line) if is_last else start + broken.rows[number + 1][0].place
-                rows.append(Row(first, last, _moved(pieces)))
+            ends = [*[first for first, _ in broken.rows[1:]], len(line)]
+            for (first, pieces), last in zip(broken.rows, ends, strict=True):
+                rows.append(Row(start + first, start + last, pieces))
             start += len(line) + 1
         self.rows, self._known = rows, known
 
@@ -100,29 +100,30 @@ class Layout:
         return row.start + row.pieces[-1].place if is_broken and row.pieces else row.end
 
 
-def _moved(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+def _moved(pieces: list[Piece]) -> tuple[int, tuple[Piece, ...]]:
+    """The place of the first piece, and the pieces with their places counted from it."""
     if not pieces or pieces[0].place == 0:
-        return pieces
+        return 0, tuple(pieces)
     first = pieces[0].place
-    return tuple([piece._replace(place=piece.place - first) for piece in pieces])
+    return first, tuple([Piece(place - first, text, width, is_token) for place, text, width, is_token in pieces])
 
 
 def _broken(line: str, width: int, tokens: Mapping[str, Token]) -> _Broken:
     if len(line) <= width and line.isascii() and line.isprintable():
-        return _Broken((_ascii_pieces(line),))
-    rows: list[tuple[Piece, ...]] = []
+        return _Broken(((0, _ascii_pieces(line)),))
+    rows: list[tuple[int, tuple[Piece, ...]]] = []
     row: list[Piece] = []
     used, after_space = 0, 0
     for piece in _pieces(line, width, tokens):
         while used + piece.width > width and row:
             rest = row[after_space:] if after_space else []
-            rows.append(tuple(row[: len(row) - len(rest)]))
+            rows.append(_moved(row[: len(row) - len(rest)]))
             row, used, after_space = rest, sum([part.width for part in rest]), 0
         row.append(piece)
         used += piece.width
         if piece.text == " ":
             after_space = len(row)
-    return _Broken((*rows, tuple(row)))
+    return _Broken((*rows, _moved(row)))
 
 
 @lru_cache(64)

@@ -78,7 +78,12 @@ class Composer(Vertical):
         self._history = history
         self._completer = completer
         self._view = DraftView(
-            on_key=self._key, on_paste=self._paste, sign=_SIGN, placeholder=_PLACEHOLDER, border_rows=2
+            on_key=self._key,
+            on_paste=self._paste,
+            on_change=self._changed,
+            sign=_SIGN,
+            placeholder=_PLACEHOLDER,
+            border_rows=2,
         )
         self._list = CompletionList()
         self._is_running = False
@@ -320,8 +325,7 @@ class Composer(Vertical):
 
     # -- completion --------------------------------------------------------------------------------------------
 
-    def on_draft_view_changed(self, event: DraftView.Changed) -> None:
-        event.stop()
+    def _changed(self) -> None:
         if self._walk is not None and self._view.draft.text != self._walked:
             self._walk = None  # a prompt of the history that was changed is a new one
         self._complete()

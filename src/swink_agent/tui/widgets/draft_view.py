@@ -1,7 +1,8 @@
 """A draft in a window: its rows, the cursor, the selection, and the keys and the mouse that edit it.
 
 Owns drawing and editing, a row at a time: a key repaints the rows that it changed, and nothing is laid out again unless
-their number changes. There is no blinking and no timer. What a key means beyond editing is asked of `on_key` first.
+their number changes. There is no blinking and no timer. What a key means beyond editing is asked of `on_key` first;
+`on_change` is told when the text, or the place of the cursor in it, is another.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.geometry import Offset, Region, Size
-from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -59,14 +59,12 @@ class DraftView(Widget, can_focus=True):
     }
     """
 
-    class Changed(Message):
-        """The text, or the place of the cursor in it, is another."""
-
     def __init__(
         self,
         *,
         on_key: KeyFn | None = None,
         on_paste: PasteFn | None = None,
+        on_change: Callable[[], None] | None = None,
         placeholder: str = "",
         sign: str = ">",
         most_rows: int = 10,
@@ -77,6 +75,7 @@ class DraftView(Widget, can_focus=True):
         self.sign = sign
         self._on_key_first = on_key
         self._on_paste_first = on_paste
+        self._on_change = on_change
         self._placeholder = placeholder
         self._most_rows = most_rows
         self._border_rows = border_rows
@@ -236,9 +235,10 @@ class DraftView(Widget, can_focus=True):
         )
 
     def changed(self) -> None:
-        """Shows what was changed, and tells whoever listens."""
+        """Shows what was changed, and tells whoever listens: directly, as a message would cost as much as the key."""
         self.update()
-        self.post_message(self.Changed())
+        if self._on_change is not None:
+            self._on_change()
 
     def edit(self, event: events.Key) -> bool:
         """Does what a key does to the draft; whether it is such a key."""

@@ -170,7 +170,9 @@ class Picker(ModalScreen["str | None"]):
         self._heading = title
         self._items = items
         self._preview_of = preview
-        self._view = DraftView(on_key=self._key, placeholder="Type to search", sign="/", most_rows=1)
+        self._view = DraftView(
+            on_key=self._key, on_change=self._changed, placeholder="Type to search", sign="/", most_rows=1
+        )
         self._list = _List(items)
         self._preview = _Preview(style_of)
         self._looking: asyncio.Task[None] | None = None
@@ -213,8 +215,7 @@ class Picker(ModalScreen["str | None"]):
         if self._list.items:
             self.dismiss(self._list.items[self._list.chosen].key)
 
-    def on_draft_view_changed(self, event: DraftView.Changed) -> None:
-        event.stop()
+    def _changed(self) -> None:
         self._list.show(matching(self._items, self._view.draft.text))
         self._look()
 

@@ -50,7 +50,9 @@ class SearchBar(Horizontal):
 
     def __init__(self) -> None:
         super().__init__()
-        self._view = DraftView(on_key=self._key, placeholder="Search the transcript", sign="/", most_rows=1)
+        self._view = DraftView(
+            on_key=self._key, on_change=self._changed, placeholder="Search the transcript", sign="/", most_rows=1
+        )
         self._told = Static("", markup=False)
 
     def compose(self) -> ComposeResult:
@@ -98,6 +100,5 @@ class SearchBar(Horizontal):
                 return False
         return True
 
-    def on_draft_view_changed(self, event: DraftView.Changed) -> None:
-        event.stop()
+    def _changed(self) -> None:
         self.post_message(self.Typed(self.query_text))
