@@ -47,7 +47,8 @@ class QuestionView:
 
     def __init__(self, question: ApprovalQuestion, redact: Callable[[str], str] = str) -> None:
         self._question = question
-        lines = call_lines(question.request, command=question.command, details=question.details, limit=None)
+        request = question.shown or question.request
+        lines = call_lines(request, command=question.command, details=question.details, limit=None)
         lines = _redacted(lines, redact)
         self._title = lines[0].text
         self._lines = [line for line in lines[1:] if line.kind != "note"]

@@ -81,13 +81,15 @@ def visible_paths(
 ) -> VisiblePaths:
     """What is to be seen beneath the folder, as the search tool sees it: without `.git` and what git ignores.
 
-    Folder by folder, the outer ones first, so that what is near is there however much lies beneath; no link is
-    followed. Ends after `most` paths, after so many seconds, or when `goes_on` says so.
+    The rules of the repository that the folder lies in hold too. Folder by folder, the outer ones first, so that what
+    is near is there however much lies beneath; no link is followed. Ends after `most` paths, after so many seconds, or
+    when `goes_on` says so.
     """
     until = time.monotonic() + seconds
+    folder = Path(os.path.abspath(folder))
     paths: list[str] = []
     is_all = True
-    waiting: deque[tuple[str, IgnoreLevel | None]] = deque([("", None)])
+    waiting: deque[tuple[str, IgnoreLevel | None]] = deque([("", _level_above(folder, until))])
     while waiting:
         if time.monotonic() > until or len(paths) >= most or not goes_on():
             return VisiblePaths(paths, False)
@@ -107,13 +109,31 @@ def visible_paths(
     return VisiblePaths(paths, is_all)
 
 
+def _level_above(folder: Path, until: float) -> IgnoreLevel | None:
+    """The rules of the repository that the folder lies in, down to the folder above it."""
+    top = next((place for place in (folder, *folder.parents) if (place / _GIT).exists()), folder)
+    if top == folder:
+        return None
+    with ExitStack() as held:
+        try:
+            current = os.open(top, _FOLDER)
+            held.callback(os.close, current)
+            level = level_of(current, b"", None, until)
+            for part in folder.relative_to(top).parts[:-1]:
+                current, level = _enter(current, os.fsencode(part), level, held)
+        except OSError:
+            return None
+    return level
+
+
 def _read_folder(
     top: Path, path: str, above: IgnoreLevel | None, until: float
 ) -> tuple[IgnoreLevel, list[tuple[str, bool]], bool]:
     """The rules in a folder, what they leave of it in the order of names, and whether that is all."""
     fd = os.open(top / path, _FOLDER | (os.O_NOFOLLOW if path else 0))
     try:
-        level = level_of(fd, os.fsencode(path.rstrip("/").rpartition("/")[2]), above, until)
+        name = path.rstrip("/").rpartition("/")[2] if path else top.name
+        level = level_of(fd, b"" if above is None else os.fsencode(name), above, until)
         with os.scandir(fd) as listing:
             some = list(islice(listing, _MOST_IN_A_FOLDER + 1))
         found: list[tuple[str, bool]] = []

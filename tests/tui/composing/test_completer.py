@@ -143,3 +143,23 @@ def test_letters_that_mean_something_in_patterns_are_letters() -> None:
     names = ["a.b", "a]b", "a^b", "a\\b", "a-b", "axb"]
     for name in names:
         assert name in fitting(names, name, 5)[:1]
+
+
+async def test_the_rules_of_the_repository_above_hold_in_its_folders(tmp_path: Path) -> None:
+    tree(tmp_path, "lib/out/a.py", "lib/src/a.py", "lib/src/a.log")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("/lib/out\n*.log\n")
+    assert await files_for(tmp_path / "lib", "@") == ["@src/", "@src/a.py"]
+    assert await files_for(tmp_path / "lib" / "src", "@") == ["@a.py"]
+
+
+@pytest.mark.sweep
+def test_a_folder_of_very_many_entries_is_looked_at_in_a_moment(tmp_path: Path) -> None:
+    for number in range(200_000):
+        os.close(os.open(tmp_path / f"{number}.txt", os.O_CREAT | os.O_WRONLY))
+    (tmp_path / "sub").mkdir()
+    start = time.monotonic()
+    found = visible_paths(tmp_path)
+    assert time.monotonic() - start < 5
+    assert not found.is_all
+    assert len(found.paths) <= 20_000

@@ -71,6 +71,8 @@ class Completer:
     def close(self) -> None:
         """Lets a look at the folder that is still going on end."""
         self._is_open = False
+        if self._reading is not None:
+            self._reading.cancel()
 
     def wanted(self, text: str, cursor: int) -> Wanted | None:
         """What there is to complete at the cursor, if anything."""

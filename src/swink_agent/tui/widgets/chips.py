@@ -34,7 +34,7 @@ class Chips(Widget, can_focus=False):
         width: 1fr;
         padding: 0 2;
         color: $text-muted;
-        & > .chips--sign { color: $accent; }
+        & > .chips--sign { color: $text-accent; }
         & > .chips--hint { color: $text-disabled; }
     }
     """

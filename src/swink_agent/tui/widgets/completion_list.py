@@ -39,7 +39,7 @@ class CompletionList(Widget, can_focus=False):
         padding: 0 1;
         margin: 0 1;
         background: $surface;
-        & > .completion--chosen { background: $accent 25%; color: $accent; text-style: bold; }
+        & > .completion--chosen { background: $accent 25%; color: $text-accent; text-style: bold; }
         & > .completion--detail { color: $text-muted; }
         & > .completion--more { color: $text-muted; }
     }

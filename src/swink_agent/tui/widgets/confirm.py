@@ -34,7 +34,7 @@ class _Choices(Widget, can_focus=True):
         height: auto;
         width: 1fr;
         margin: 1 0 0 0;
-        & > .choices--key { color: $accent; text-style: bold; }
+        & > .choices--key { color: $text-accent; text-style: bold; }
         & > .choices--chosen { background: $accent 25%; text-style: bold; }
     }
     """

@@ -50,11 +50,11 @@ class DraftView(Widget, can_focus=True):
     DraftView {
         height: 1;
         width: 1fr;
-        & > .draft--sign { color: $accent; text-style: bold; }
+        & > .draft--sign { color: $text-accent; text-style: bold; }
         & > .draft--placeholder { color: $text-muted; }
-        & > .draft--token { color: $accent; background: $accent 15%; }
+        & > .draft--token { color: $text-accent; background: $accent 15%; }
         & > .draft--selection { background: $accent 40%; }
-        & > .draft--match { text-style: bold underline; color: $accent; }
+        & > .draft--match { text-style: bold underline; color: $text-accent; }
         & > .draft--cursor { text-style: reverse; }
     }
     """

@@ -58,7 +58,7 @@ class _List(Widget, can_focus=False):
     _List {
         height: 1fr;
         width: 1fr;
-        & > .list--chosen { background: $accent 25%; color: $accent; text-style: bold; }
+        & > .list--chosen { background: $accent 25%; color: $text-accent; text-style: bold; }
         & > .list--detail { color: $text-muted; }
     }
     """

@@ -35,7 +35,9 @@ GRACE = 0.3
 """Seconds after the question is drawn in which no key answers it: it was meant for something else."""
 _BESIDE = 50_000
 """Characters of a call past which its rows are made beside the event loop."""
-_LEAST_CONTENT = 3
+_LEAST_CONTENT = 4
+_LOW = 20
+"""Rows of a window in which nothing is left for what can be missed."""
 _COUNTED = 500
 """Rows that are made at once, so that their number can be said of most calls."""
 _SHARE = 0.7
@@ -93,7 +95,7 @@ class QuestionPanel(Widget, can_focus=True):
         & > .question--cyan { color: $text-primary; }
         & > .question--yellow { color: $text-warning; }
         & > .question--dim { color: $text-muted; }
-        & > .question--key { color: $warning; text-style: bold; }
+        & > .question--key { color: $text-warning; text-style: bold; }
         & > .question--cursor { text-style: reverse; }
     }
     """
@@ -171,7 +173,7 @@ class QuestionPanel(Widget, can_focus=True):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         head, foot = self._fixed(width)
         window = self.screen.size.height
-        most = max(int(window * _SHARE), min(window - 4, len(head) + len(foot) + 2 + _LEAST_CONTENT)) - 2
+        most = max(int(window * _SHARE), min(window - 2, len(head) + len(foot) + 2 + _LEAST_CONTENT)) - 2
         room = max(most - len(head) - len(foot), 1)
         self._content_height = min(self._content(width).make(max(room + 1, _COUNTED)), room)
         return len(head) + self._content_height + len(foot)
@@ -193,7 +195,7 @@ class QuestionPanel(Widget, can_focus=True):
         """What is always in view: the title above, and below what is odd, and the keys."""
         if self._view is None:
             return [], []
-        is_low = self.screen.size.height < 16
+        is_low = self.screen.size.height < _LOW
         head = [self._drawn(row) for row in self._view.title_rows(width, 1 if is_low else 2)]
         told = [self._drawn(row) for row in self._view.told_rows(width)]
         if is_low:

@@ -1,0 +1,54 @@
+"""A question as rows, made as they are looked at: the same rows as all at once, and nothing left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swink_agent import ToolApprovalRequest
+from swink_agent.policies.approvals import ApprovalQuestion
+from swink_agent.policies.cells import cell_width
+from swink_agent.policies.question import QuestionView, hunk_rows
+
+FOREIGN = st.text(alphabet="ab1 \n\t│◆…\u202e\x1b漢e\u0301", max_size=300)
+
+
+def question(arguments: dict[str, Any], **more: Any) -> ApprovalQuestion:
+    return ApprovalQuestion(
+        request=ToolApprovalRequest("1", "bash", arguments), display="", why="it runs", command="command", **more
+    )
+
+
+@settings(max_examples=100)
+@given(FOREIGN, st.integers(12, 120), st.integers(1, 40))
+def test_rows_one_by_one_are_the_rows_all_at_once(text: str, width: int, times: int) -> None:
+    view = QuestionView(question({"command": text * times}))
+    every = view.all_rows(width)
+    title = view.title_rows(width, 20)
+    assert [*title, *view.content_rows(width)] == every[: len(every)]
+    assert all(cell_width(row.text) <= width for row in view.content_rows(width))
+
+
+def test_the_beginning_of_a_line_without_end_is_there_without_its_end() -> None:
+    view = QuestionView(question({"command": "x" * 500_000 + "END"}))
+    rows = view.content_rows(80)
+    assert next(rows).text == "│ " + "x" * 77
+    assert next(rows).text == "│↳ " + "x" * 77
+    *_, last = rows
+    assert last.text.endswith("END")
+
+
+def test_what_is_masked_in_the_question_is_masked_in_the_rows() -> None:
+    asked = question({"command": "echo sk-secret"})
+    masked = msgspec.structs.replace(asked.request, arguments={"command": "echo [masked]"})
+    view = QuestionView(msgspec.structs.replace(asked, shown=masked))
+    assert [row.text for row in view.content_rows(80)] == ["│ echo [masked]"]
+
+
+def test_a_hunk_is_made_safe_and_masked() -> None:
+    lines = [("hunk", "@@ from line 1 @@"), ("removed", "\x1b[2J"), ("added", "a sk-secret \u202e")]
+    rows = [row.text for row in hunk_rows(lines, 60, lambda text: text.replace("sk-secret", "[masked]"))]  # type: ignore[arg-type]
+    assert rows == ["│@@ from line 1 @@", "│- \\u{1b}[2J", "│+ a [masked] \\u{202e}"]
