@@ -211,6 +211,15 @@ async def test_a_paste_of_fifty_megabytes_is_refused_while_keys_are_taken(tmp_pa
         await running.until_drawn(b"50,000,000")
 
 
+async def test_control_c_ends_a_paste_whose_end_was_lost(tmp_path: Path) -> None:
+    async with program(tmp_path) as running:
+        await running.type(b"\x1b[200~half")
+        await asyncio.sleep(1.2)
+        await running.type(b"\x03")
+        assert (await running.until("paste"))[1] == "half"
+        assert (await running.until("key"))[1] == "ctrl+c"
+
+
 async def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
     async with program(tmp_path) as running:
         await running.type(b"a\xff\xfe\xc3b\r")

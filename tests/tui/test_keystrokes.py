@@ -71,6 +71,16 @@ def test_a_paste_that_is_too_large_is_refused_and_not_kept() -> None:
     assert keystrokes.feed("\x1b[200~small\x1b[201~") == [Pasted("small")]
 
 
+def test_a_paste_whose_end_was_lost_can_be_ended() -> None:
+    keystrokes = Keystrokes()
+    keystrokes.feed("\x1b[200~half")
+    assert keystrokes.is_pasting
+    assert keystrokes.give_up() == [Pasted("half")]
+    assert not keystrokes.is_pasting
+    assert keystrokes.feed("\x03") == ["\x03"]
+    assert keystrokes.give_up() == []
+
+
 @settings(max_examples=200)
 @given(
     st.lists(

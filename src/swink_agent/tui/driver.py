@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from codecs import getincrementaldecoder
 
 from textual import events, messages
@@ -23,6 +24,9 @@ _ESCAPE = 0.05
 _SETTLE = 0.12
 """Seconds after which Textual's own reader decides what a beginning was."""
 _READ = 65536
+_STALLED = 1.0
+"""Seconds without input after which Ctrl+C ends a paste whose end was lost on the way."""
+_STOPS = ("\x03", "\x1b[99;5u")
 
 
 class RefusedPaste(events.Paste):
@@ -41,6 +45,8 @@ class TerminalDriver(LinuxDriver):
     def start_application_mode(self) -> None:
         self._wake = os.pipe()
         super().start_application_mode()
+        if self._writer_thread is None:
+            return  # in the background: there is no terminal to speak to yet
         # Shift+Enter from terminals that have not the kitty protocol but xterm's way.
         self.write("\x1b[>4;1m")
         self.flush()
@@ -82,6 +88,7 @@ class TerminalDriver(LinuxDriver):
         keystrokes, parser = Keystrokes(), XTermParser(self._debug)
         decode = getincrementaldecoder("utf-8")("replace").decode
         timeout: float | None = None
+        last = 0.0
         while True:
             ready = select.select([self.fileno, wake[0]], [], [], timeout)[0]
             if wake[0] in ready:
@@ -94,7 +101,12 @@ class TerminalDriver(LinuxDriver):
                 if not data:  # nobody is there any more
                     self.send_message(messages.ExitApp())
                     return
-                self._pass_on(keystrokes.feed(decode(data)), parser)
+                text = decode(data)
+                now = time.monotonic()
+                if keystrokes.is_pasting and text in _STOPS and now - last > _STALLED:
+                    self._pass_on(keystrokes.give_up(), parser)
+                self._pass_on(keystrokes.feed(text), parser)
+                last = now
                 timeout = _ESCAPE if keystrokes.is_waiting else _SETTLE
             elif keystrokes.is_waiting:
                 self._pass_on(keystrokes.settle(), parser)

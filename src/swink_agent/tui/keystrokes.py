@@ -54,6 +54,15 @@ class Keystrokes:
         """Whether what has come may be the beginning of something: `settle` decides, if nothing follows soon."""
         return bool(self._held) and self._paste is None
 
+    @property
+    def is_pasting(self) -> bool:
+        """Whether a paste has begun and not ended."""
+        return self._paste is not None
+
+    def give_up(self) -> list[Piece]:
+        """Ends a paste whose end does not come: what there is of it."""
+        return self.feed(_END) if self.is_pasting else []
+
     def feed(self, text: str) -> list[Piece]:
         """The pieces of this input that are whole."""
         data, self._held = self._held + text, ""

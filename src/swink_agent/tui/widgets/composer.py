@@ -52,7 +52,7 @@ class Composer(Vertical):
         & > DraftView:focus { border: round $accent; }
         &.-plan > DraftView { border: round $warning 60%; border-title-color: $warning; }
         &.-plan > DraftView:focus { border: round $warning; }
-        &.-plan > DraftView > .draft--sign { color: $warning; }
+        &.-plan > DraftView > .draft--sign { color: $text-warning; }
     }
     """
     ALLOW_SELECT: ClassVar[bool] = False
@@ -223,7 +223,7 @@ class Composer(Vertical):
             return
         self._history.add(text)
         self._view.draft.clear()
-        self._walk = None
+        self._walk = self._aside = None
         self._view.changed()
         self.post_message(kind(text, images))
 

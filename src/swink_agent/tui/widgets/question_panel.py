@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import msgspec
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
@@ -135,7 +135,7 @@ class QuestionPanel(Widget, can_focus=True):
         self._rows: dict[int, _Rows] = {}
         self._top = 0
         self._content_height = 0
-        self._layout: tuple[list[list[Segment]], list[list[Segment]]] = ([], [])
+        self._laid: tuple[int, tuple[list[list[Segment]], list[list[Segment]]]] | None = None
         self._making: asyncio.Task[None] | None = None
 
     @property
@@ -193,6 +193,19 @@ class QuestionPanel(Widget, can_focus=True):
 
     def _fixed(self, width: int) -> tuple[list[list[Segment]], list[list[Segment]]]:
         """What is always in view: the title above, and below what is odd, and the keys."""
+        if self._laid is None or self._laid[0] != width:
+            self._laid = (width, self._lay_out(width))
+        return self._laid[1]
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        self._laid = None  # whatever is drawn again is laid out again
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+    def notify_style_update(self) -> None:
+        self._laid = None
+        super().notify_style_update()
+
+    def _lay_out(self, width: int) -> tuple[list[list[Segment]], list[list[Segment]]]:
         if self._view is None:
             return [], []
         is_low = self.screen.size.height < _LOW
@@ -244,9 +257,8 @@ class QuestionPanel(Widget, can_focus=True):
             self._drawn_at = self._clock()
         width = self.content_size.width
         if y == 0:
-            self._layout = self._fixed(width)
             self._tell_place(width)
-        head, foot = self._layout
+        head, foot = self._fixed(width)
         content = self.content_size.height - len(head) - len(foot)
         if y < len(head):
             segments = head[y]
