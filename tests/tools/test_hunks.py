@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swink_agent import ToolApprovalRequest
-from swink_agent.core.redaction import Redactor
-from swink_agent.tools import EditFileTool, Workspace, WriteFileTool, change_preview
+from swink_agent import Agent, ModelSpec, Redactor, ToolApprovalRequest
+from swink_agent.policies import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, Approvals
+from swink_agent.testing import call, scripted, text
+from swink_agent.tools import EditFileTool, ReadFileTool, Workspace, WriteFileTool, change_preview
 from swink_agent.tools._edits import apply_edits
 from swink_agent.tools.edit_file import edits_in
 from swink_agent.tools.hunks import ChangeHunks
@@ -155,4 +155,39 @@ def test_a_file_with_line_ends_of_several_kinds_is_not_offered_in_parts(tmp_path
     assert shown is not None
     assert shown["is_exact"] is False
     assert ChangeHunks.of(request, shown) is None
-    assert asyncio.iscoroutinefunction(tool.execute)
+
+
+@pytest.mark.parametrize("name", ["write_file", "edit_file"])
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+async def test_an_agent_s_file_has_the_accepted_hunk_its_secret_and_nothing_else(
+    tmp_path: Path, name: str, ends: str
+) -> None:
+    secret = "hunter2-and-more"
+    lines = ["first", f"password = {secret}", *[f"line {number}" for number in range(20)], "last"]
+    file = tmp_path / "settings.ini"
+    file.write_bytes(ends.join([*lines, ""]).encode())
+    redactor = Redactor([secret])
+    tools = [
+        ReadFileTool(Workspace(tmp_path)),
+        EditFileTool(Workspace(tmp_path)),
+        WriteFileTool(Workspace(tmp_path)),
+    ]
+    shown = "\n".join([*lines, ""])
+    new = redactor.redact(shown).replace("first", "FIRST").replace("last", "LAST")
+    edits = [{"old": "first", "new": "FIRST"}, {"old": "last", "new": "LAST"}]
+    changed = call(name, path="settings.ini", **({"content": new} if name == "write_file" else {"edits": edits}))
+
+    def ask(question: ApprovalQuestion) -> ApprovalAnswer:
+        hunks = ChangeHunks.of(question.request, question.details)
+        assert hunks is not None
+        return ApprovalAnswer(ApprovalChoice.ONCE, arguments=hunks.arguments({1}))
+
+    agent = Agent(
+        model=ModelSpec("test", "model"),
+        stream_fn=scripted(call("read_file", path="settings.ini"), changed, text("done")),
+        tools=tools,
+        approve=Approvals(ask, preview=change_preview(tools, redactor), redactor=redactor),
+        redactor=redactor,
+    )
+    await agent.prompt("change it")
+    assert file.read_bytes() == ends.join([*lines[:-1], "LAST", ""]).encode()
