@@ -267,6 +267,43 @@ def test_metadata_that_is_no_json_is_refused(store: JsonlSessionStore) -> None:
 REPLY = AssistantMessage([ToolCall("c", "add", {"a": 1}), ToolCall("c", "add", {"a": 2}), ToolCall("d", "add")])
 
 
+LIFE = """
+import sys
+from swink_agent import AssistantMessage, ToolCall, UserMessage
+from swink_agent.core.journal import MessageAdded, ToolStarted
+from swink_agent.memory import JsonlSessionStore
+session = JsonlSessionStore(sys.argv[1], sync=False).create()
+session.log.record(MessageAdded(UserMessage("go"), "prompt"))
+calls = [ToolCall("a", "add", {}), ToolCall("b", "add", {})]
+session.log.record(MessageAdded(AssistantMessage(calls), "reply"))
+session.log.record(ToolStarted(0, "a", "add"))
+print(session.id, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/locks"), reason="the system does not tell who has a lock")
+def test_a_call_that_runs_elsewhere_at_this_moment_is_not_taken_for_lost(store: JsonlSessionStore) -> None:
+    """And looking takes no lock: whoever wants to write is never told that a reader does."""
+    command = [sys.executable, "-c", LIFE, str(store.folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as life:
+        assert life.stdin is not None
+        assert life.stdout is not None
+        session_id = life.stdout.readline().strip()
+        before = store.load(session_id)
+        life.kill()
+        life.stdin.close()
+    after = store.load(session_id)
+    for loaded, words in ((before, ("may still be running", "may still be about to")), (after, ("never recorded", ""))):
+        running, waiting = [message for message in loaded.messages if isinstance(message, ToolResultMessage)]
+        assert (running.outcome, waiting.outcome) == (ToolOutcome.LOST, ToolOutcome.NEVER_RAN)
+        assert extract_text(running.content).startswith("outcome unknown")
+        assert extract_text(waiting.content).startswith("never ran")
+        assert words[0] in extract_text(running.content)
+        assert words[1] in extract_text(waiting.content)
+    assert "still" not in "".join(extract_text(message.content) for message in after.messages)  # type: ignore[union-attr]
+
+
 def crashed(store: JsonlSessionStore, *entries: Any) -> str:
     """A session whose record ends with these entries."""
     session = store.create()

@@ -100,9 +100,16 @@ class JsonlSessionStore:
         return Session(log, contents.start, types=self._types, problems=contents.reading.problems)
 
     def load(self, session_id: str) -> LoadedSession:
-        """The session of this id, or of the only one that begins so, to look at, whoever uses it."""
+        """The session of this id, or of the only one that begins so, to look at, whoever uses it.
+
+        Of a call without a result it says that it may still be running, where somebody has the session in use and the
+        system tells (on Linux).
+        """
         path = self._find(session_id)
-        return LoadedSession(path, read_contents(path, self._types))
+        is_in_use = self._files.is_locked(path)  # before it is read: who ends meanwhile may write until then
+        contents = read_contents(path, self._types)
+        contents.fold.is_in_use = is_in_use
+        return LoadedSession(path, contents)
 
     def rename(self, session_id: str, title: str) -> None:
         """Gives a session another title. Raises `SessionInUse` if somebody writes to it."""
