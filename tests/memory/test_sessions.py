@@ -605,6 +605,20 @@ async def test_messages_of_unknown_types_keep_their_place(store: JsonlSessionSto
     assert Notice("psst") in store.load(session.id).messages, "who knows the type has it again"
 
 
+def test_a_type_that_was_not_given_is_a_problem_and_no_damage(store: JsonlSessionStore) -> None:
+    with store.create() as session:
+        session.log.record(MessageAdded(Notice("psst"), "given"))
+        session.log.record(MessageAdded(UserMessage("b"), "given"))
+    stranger = JsonlSessionStore(store.folder)
+    for info in (stranger.load(session.id).info, *stranger.list()):
+        assert info.damage == ()
+    assert len(stranger.load(session.id).info.problems) == 1
+    session.path.write_bytes(session.path.read_bytes()[:-1] + b"{")
+    info = stranger.load(session.id).info
+    assert len(info.problems) == 2
+    assert info.damage == tuple(problem for problem in info.problems if "cut off" in problem)
+
+
 # -- the folder ----------------------------------------------------------------------------------------------
 
 

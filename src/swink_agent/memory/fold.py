@@ -40,7 +40,7 @@ from swink_agent.core.types import (
 )
 from swink_agent.core.value import copy_json
 
-from .info import title_from
+from .info import Problem, title_from
 from .records import LabelAdded, NoteAdded, RecordEntry, SessionStarted, Summary, TitleChanged
 
 __all__ = ["Fold", "Recovered", "fold_entries"]
@@ -411,10 +411,10 @@ class Fold:
         return tuple(self._history.all()[0])
 
     @property
-    def problems(self) -> list[str]:
+    def problems(self) -> list[Problem]:
         """What was lost, as far as the entries show it."""
         orphans = [f"record {number} is a result whose call is lost" for number in sorted(self._bereft)]
-        return [*self.lost, *orphans]
+        return [*map(Problem, self.lost), *map(Problem, orphans)]
 
     @property
     def context(self) -> tuple[AgentMessage, ...] | None:

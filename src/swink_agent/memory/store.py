@@ -176,7 +176,8 @@ class JsonlSessionStore:
             except (SessionDamaged, SessionNotFound, FileNotFoundError):
                 continue  # no session, or one that was deleted meanwhile
             except (OSError, SessionError) as error:
-                info = SessionInfo(id=path.stem, problems=(f"it cannot be read: {reason_of(error)}",))
+                unread = (f"it cannot be read: {reason_of(error)}",)
+                info = SessionInfo(id=path.stem, problems=unread, damage=unread)
             if wanted is None or info.cwd == wanted:
                 found.append(info)
         found.sort(key=lambda info: (info.updated, info.id), reverse=True)
