@@ -531,6 +531,55 @@ async def test_no_secret_of_an_agent_that_never_ran_reaches_the_disk(
     assert store.load(session.id).info.problems == ()
 
 
+@pytest.mark.parametrize("sync", [True, False])
+async def test_a_title_and_metadata_from_before_the_agent_lose_their_secrets_with_it(
+    tmp_path: Path, sync: bool
+) -> None:
+    secret = "correct-horse-battery-staple-99"
+    store = JsonlSessionStore(tmp_path, sync=sync)
+    with store.create(title=f"about {secret}", metadata={"who": "me", "why": [secret]}) as session:
+        agent = agent_that(text("ok"), redactor=Redactor([secret], environment={}))
+        session.attach(agent)
+        assert (await agent.prompt("hi")).error is None
+    assert secret not in session.path.read_text()
+    loaded = store.load(session.id)
+    assert loaded.info.problems == ()
+    assert loaded.info.title.startswith("about [redacted:")
+    assert loaded.info.metadata["who"] == "me"
+    assert [record.number for record in loaded.records()] == list(range(len(loaded.records())))
+    assert store.list() == [loaded.info]
+
+
+@pytest.mark.parametrize("step", ["empty", "write"])
+async def test_a_first_line_that_cannot_be_masked_ends_the_run(tmp_path: Path, step: str) -> None:
+    secret = "correct-horse-battery-staple-99"
+
+    class Disk(FileOperations):
+        is_full = False
+
+        def empty(self, descriptor: int) -> None:
+            if self.is_full and step == "empty":
+                raise OSError(28, "full")
+            super().empty(descriptor)
+
+        def write(self, descriptor: int, data: bytes) -> int:  # type: ignore[override]
+            if self.is_full and step == "write":
+                raise OSError(28, "full")
+            return os.write(descriptor, data)
+
+    disk = Disk()
+    script = scripted("never")
+    session = JsonlSessionStore(tmp_path, files=disk).create(title=secret)
+    disk.is_full = True
+    agent = Agent("test:model", stream_fn=script, redactor=Redactor([secret], environment={}))
+    session.attach(agent)
+    result = await agent.prompt("hi")
+    assert str(session.path) in str(result.error)
+    with pytest.raises(SessionError):
+        session.close()
+    assert script.requests == []
+
+
 async def test_a_title_holds_no_half_of_a_secret(tmp_path: Path) -> None:
     secret = "correct-horse-battery-staple-99"
     store = JsonlSessionStore(tmp_path)

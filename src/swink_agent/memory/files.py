@@ -21,6 +21,10 @@ class FileOperations:
     write = staticmethod(os.write)  # the system's own, without a call around it: it is done for every record
     """Writes once; returns how many bytes were taken."""
 
+    def empty(self, descriptor: int) -> None:
+        """Takes everything out of a file."""
+        os.ftruncate(descriptor, 0)
+
     def sync(self, descriptor: int) -> None:
         """Returns when what was written would survive a loss of power."""
         full = getattr(fcntl, "F_FULLFSYNC", None)  # where fsync alone does not reach the disk

@@ -35,7 +35,7 @@ from .files import FileOperations, close_quietly
 from .fold import Fold
 from .info import title_from
 from .masking import masked, may_need_masking
-from .records import RecordEntry, Summary, encode_line
+from .records import RecordEntry, SessionStarted, Summary, encode_line
 from .tally import Tally
 
 __all__ = ["SessionLog"]
@@ -83,6 +83,7 @@ class SessionLog:
         "_process",
         "_queue",
         "_redactor",
+        "_start_line",
         "_summarized",
         "_sync",
         "_synced",
@@ -108,6 +109,7 @@ class SessionLog:
         sync: bool = True,
         folders: Sequence[Path] | None = None,
         prefix: bytes = b"",
+        start: SessionStarted | None = None,
     ) -> None:
         self.path = path
         self._fold = fold
@@ -123,6 +125,8 @@ class SessionLog:
         """Where names are new, which are still to be made to survive a crash."""
         self._prefix = prefix
         """What is missing at the end of the file: the newline of its last record."""
+        self._start_line = start
+        """What the first line of a new file says, as long as there is no other: nobody could mask it yet."""
         self._process = getpid()
         self._is_inherited = False
         """Whether this process was forked from the one whose session it is."""
@@ -193,14 +197,30 @@ class SessionLog:
         if self._process != getpid():
             self._leave_to_parent()
         with self._lock:
-            if redactor is not None:
-                self._redactor = redactor
+            if redactor is not self._redactor and redactor is not None:
+                self._mask_with(redactor)
             if self._unsummarized > _MOST_UNSUMMARIZED and self._is_quiet_before(entry):
                 self._add_summary()
             number = self._add(entry, redactor)
             if type(entry) is RunEnded and not self._counted().is_open:
                 self._add_summary()
             return number
+
+    def _mask_with(self, redactor: Redactor) -> None:
+        """Takes the redactor of an agent. What was written before there was one is the first line: where that holds a
+        secret, it is written again, before anything is built on it."""
+        self._redactor = redactor
+        start = self._start_line
+        if start is None or self._number or self._failure is not None or self._is_closed:
+            return
+        self._start_line = None
+        new = masked(start, redactor)
+        if new is not start:
+            try:
+                self._files.empty(self._descriptor)
+                self._write(_Record(0, start.created, new, None))
+            except Exception as error:
+                self._fail(error, "written")
 
     def _is_quiet_before(self, entry: JournalEntry) -> bool:
         """Whether no call waits for its result, and this is not one."""

@@ -35,7 +35,7 @@ from swink_agent.core.types import (
     UserMessage,
 )
 
-from .records import RecordEntry, Summary
+from .records import RecordEntry, SessionStarted, Summary
 
 __all__ = ["masked", "may_need_masking"]
 
@@ -77,6 +77,8 @@ def masked(entry: RecordEntry, redactor: Redactor) -> RecordEntry:
         return entry
     if isinstance(entry, StateChanged):
         return _with(entry, state=redactor.redact_value(entry.state))
+    if isinstance(entry, SessionStarted):
+        return _with(entry, title=redactor.redact(entry.title), metadata=redactor.redact_value(entry.metadata))
     if isinstance(entry, Summary):
         return _with(entry, title=redactor.redact(entry.title), first=redactor.redact(entry.first))
     if isinstance(entry, ContextReplaced):

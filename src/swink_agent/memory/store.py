@@ -72,7 +72,8 @@ class JsonlSessionStore:
     ) -> Session:
         """A new session; `cwd` is the folder that it is about, by default the current one. Raises `SessionError`.
 
-        Title and metadata are written as they are, before any agent with a redactor is attached: no secrets there.
+        Title and metadata are masked when an agent is attached, by its redactor; until then they are in the file as
+        they are.
         """
         return self._create(_folder_text(cwd, default=True), checked_text(title, "a title"), _checked(metadata), None)
 
