@@ -43,7 +43,7 @@ from swink_agent.core.value import copy_json
 from .info import Problem, title_from
 from .records import LabelAdded, NoteAdded, RecordEntry, SessionStarted, Summary, TitleChanged
 
-__all__ = ["Fold", "Recovered", "fold_entries"]
+__all__ = ["Fold", "Recovered"]
 
 LOST = (
     "outcome unknown: this tool call had started, and its result was never recorded. It may have done all of its work, "
@@ -483,14 +483,6 @@ class Fold:
             recorded.get(id(message), message) if number is None or number < 0 else number
             for number, message in self._context.on_record()
         ]
-
-
-def fold_entries(entries: Iterable[tuple[int, RecordEntry]]) -> Fold:
-    """What numbered entries come to."""
-    fold = Fold()
-    for number, entry in entries:
-        fold.add(number, entry)
-    return fold
 
 
 def _start_of(message: UserMessage) -> str:
