@@ -79,7 +79,7 @@ class Conversation:
         self._shells = Shells(self.transcript)
         self._first_images = options.images
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._local = LocalProgress(clock, on_change=lambda: self.front.changed())
+        self._local = LocalProgress(clock, on_change=front.changed)
         self._warnings = LibraryWarnings(lambda text: self.notice(text, "warning"))
         self._farewell: Farewell | None = None
         self._opening: asyncio.Future[Opened] | None = None
