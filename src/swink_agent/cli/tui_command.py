@@ -23,7 +23,7 @@ __all__ = ["TUI_EXTRA", "run_talk"]
 
 TUI_EXTRA = "pip install 'swink-agent[tui]'"
 _NO_TERMINAL = (
-    'the terminal UI needs a terminal, and {what} is none: swink -p "…" asks one thing and prints the answer, '
+    'the terminal UI needs a terminal, and {what} is none: swink -p "…" asks one thing and prints the answer{also}, '
     "swink --help tells more"
 )
 
@@ -32,7 +32,9 @@ def run_talk(options: Mapping[str, Any], prompt: str) -> int:
     """The UI, to its exit code. Raises `ApplicationError` for what is wrong before there is one."""
     for descriptor, name in enumerate(("stdin", "stdout")):
         if not isatty(descriptor):
-            raise UsageProblem(_NO_TERMINAL.format(what=name))
+            goes_on = options["continue"] or options["resume"] is not None
+            also = ", -p alone goes on with a session without a new one" if goes_on else ""
+            raise UsageProblem(_NO_TERMINAL.format(what=name, also=also))
     inline = options["inline"] or os.environ.get("TERM", "") in ("", "dumb")
     if not inline and find_spec("textual") is None:
         raise UsageProblem(f"the terminal UI is not installed: {TUI_EXTRA}; swink --inline does without")

@@ -112,9 +112,8 @@ async def test_the_slow_first_reading_shows_as_progress_until_the_first_word(tal
         conversation.around.on_local_state(LocalModelEvent(LocalState.READY, "qwen", done=512, total=2048))
         return text("Hello.")
 
+    talk.front.changed = lambda: seen.append(conversation.progress)
     conversation = talk.make(scripted(answer, suspend=True))
-    changed = talk.front.changed
-    talk.front.changed = lambda: (seen.append(conversation.progress), changed())[1]
     await conversation.open()
     await conversation.submit("hi")
     await conversation.settled()

@@ -14,16 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from swink_agent.app.errors import ApplicationError
-from swink_agent.core.agent import Agent
-from swink_agent.core.cancel import call_in
-from swink_agent.core.errors import Aborted
 from swink_agent.core.events import AgentEvent, MessagesInjected, MessageUpdate
 from swink_agent.core.redaction import Redactor
 from swink_agent.core.subscriptions import Subscription
 from swink_agent.core.types import (
     AgentMessage,
     Cost,
-    StopReason,
     Text,
     Usage,
     UserMessage,
@@ -31,6 +27,7 @@ from swink_agent.core.types import (
 )
 
 from ..transcript import ToolBlock, Transcript, UserBlock
+from .agent_run import AgentRun
 from .commands import command_in, run_command
 from .earlier import shown_history
 from .farewell import Farewell, resuming
@@ -69,8 +66,6 @@ class Conversation:
         self.options = options
         self.front = front
         self.transcript = Transcript()
-        self.progress = ""
-        """What a model on this machine is about before it answers: its fetching, loading, and slow first reading."""
         self.tally = Tally()
         self.plan = PlanMode()
         self.opening: Opening = options.opening
@@ -84,12 +79,11 @@ class Conversation:
         self._shells = Shells(self.transcript)
         self._first_images = options.images
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._local = LocalProgress(clock)
+        self._local = LocalProgress(clock, on_change=front.changed)
         self._warnings = LibraryWarnings(lambda text: self.notice(text, "warning"))
         self._farewell: Farewell | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._opening: asyncio.Future[Opened] | None = None
-        self.around = Surroundings(ask=front.ask, on_local_state=self._hear_local_state, stream_fn=options.stream_fn)
+        self.around = Surroundings(ask=front.ask, on_local_state=self._local.hear, stream_fn=options.stream_fn)
 
     # -- what is shown -----------------------------------------------------------------------------------------
 
@@ -138,6 +132,11 @@ class Conversation:
         return _WORDS[mode]
 
     @property
+    def progress(self) -> str:
+        """What a model on this machine is about before it answers: its fetching, loading, and slow first reading."""
+        return self._local.text if self.is_running else ""
+
+    @property
     def queue(self) -> tuple[Queued, ...]:
         return self._queue.waiting
 
@@ -164,7 +163,7 @@ class Conversation:
         """Makes the agent beside the event loop, tells what should be known, and sends the first prompt if there is
         one. What goes wrong is told in the transcript."""
         self._warnings.open()
-        self._loop = asyncio.get_running_loop()
+        self._local.open()
         try:
             await self._open()
         finally:
@@ -173,9 +172,8 @@ class Conversation:
             await self.submit(self.options.prompt)
 
     async def _open(self) -> None:
-        assert self._loop is not None
         try:
-            self._opening = self._loop.run_in_executor(None, Opened.open, self.opening, self.around)
+            self._opening = asyncio.get_running_loop().run_in_executor(None, Opened.open, self.opening, self.around)
             opened = await asyncio.shield(self._opening)
         except ApplicationError as error:
             self._runner.state = "error"
@@ -316,7 +314,7 @@ class Conversation:
             position = len(agent.messages) + len(prompts) - 1
             self.transcript.add(UserBlock(extract_text(message.content), images=tuple(images), position=position))
             self.tally.said(prompts)
-        self.begin(self._prompt(agent, prompts))
+        self.begin(self._run(AgentRun(self.opened, prompts, notice=self.notice, stop=self.stop)))
 
     def begin(self, work: Work) -> None:
         """Does work that takes the place of a run, such as a compaction: it can be stopped as one."""
@@ -324,7 +322,7 @@ class Conversation:
         self.front.changed()
 
     def _on_end(self) -> None:
-        self.progress = ""
+        self._local.clear()
         self._narration.leave_open_calls()
         if self.mode == "Plan" and self.state == "idle":
             self.plan.plan = self._narration.answer
@@ -335,48 +333,13 @@ class Conversation:
             self._give_back_queue()
         self.front.changed()
 
-    async def _prompt(self, agent: Agent, prompts: Sequence[AgentMessage] | None) -> State:
-        await self._prepare()
-        limit: float | None = self.opening.settings.value("timeout")
-        timer = None if limit is None else asyncio.get_running_loop().call_later(limit, self._out_of_time, limit)
+    async def _run(self, run: AgentRun) -> State:
         self.tally.run_began()
-        try:
-            result = await (agent.continue_loop() if prompts is None else agent.prompt(prompts))
-        finally:
-            if timer is not None:
-                timer.cancel()
-        self.tally.run_ended(result)
-        if result.stop_reason == StopReason.ABORTED:
-            return "aborted"
-        if result.error is not None:
-            self.notice(result.error, "error")
-            return "error"
-        return "idle"
-
-    def _out_of_time(self, limit: float) -> None:
-        self.notice(f"stopped after {limit:g} seconds (--timeout)", "warning")
-        self.stop()
-
-    async def _prepare(self) -> None:
-        """What comes before a first prompt, such as fetching a model, in a thread that a stop ends."""
-        assert self.opened is not None
-        waiting = self._runner.waiting
-        if (prepare := self.opened.made.prepare) is not None:
-            work = asyncio.get_running_loop().run_in_executor(None, prepare, waiting)
-            try:
-                await asyncio.shield(work)
-            except asyncio.CancelledError:
-                waiting.cancel()
-                await asyncio.gather(work, return_exceptions=True)
-                raise
-        if waiting.is_cancelled:
-            raise Aborted
+        return await run.run(self._runner.waiting, self.tally.run_ended)
 
     def _on_event(self, event: AgentEvent) -> None:
         if type(event) is MessageUpdate:  # most of them, and nothing but the transcript changes
-            if self.progress:
-                self.progress = ""
-                self.front.changed()
+            self._local.clear()
             self._narration.on_event(event)
             return
         if isinstance(event, MessagesInjected):
@@ -435,17 +398,6 @@ class Conversation:
         try:
             await work
         finally:
-            self.front.changed()
-
-    def _hear_local_state(self, event: Any) -> None:
-        """From any thread."""
-        if self._loop is not None:
-            call_in(self._loop, self._on_local_state, event)
-
-    def _on_local_state(self, event: Any) -> None:
-        text = self._local.text(event)
-        if text != self.progress and (self.is_running or not text):
-            self.progress = text
             self.front.changed()
 
     # -- modes -------------------------------------------------------------------------------------------------

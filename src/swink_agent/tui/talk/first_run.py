@@ -5,10 +5,12 @@ Owns the words. Storing keys is in `keys`, fetching and reading in `swink_agent.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 from swink_agent.app.telling import FetchProgress
+from swink_agent.core.cancel import call_in
 
 from .opened import Opened
 
@@ -48,11 +50,35 @@ def first_words(opened: Opened, *, is_first: bool = True) -> list[tuple[str, Kin
 class LocalProgress:
     """The states of a model on this machine, as one line; empty when there is nothing to wait for."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, on_change: Callable[[], None]) -> None:
+        self.text = ""
         self._clock = clock
+        self._on_change = on_change
         self._fetch: FetchProgress | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
-    def text(self, event: Any) -> str:
+    def open(self) -> None:
+        """Hears from now on, in the running event loop."""
+        self._loop = asyncio.get_running_loop()
+
+    def hear(self, event: Any) -> None:
+        """Takes an event of the model, from any thread."""
+        if self._loop is not None:
+            call_in(self._loop, self._take, event)
+
+    def clear(self) -> None:
+        """There is nothing to wait for any more."""
+        if self.text:
+            self.text = ""
+            self._on_change()
+
+    def _take(self, event: Any) -> None:
+        text = self._told(event)
+        if text != self.text:
+            self.text = text
+            self._on_change()
+
+    def _told(self, event: Any) -> str:
         state = str(getattr(event.state, "value", event.state))
         if state == "fetching":
             self._fetch = self._fetch or FetchProgress()
