@@ -102,7 +102,7 @@ async def test_escape_stops_the_run_and_the_state_stays_until_the_next_prompt(pr
             program.terminal.press(key)
             screen = await program.terminal.until("aborted")
             assert "aborted" in status_of(screen)
-        assert model.left == 2
+        await program.terminal.until(lambda _: model.left == 2)
         await program.send("Again")
         await model.asked(3)
         await program.terminal.until("running")

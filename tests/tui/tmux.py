@@ -115,7 +115,9 @@ class Tmux:
         """How the program ended, once it has."""
         shown = self._run("display-message", "-p", "#{pane_dead}|#{pane_dead_status}|#{pane_dead_signal}")
         dead, code, number = shown.strip().split("|")
-        return None if dead != "1" else int(code) if code else -int(number or 0)
+        if dead != "1" or not (code or number):  # its end is seen before how it ended
+            return None
+        return int(code) if code else -int(number)
 
     async def until(self, wanted: str | Callable[[str], bool], *, patience: float = _PATIENCE) -> str:
         """The screen, once it shows this."""
