@@ -183,6 +183,14 @@ EXPOSED = {
     "an include by a link": ("[include] path = ../link", "ln -sf evil.config link"),
     "hooks that are missing": ('[core] hooksPath = ".hoo\\\nks"', "mkdir .hooks; cp $EVIL .hooks/pre-commit"),
     "hooks in odd letters": ("[CoRe]\nHOOKSPATH=given ; x", "cp $EVIL given/pre-commit"),
+    "hooks of another work tree": (
+        "[core] hooksPath = .hook",
+        "mkdir -p s/.hook; cp $EVIL s/.hook/reference-transaction; git config core.worktree ../s",
+    ),
+    "hooks of a work tree that is none": (
+        "[core] hooksPath = .hook",
+        "mkdir -p s/.hook; cp $EVIL s/.hook/reference-transaction; git config core.bare true",
+    ),
     "hooks by an include": ('[includeIf "gitdir:**"]\n\tpath = ../hooked', "cp $EVIL given/pre-commit"),
 }
 
@@ -202,11 +210,12 @@ async def test_what_the_users_own_settings_lead_to_cannot_be_put_there(
     with (root / ".git/config").open("a") as config:
         config.write(f"{setting}\n")
     await leave(playground, open_backend(playground.profile()), script)
-    said = type_(playground, "git status; git commit -q --allow-empty -m x")
+    typed = "git status; git commit -q --allow-empty -m x; mkdir -p s; cd s; git branch y"
+    said = type_(playground, f"{typed}; git branch -D y")
     assert not mark.exists(), said
     with open_unconfined(playground.profile()) as sandbox:
         await leave(playground, sandbox, script)
-    said = type_(playground, "git status; git commit -q --allow-empty -m x")
+    said = type_(playground, typed)
     assert mark.exists(), said
 
 

@@ -26,7 +26,8 @@ from ._placeholders import Placeholder, is_a_file, is_placeholder, place
 from ._places import check_folders
 from ._presence import Presence
 from ._private import PrivateFolder
-from ._protected import Hold, HoldKind, holds, own_names, protected_paths, unmade_repositories, without
+from ._protected import Hold, HoldKind, holds, own_names, protected_paths, settings_among, unmade_repositories, without
+from ._renames import RenameServer, can_ask_about_renames
 from ._seccomp import base_rules, build_filter
 from ._tree import Watch
 from .errors import SandboxClosed, SandboxError
@@ -65,6 +66,7 @@ class BubblewrapSandbox(Sandbox):
         check_folders(profile)
         self._program = found
         self._empty_folder = _empty_folder_arguments(found)
+        self._asks = can_ask_about_renames(found)
         self._filter = build_filter(base_rules(network=profile.network))
         self._presence = Presence(profile.write)
         self._own = frozenset(own_names(profile))
@@ -111,8 +113,10 @@ class BubblewrapSandbox(Sandbox):
             unmade = unmade_repositories(self.profile)
             arguments = [*self._mounted(command, hidden, unmade), "--chdir", cwd]
             variables = self.child_environment(self._temporary, environment)
+            held = without(self._known(self._running[command]), unmade)
+            if self._asks and (settings := settings_among(held, self.profile)):
+                command.renames = RenameServer(settings, self.profile.write)
             process = await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
-            held = without(self._known(self._running.get(command, False)), unmade)
             return self._under_watch(process, look, held)
         except BaseException:
             command.abandon()

@@ -16,10 +16,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from ._exit_status import can_tell_exits, exit_code_of
 from ._pipes import OutputPipe, is_running_here
 from ._placeholders import Placeholder, is_placeholder
+from ._renames import RenameServer
 from ._tree import Watch, children_of, too_many_beneath
 from .errors import SandboxError
 from .process import SandboxedProcess
@@ -46,6 +48,8 @@ class BubblewrapCommand:
 
     def __init__(self, limits: ProcessLimits, watch: Watch, ended: Callable[[BubblewrapCommand], None]) -> None:
         self.placeholders: list[Placeholder] = []
+        self.renames: RenameServer | None = None
+        """Who starts it and answers what it wants to rename, if anybody does."""
         self._held: dict[str, tuple[int, int] | None] = {}
         self._absent: list[str] = []
         self._loop = asyncio.get_running_loop()
@@ -179,7 +183,8 @@ class BubblewrapCommand:
         walls = _file_of(b"".join(os.fsencode(argument) + b"\0" for argument in (*arguments, *variables)))
         try:
             own = ["--seccomp", str(rules), "--json-status-fd", str(status), "--block-fd", str(block)]
-            self._process = subprocess.Popen(
+            start = partial(
+                subprocess.Popen[bytes],
                 [bwrap, "--args", str(walls), *own, "--", *argv],
                 env={},
                 cwd="/",
@@ -189,6 +194,7 @@ class BubblewrapCommand:
                 pass_fds=(rules, walls, status, block, *pass_fds),
                 start_new_session=True,
             )
+            self._process = start() if self.renames is None else self.renames.start(start)
         finally:
             for descriptor in (rules, walls, status, block):
                 os.close(descriptor)
@@ -298,7 +304,11 @@ class BubblewrapCommand:
                 return
             self._is_over = True
         self._watch.remove(self)
+        if self.renames is not None:
+            self.renames.close()
         if self._handle is not None:
+            for text in self.renames.admissions.told() if self.renames is not None else ():
+                self._handle.tell(text)
             self._handle.ended_because = self._handle.ended_because or self._replaced()
         for placeholder in self.placeholders:
             placeholder.release()

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from swink_agent.core.value import Value
 
+from ._admission import is_settings
 from ._git_config import LARGEST, Setting, read_settings
 from ._mounts import network_mounts
 from ._places import why_not_entered
@@ -31,6 +32,7 @@ __all__ = [
     "hooks_in_work_trees",
     "own_names",
     "protected_paths",
+    "settings_among",
     "unmade_repositories",
     "without",
 ]
@@ -77,6 +79,15 @@ def protected_paths(profile: SandboxProfile) -> tuple[str, ...]:
             for folder in _git_folders(root):
                 names.extend(_names_of(folder, root, in_repository))
     return tuple(dict.fromkeys(names))
+
+
+def settings_among(paths: Iterable[str], profile: SandboxProfile) -> list[str]:
+    """Those that git keeps its configuration in, whose harmless settings a command may change by git's own ways.
+
+    Not what the profile names itself, outside of a `.git`, and happens to be called like that.
+    """
+    others = {os.path.join(root, name) for root in profile.write for name in profile.protected if name[:5] != ".git/"}
+    return [path for path in paths if is_settings(path) and path not in others]
 
 
 def own_names(profile: SandboxProfile) -> tuple[str, ...]:
