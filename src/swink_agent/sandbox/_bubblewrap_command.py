@@ -21,7 +21,7 @@ from functools import partial
 from ._exit_status import can_tell_exits, exit_code_of
 from ._pipes import OutputPipe, is_running_here
 from ._placeholders import Placeholder, is_placeholder
-from ._renames import RenameServer
+from ._renames import Renames
 from ._tree import Watch, children_of, too_many_beneath
 from .errors import SandboxError
 from .process import SandboxedProcess
@@ -48,10 +48,10 @@ class BubblewrapCommand:
 
     def __init__(self, limits: ProcessLimits, watch: Watch, ended: Callable[[BubblewrapCommand], None]) -> None:
         self.placeholders: list[Placeholder] = []
-        self.renames: RenameServer | None = None
+        self.renames: Renames | None = None
         """Who starts it and answers what it wants to rename, if anybody does."""
         self._held: dict[str, tuple[int, int] | None] = {}
-        self._absent: list[str] = []
+        self._absent: Sequence[str] = ()
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._pipe = OutputPipe(self._loop)
@@ -111,7 +111,7 @@ class BubblewrapCommand:
 
     def expect_none_of(self, paths: Sequence[str]) -> None:
         """What is hidden and not there: no mount can cover it, so the command ends if it comes to be."""
-        self._absent = [path for path in paths if not os.path.lexists(path)]
+        self._absent = paths
 
     def kill(self) -> None:
         """Ends the namespace, and with it all that is in it. Any thread may call it."""
@@ -304,18 +304,18 @@ class BubblewrapCommand:
                 return
             self._is_over = True
         self._watch.remove(self)
-        if self.renames is not None:
-            self.renames.close()
         if self._handle is not None:
             for text in self.renames.admissions.told() if self.renames is not None else ():
                 self._handle.tell(text)
             self._handle.ended_because = self._handle.ended_because or self._replaced()
         for placeholder in self.placeholders:
             placeholder.release()
-        if self._loop.is_closed():
-            self._free()
-        else:  # after who waits for the exit was told
-            self._loop.call_later(_FREE_AFTER, self._free)
+        # After who waits for the exit was told, and better where nobody waits at all.
+        if self.renames is None or not self.renames.close(self._free):
+            if self._loop.is_closed():
+                self._free()
+            else:
+                self._loop.call_later(_FREE_AFTER, self._free)
         self._on_end(self)
         if self._timer is not None:
             self._timer.cancel()

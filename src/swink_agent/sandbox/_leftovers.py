@@ -34,6 +34,7 @@ _MOST_FOLDERS = 20_000
 _MOST_IN_REPOSITORY = 200
 _LONGEST = 2.0
 _MOST_TOLD = 20
+_MOST_AT_ONCE = 100
 _COARSE = 50_000_000
 """Nanoseconds that the time of a file may lie behind the clock."""
 _LAST = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".cache"})
@@ -42,7 +43,11 @@ _TODO = re.compile(
     r"\s*(?:$|#|(?:p|pick|r|reword|e|edit|s|squash|f|fixup|d|drop|revert|l|label|t|reset|m|merge|u|update-ref)\s"
     r"|(?:b|break|noop)\s*$)"
 )
-_EDITORS = frozenset(EDITOR_PROTECTED) | {".vscode", ".idea", ".fleet", ".devcontainer"}
+_OF_OTHER_AGENTS = frozenset({".mcp.json", ".cursor", ".windsurf", ".claude", ".codex", ".gemini", ".kiro"})
+"""Hooks and servers that other agents start when they are opened in the folder."""
+_EDITORS = _OF_OTHER_AGENTS.union(
+    EDITOR_PROTECTED, (".vscode", ".idea", ".fleet", ".devcontainer", ".devcontainer.json", ".theia")
+)
 _STARTS_BY_ITSELF = re.compile(r"runOn|\\u", re.IGNORECASE)
 _FOLDERS = ("hooks", "rebase-merge", "sequencer")
 _FILES = (
@@ -92,6 +97,7 @@ class Leftovers:
         self._first = 0
         """When the first command was about to begin: what repositories held before is their own."""
         self._slow: frozenset[str] = frozenset()
+        self._noted = 0
 
     @property
     def is_needed(self) -> bool:
@@ -99,7 +105,6 @@ class Leftovers:
 
     def begin(self) -> Look:
         """Notes what is there. The command is under watch for as long as the answer is kept."""
-        look = Look()
         with self._lock:
             if not self._folders:
                 self._slow = frozenset(network_mounts())
@@ -107,11 +112,44 @@ class Leftovers:
                 self._exposed = frozenset(self._exposed_now())
                 self._hooks = tuple(self._hooks_now())
                 self._first = time.time_ns() - _COARSE
-            if not self._running:  # else what has changed may be the doing of one that runs
-                self._note_known()
-            look.since = time.time_ns() - _COARSE
-            self._running.add(look)
+            return self._begin()
+
+    def begin_at_once(self) -> Look | None:
+        """The same where it takes no time worth speaking of: in a small tree, on a disk of this machine."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return self._begin() if self._is_small() else None
+        finally:
+            self._lock.release()
+
+    def is_untouched(self, look: Look, *, is_last: bool) -> bool:
+        """Whether a small tree is as it was, so that `end()` has nothing to say; then it need not be called."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            is_same = (
+                self._is_small()
+                and all(_identity(folder) == seen for folder, seen in self._folders.items())
+                and all(_signature(path) == self._known.get(path) for path in self._to_be_known())
+            )
+            if is_same and is_last:
+                self._running.discard(look)
+            return is_same
+        finally:
+            self._lock.release()
+
+    def _begin(self) -> Look:
+        look = Look()
+        if not self._running:  # else what has changed may be the doing of one that runs
+            self._note_known()
+        look.since = time.time_ns() - _COARSE
+        self._running.add(look)
         return look
+
+    def _is_small(self) -> bool:
+        is_near = not any(is_beneath(root, mount) for root in self._roots for mount in self._slow)
+        return 0 < len(self._folders) <= _MOST_AT_ONCE and self._noted <= _MOST_AT_ONCE and is_near
 
     def end(self, look: Look, *, is_last: bool = True) -> list[str]:
         """What was done about what the command left, a sentence for each; to be called when all of it has ended."""
@@ -192,14 +230,16 @@ class Leftovers:
             new.add(path)
 
     def _note_known(self) -> None:
-        for repository in self._repositories:
-            for path in _files_of(repository, ()):
-                self._note(path)
-        for path in self._editors:
-            for file in _editor_files(path):
-                self._note(file)
-        for path in (*self._exposed, *self._hooks_in_trees()):
+        paths = self._to_be_known()
+        self._noted = len(paths)
+        for path in paths:
             self._note(path)
+
+    def _to_be_known(self) -> list[str]:
+        """Whatever is judged if it changes, there or not."""
+        paths = [path for repository in self._repositories for path in _files_of(repository, ())]
+        paths += (file for path in self._editors for file in _editor_files(path))
+        return [*paths, *self._exposed, *self._hooks_in_trees()]
 
     def _note(self, path: str) -> None:
         signature = _signature(path)
