@@ -158,6 +158,20 @@ async def test_what_the_user_set_stays_when_commands_work_there(playground: Any,
     assert (deep / ".git/hooks/pre-push").exists()
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(".claude/settings.json", ".cursor/mcp.json", ".mcp.json", "sub/.gemini/settings.json", ".codex/config.toml"),
+        *(".devcontainer/devcontainer.json", ".devcontainer.json", "sub/.idea/workspace.xml", ".theia/settings.json"),
+    ],
+)
+async def test_what_other_programs_may_start_from_is_told(path: str, playground: Any, open_backend: OpenFn) -> None:
+    script = f"mkdir -p $(dirname {path}); echo '{{}}' > {path}"
+    _, told, _ = await leave(playground, open_backend(playground.profile()), script)
+    assert f"'{playground.root}/{path}' is new or changed: look at it" in "\n".join(told)
+    assert (playground.root / path).exists()
+
+
 async def test_what_was_done_is_told(playground: Any, open_backend: OpenFn, caplog: pytest.LogCaptureFixture) -> None:
     furnish(playground)
     script = (
@@ -191,6 +205,10 @@ EXPOSED = {
         "[core] hooksPath = .hook",
         "mkdir -p s/.hook; cp $EVIL s/.hook/reference-transaction; git config core.bare true",
     ),
+    "what hooks of husky's run": (
+        "[core] hooksPath = .husky/_",
+        "echo $EVIL > .husky/pre-commit; mv .husky h; cp -r h .husky; echo $EVIL > .husky/pre-commit",
+    ),
     "hooks by an include": ('[includeIf "gitdir:**"]\n\tpath = ../hooked', "cp $EVIL given/pre-commit"),
 }
 
@@ -207,6 +225,9 @@ async def test_what_the_users_own_settings_lead_to_cannot_be_put_there(
     (root / "evil.config").write_text(f"[core] fsmonitor = {root}/evil\n")
     (root / "link").symlink_to("plain")
     (root / "given").mkdir()
+    (root / ".husky/_").mkdir(parents=True)
+    (root / ".husky/_/pre-commit").write_text("#!/bin/sh\n[ ! -f .husky/pre-commit ] || . .husky/pre-commit\n")
+    (root / ".husky/_/pre-commit").chmod(0o755)
     with (root / ".git/config").open("a") as config:
         config.write(f"{setting}\n")
     await leave(playground, open_backend(playground.profile()), script)

@@ -290,7 +290,9 @@ def _named_in_config(git_folder: str, root: str) -> list[str]:
         if include:
             found.append(_beside(file, include))
         if hooks:
-            found.append(os.path.normpath(os.path.join(base, os.path.expanduser(hooks))))
+            folder = os.path.normpath(os.path.join(base, os.path.expanduser(hooks)))
+            # Husky's own are in `_`, and run those of the project, which are in the folder above.
+            found.append(os.path.dirname(folder) if os.path.basename(folder) == "_" else folder)
     return [path for path in dict.fromkeys(found) if path != root and is_beneath(path, root)]
 
 
