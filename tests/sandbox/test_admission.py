@@ -163,6 +163,9 @@ def test_what_is_harmless_is_taken(new: str) -> None:
         f'{OLD}[remote "o"]\n\turl = ssh://-oProxyCommand=x/y\n',
         f'{OLD}[remote "o"]\n\turl = --upload-pack=x\n',
         f"{OLD}[core]\n\tsharedRepository = 0666\n",
+        f"{OLD}[extensions]\n\tpartialClone = o\n",
+        f"{OLD}[extensions]\n\trefStorage = reftable\n",
+        f"{OLD}[core]\n\tignoreCase = true\n",
     ],
 )
 def test_what_is_not_is_refused(new: str) -> None:

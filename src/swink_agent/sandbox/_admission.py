@@ -26,8 +26,11 @@ _MOST_TOLD = 20
 _LONGEST_NAME = 80
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
-_OF_THE_LAYOUT = frozenset({"core.bare", "core.worktree", "core.filemode", "core.symlinks", "core.ignorecase"})
-"""With these git looks for hooks elsewhere, or takes files for others: only their owner changes them."""
+_OF_THE_LAYOUT = frozenset(
+    {"core.bare", "core.worktree", "core.filemode", "core.symlinks", "core.ignorecase", "extensions.objectformat"}
+    | {"extensions.refstorage", "extensions.partialclone", "extensions.preciousobjects"}
+)
+"""With these git looks for hooks or objects elsewhere, or takes files for others: only their owner changes them."""
 _WHERE_TO = frozenset({"remote", "pushremote", "merge"})
 
 _QUOTED_LINE = re.compile(
