@@ -13,16 +13,26 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from ._git_config import LARGEST, STRATEGIES, is_harmless, is_plain, read_settings, written
 from ._git_objects import has_held
+from ._left_files import (
+    FOLDERS,
+    Signature,
+    editor_files,
+    files_of,
+    identity_of,
+    inode_of,
+    is_folder,
+    may_run,
+    signature_of,
+)
 from ._mounts import network_mounts
 from ._quarantine import OpenFolder
 from .profile import EDITOR_PROTECTED, SandboxProfile, is_beneath
@@ -49,13 +59,6 @@ _EDITORS = _OF_OTHER_AGENTS.union(
     EDITOR_PROTECTED, (".vscode", ".idea", ".fleet", ".devcontainer", ".devcontainer.json", ".theia")
 )
 _STARTS_BY_ITSELF = re.compile(r"runOn|\\u", re.IGNORECASE)
-_FOLDERS = ("hooks", "rebase-merge", "sequencer")
-_FILES = (
-    *("config", "config.worktree", "commondir", *_FOLDERS, "rebase-merge/git-rebase-todo", "rebase-merge/strategy"),
-    *("sequencer/todo", "sequencer/opts"),
-)
-
-_Signature = tuple[int, int, int]
 
 
 class Look:
@@ -91,7 +94,7 @@ class Leftovers:
         self._folders: dict[str, int] = {}
         self._repositories: dict[str, int] = {}
         self._editors: dict[str, None] = {}
-        self._known: dict[str, _Signature] = {}
+        self._known: dict[str, Signature] = {}
         self._exposed: frozenset[str] = frozenset()
         self._hooks: tuple[str, ...] = ()
         self._first = 0
@@ -130,8 +133,8 @@ class Leftovers:
         try:
             is_same = (
                 self._is_small()
-                and all(_identity(folder) == seen for folder, seen in self._folders.items())
-                and all(_signature(path) == self._known.get(path) for path in self._to_be_known())
+                and all(identity_of(folder) == seen for folder, seen in self._folders.items())
+                and all(signature_of(path) == self._known.get(path) for path in self._to_be_known())
             )
             if is_same and is_last:
                 self._running.discard(look)
@@ -158,7 +161,7 @@ class Leftovers:
             self._since = min(one.since for one in running)
             self._held = frozenset[str].intersection(*(one.held for one in running))
             self._told: list[str] = []
-            changed = [folder for folder, seen in self._folders.items() if _identity(folder) != seen]
+            changed = [folder for folder, seen in self._folders.items() if identity_of(folder) != seen]
             deadline = time.monotonic() + _LONGEST
             new = self._list(changed, deadline, is_after=True)
             self._judge(new | self._list_roots(deadline))
@@ -188,7 +191,7 @@ class Leftovers:
         queue, later = deque(folders), deque[str]()
         while (queue or later) and len(self._folders) < most and time.monotonic() < deadline:
             folder = queue.popleft() if queue else later.popleft()
-            identity = _identity(folder)
+            identity = identity_of(folder)
             names = self._names_in(folder, is_after=is_after) if identity else None
             if names is None:
                 for table in (self._folders, self._repositories, self._editors):
@@ -224,7 +227,7 @@ class Leftovers:
         return None
 
     def _note_repository(self, path: str, new: set[str]) -> None:
-        inode = _inode(path)
+        inode = inode_of(path)
         if self._repositories.get(path) != inode:
             self._repositories[path] = inode
             new.add(path)
@@ -237,12 +240,12 @@ class Leftovers:
 
     def _to_be_known(self) -> list[str]:
         """Whatever is judged if it changes, there or not."""
-        paths = [path for repository in self._repositories for path in _files_of(repository, ())]
-        paths += (file for path in self._editors for file in _editor_files(path))
+        paths = [path for repository in self._repositories for path in files_of(repository, ())]
+        paths += (file for path in self._editors for file in editor_files(path))
         return [*paths, *self._exposed, *self._hooks_in_trees()]
 
     def _note(self, path: str) -> None:
-        signature = _signature(path)
+        signature = signature_of(path)
         if signature is not None:
             self._known[path] = signature
         else:
@@ -251,46 +254,46 @@ class Leftovers:
     # -- the judgement -------------------------------------------------------------------------------------------
 
     def _judge(self, new: set[str]) -> None:
-        fresh = {repository for repository in new if self._is_recent(_signature(repository))}
+        fresh = {repository for repository in new if self._is_recent(signature_of(repository))}
         clones = {os.path.dirname(repository) for repository in fresh if os.path.isdir(repository)}
         todo = deque(self._repositories)
         while todo:
             repository = todo.popleft()
-            for path in _files_of(repository, self._held):
+            for path in files_of(repository, self._held):
                 is_of_new = repository in fresh and os.path.lexists(path)
                 if path in self._held or not (is_of_new or self._is_changed(path)):
                     continue
                 leads_to = self._judge_file(repository, path)
-                if leads_to and self._is_recent(_signature(os.path.join(leads_to, "objects"))):
+                if leads_to and self._is_recent(signature_of(os.path.join(leads_to, "objects"))):
                     clones.add(os.path.dirname(repository))
                 if leads_to and leads_to not in fresh:  # it may have been there for long, and nobody looked there
                     fresh.add(leads_to)
-                    self._repositories.setdefault(leads_to, _inode(leads_to))
+                    self._repositories.setdefault(leads_to, inode_of(leads_to))
                     todo.append(leads_to)
         for path in self._exposed:
-            if self._is_changed(path) and not _is_folder(path) and not self._is_of_repository(path):
+            if self._is_changed(path) and not is_folder(path) and not self._is_of_repository(path):
                 self._put_away(path, "git reads it as configuration or hooks, by settings of yours")
         for path in self._hooks_in_trees():
-            if self._is_changed(path) and _runs(path) and not self._is_of_repository(path):
+            if self._is_changed(path) and may_run(path) and not self._is_of_repository(path):
                 self._put_away(path, "git would run this hook, by settings of yours")
         for path in self._editors:
             if not any(is_beneath(path, held) for held in self._held):
                 is_cloned = any(is_beneath(path, clone) for clone in clones)
-                for file in [file for file in _editor_files(path) if self._is_changed(file)]:
+                for file in [file for file in editor_files(path) if self._is_changed(file)]:
                     self._judge_editors(path, file, is_cloned=is_cloned)
 
-    def _is_recent(self, signature: _Signature | None) -> bool:
+    def _is_recent(self, signature: Signature | None) -> bool:
         return signature is not None and signature[2] >= self._since
 
     def _is_changed(self, path: str) -> bool:
         """Whether a command made or changed it, or put the folder there that it is in."""
-        signature = _signature(path)
+        signature = signature_of(path)
         if signature is None or signature == self._known.get(path):
             return False
         if self._is_recent(signature):
             return True
         folder = os.path.dirname(path)
-        known, above = self._known.get(folder), _signature(folder)
+        known, above = self._known.get(folder), signature_of(folder)
         return self._is_recent(above) and (known is None or above is None or known[:2] != above[:2])
 
     def _judge_file(self, repository: str, path: str) -> str | None:
@@ -300,11 +303,11 @@ class Leftovers:
             return self._judge_git_file(path) if not os.path.isdir(path) or os.path.islink(path) else None
         if name in ("config", "config.worktree", "sequencer/opts"):
             self._judge_config(path)
-        elif name in _FOLDERS:
+        elif name in FOLDERS:
             if os.path.islink(path):
                 self._put_away(path, "git would use what this link leads to")
         elif name.startswith("hooks/"):
-            if not name.endswith(".sample") and ".swink-quarantine-" not in name and _runs(path):
+            if not name.endswith(".sample") and ".swink-quarantine-" not in name and may_run(path):
                 self._put_away(path, "git would run this hook")
         elif name == "commondir":
             self._judge_common(repository, path)
@@ -375,7 +378,7 @@ class Leftovers:
 
     def _hooks_in_trees(self) -> list[str]:
         """Hooks that lie among the files of a work tree, where a checkout puts those that the repository has."""
-        folders = [path for path in self._exposed if _is_folder(path)]
+        folders = [path for path in self._exposed if is_folder(path)]
         for repository in self._repositories if self._hooks else ():
             if os.path.basename(repository) == ".git" and os.path.isfile(repository):
                 folders += (os.path.join(os.path.dirname(repository), hooks) for hooks in self._hooks)
@@ -436,58 +439,3 @@ class Leftovers:
             self._told.append(f"{path!r}: {why}. It could not be put away ({error.strerror}): remove it yourself")
         else:
             self._told.append(f"{path!r}: {why}. What it was is now {kept!r}, in the same folder")
-
-
-# -- the disk ----------------------------------------------------------------------------------------------------
-
-
-def _files_of(repository: str, held: Container[str]) -> list[str]:
-    """Whatever in a repository makes git run something, there or not; itself alone, where it is no folder."""
-    if os.path.islink(repository) or not os.path.isdir(repository):
-        return [repository]
-    hooks = os.path.join(repository, "hooks")
-    inner: list[str] = []
-    if hooks not in held and not os.path.islink(hooks):
-        with suppress(OSError):
-            inner = [os.path.join(hooks, name) for name in os.listdir(hooks) if not name.endswith(".sample")]
-    return [repository, *(f"{repository}/{name}" for name in _FILES), *inner]
-
-
-def _editor_files(path: str) -> list[str]:
-    if os.path.islink(path):
-        return [path]
-    try:
-        return [path, *(os.path.join(path, name) for name in os.listdir(path))]
-    except OSError:
-        return [path]
-
-
-def _identity(folder: str) -> int:
-    """Another number whenever something in the folder came or went, or it is another one. 0 if it is none."""
-    try:
-        state = os.lstat(folder)
-    except OSError:
-        return 0
-    return state.st_ctime_ns ^ state.st_ino if stat.S_ISDIR(state.st_mode) else 0
-
-
-def _signature(path: str) -> _Signature | None:
-    try:
-        state = os.lstat(path)
-    except OSError:
-        return None
-    return state.st_dev, state.st_ino, state.st_ctime_ns
-
-
-def _inode(path: str) -> int:
-    signature = _signature(path)
-    return signature[1] if signature else 0
-
-
-def _is_folder(path: str) -> bool:
-    return os.path.isdir(path) and not os.path.islink(path)
-
-
-def _runs(path: str) -> bool:
-    """Whether git would run a hook: a file that may be executed, or a link to one."""
-    return os.path.islink(path) or os.access(path, os.X_OK)
