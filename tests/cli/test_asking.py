@@ -61,7 +61,7 @@ def request(command: str) -> ToolApprovalRequest:
     return ToolApprovalRequest("call_1", "bash", {"command": command})
 
 
-async def answered(desk: Desk, *keys: bytes, approvals: Approvals | None = None, command: str = "cargo test") -> Any:
+async def answered(desk: Desk, *keys: bytes, approvals: Approvals | None = None, command: str = "go build") -> Any:
     desk.watch()
     asking = asyncio.ensure_future((approvals or Approvals(desk.ask))(request(command)))
     before = desk.shown.count("[v]iew all:")
@@ -102,8 +102,8 @@ async def test_a_key_alone_is_an_answer_and_a_text_that_was_pasted_is_none(
 
 async def test_a_key_pressed_while_the_call_is_being_shown_is_no_answer(desk: Desk) -> None:
     desk.watch()
-    asking = asyncio.ensure_future(Approvals(desk.ask)(request("cargo test")))
-    await desk.until("│ cargo test")
+    asking = asyncio.ensure_future(Approvals(desk.ask)(request("go build")))
+    await desk.until("│ go build")
     assert "[v]iew all:" not in desk.shown, "the keys are offered a moment later"
     os.write(desk.master, b"y")
     await desk.until("[v]iew all:")
@@ -115,7 +115,7 @@ async def test_a_key_pressed_while_the_call_is_being_shown_is_no_answer(desk: De
 async def test_two_questions_stand_one_after_the_other(desk: Desk) -> None:
     desk.watch()
     approvals = Approvals(desk.ask)
-    both = [asyncio.ensure_future(approvals(request(command))) for command in ("cargo test", "make all")]
+    both = [asyncio.ensure_future(approvals(request(command))) for command in ("go build", "make all")]
     for count in (1, 2):
         await desk.until("[v]iew all:", count)
         assert desk.shown.count("◆ bash") == count
@@ -130,7 +130,7 @@ async def test_what_is_said_meanwhile_waits_for_the_answer(desk: Desk) -> None:
     ask = TerminalAsk.open(screen, str, os.ttyname(desk.slave))
     assert ask is not None
     desk.watch()
-    asking = asyncio.ensure_future(Approvals(ask)(request("cargo test")))
+    asking = asyncio.ensure_future(Approvals(ask)(request("go build")))
     await desk.until("[v]iew all:")
     screen.line("a warning")
     screen.status("a status")
@@ -145,15 +145,15 @@ async def test_what_is_said_meanwhile_waits_for_the_answer(desk: Desk) -> None:
 async def test_a_prefix_is_trusted_and_commands_like_it_are_not_asked_about(desk: Desk) -> None:
     approvals = Approvals(desk.ask)
     assert await answered(desk, b"p", approvals=approvals) == Approve()
-    assert "every command with this [p]refix: cargo test" in desk.shown
-    assert await approvals(request("cargo test --quiet")) == Approve()
-    assert await answered(desk, b"n", approvals=approvals, command="cargo test; rm -rf x") == Reject("the user said no")
+    assert "every command with this [p]refix: go build" in desk.shown
+    assert await approvals(request("go build -v")) == Approve()
+    assert await answered(desk, b"n", approvals=approvals, command="go build; rm -rf x") == Reject("the user said no")
     assert desk.shown.count("[p]refix") == 1, "there is no prefix to trust in a command with operators"
 
 
 async def test_a_terminal_that_goes_away_is_a_no(desk: Desk) -> None:
     desk.watch()
-    asking = asyncio.ensure_future(Approvals(desk.ask)(request("cargo test")))
+    asking = asyncio.ensure_future(Approvals(desk.ask)(request("go build")))
     await desk.until("[v]iew all:")
     asyncio.get_running_loop().remove_reader(desk.master)
     os.close(desk.master)
@@ -163,7 +163,7 @@ async def test_a_terminal_that_goes_away_is_a_no(desk: Desk) -> None:
 async def test_a_question_that_is_taken_back_leaves_the_terminal_as_it_was(desk: Desk) -> None:
     before = termios.tcgetattr(desk.slave)
     desk.watch()
-    asking = asyncio.ensure_future(Approvals(desk.ask)(request("cargo test")))
+    asking = asyncio.ensure_future(Approvals(desk.ask)(request("go build")))
     await desk.until("[v]iew all:")
     assert termios.tcgetattr(desk.slave) != before
     asking.cancel()

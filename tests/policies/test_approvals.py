@@ -164,8 +164,8 @@ async def test_what_is_not_just_an_allowed_command_is_asked_about(request_: Tool
 async def test_other_tools_may_take_commands_too() -> None:
     approve, person = approvals("session_prefix", tools={"run": "line"})
     assert await approve(other("run", line="git status")) == Approve()
-    assert await approve(other("run", line="go test")) == Approve()
-    assert await approve(other("run", line="go test -v")) == Approve()
+    assert await approve(other("run", line="go vet")) == Approve()
+    assert await approve(other("run", line="go vet -v")) == Approve()
     assert len(person.questions) == 1
     assert await Approvals(rules=RULES, tools={})(bash("ls")) != Approve()
 
@@ -352,6 +352,32 @@ RUNS_ANYTHING = [
     "git lfs x", "git submodule update", "git checkout-index", "git send-email x", "cargo watch x", "cargo xtask x",
     "cargo nextest run", "cargo +nightly test", "go install x", "go get x", "rustup run x y", "direnv exec . x",
     "mise run x", "asdf exec x",
+    # The project's own code, which a model can write: tests, build steps, plugins, an environment in the folder.
+    "pytest", "pytest -q", "/usr/bin/pytest", "py.test x", ".venv/bin/pytest -q", "./venv/bin/python -m pytest",
+    "python -m pytest -q", "/usr/bin/python3.12 -m pytest", "python -m unittest", "python -m json.tool x",
+    "python -m black .", "python -m mypy .", "python -m compileall .", "python -m build", "uv run pytest -q",
+    "uv run mypy", "cargo test", "cargo build --release", "cargo check", "cargo clippy", "cargo bench", "cargo doc",
+    "cargo fmt", "cargo b", "go test ./...", "/usr/local/bin/go test", "mypy .", "flake8 x", "pylint x", "pyright",
+    ".venv/bin/ruff check", ".venv/bin/mypy", ".venv/bin/black x", "vitest", "mocha", "ava", "karma start",
+    "cypress run", "playwright test", "phpunit", "ctest -j4", "gradle --offline build", "mvn -q test", "ant", "scons",
+    "waf", "xcodebuild test", "swift test", "zig test x", "elixir x.exs", "ghc -e x", "runghc x", "ocaml x",
+    "scala x", "kotlin x", "groovy x", "clojure x", "erl x", "racket x", "guile x", "sbcl --script x", "octave x",
+    "jshell x", "dart run", "flutter test", "crystal run x", "nim r x", "v run x", "jupyter nbconvert --execute x",
+    "ipython -c x", "hy x", "sqlite3 x '.shell y'", "psql -c '\\! x'", "mysql -e x", "ed x", "ex x", "kubectl run x",
+    "kubectl debug x", "kubectl cp a b", "oc exec x", "nerdctl run x", "lxc exec x", "crictl exec x", "mosh x",
+    "telnet x", "nc -e x", "socat x y", "at now", "batch", "crontab x", "systemctl start x", "systemd-run x",
+    "launchctl x", "open x", "xdg-open x", "dpkg -i x", "apt install x", "brew install x", "gem install x", "cpan x",
+    "conan install x", "vcpkg install x", "git commit-graph", "git gc", "git maintenance run", "git p4 x",
+    "git daemon", "git instaweb", "git gui", "gitk", "git credential fill", "git var x", "git help x",
+    "git request-pull x", "git apply x", "gh run x", "gh alias set x y", "gh extension exec x", "glab x", "act",
+    "earthly +x", "dagger run x", "nix-shell --run x", "guix shell x", "spack load x", "module load x", "screen x",
+    "tmux new x", "byobu x", "dtach x", "ltrace x", "perf stat x", "valgrind x", "rr record x", "lldb x",
+    "catchsegv x", "ld.so x", "/lib64/ld-linux-x86-64.so.2 x", "/usr/bin/env ls", "chronic x", "ts x", "pee x",
+    "sponge x", "ifne x", "errno x", "setarch x", "prlimit x", "choom -n 1 x", "uclampset x", "proxychains x",
+    "torsocks x", "firejail x", "bwrap x", "unbuffer x", "rlwrap x", "faketime x y", "dbus-run-session x",
+    "xvfb-run x", "eatmydata x", "fakeroot x", "pkexec x", "runuser -u x y", "su x", "sg x y", "newgrp x", "login x",
+    "openvt x", "hyperfine x", "cpulimit x", "nsenter x", "capsh -- -c x", "gosu x y", "tini x", "dumb-init x",
+    "s6-setuidgid x", "chpst x",
 ]
 # fmt: on
 
@@ -364,19 +390,14 @@ RUNS_ANYTHING = [
         ("python script.py x", None),
         ("python3.13 'my script.py'", None),
         ("node app.js", None),
-        ("python -m pytest -q", "python -m pytest"),
-        ("/usr/bin/python3.12 -m pytest", "/usr/bin/python3.12 -m pytest"),
-        (".venv/bin/pytest -q", ".venv/bin/pytest"),
-        ("./venv/bin/python -m pytest", "./venv/bin/python -m pytest"),
         ("/usr/bin/rm -r build", "/usr/bin/rm"),
         ("mkdir -p a/b", "mkdir"),
         ("cp -r a b", "cp"),
         ("ruff check .", "ruff"),
         ("git merge main", "git merge"),
-        ("cargo build --release", "cargo build"),
-        ("uv run pytest -q", "uv run pytest"),
-        ("cargo test", "cargo test"),
-        ("go test ./...", "go test"),
+        ("go vet ./...", "go vet"),
+        ("/usr/bin/go build", "/usr/bin/go build"),
+        ("isort .", "isort"),
         *((command, None) for command in RUNS_ANYTHING),
         *((f"{path}{command}", None) for command in RUNS_ANYTHING[:40] for path in ("/usr/bin/", "./", "tools/bin/")),
     ],
@@ -429,11 +450,11 @@ async def test_trust_in_a_prefix_is_none_in_options_that_run_something_else(
 
 async def test_the_end_of_what_a_trusted_command_prints_may_be_looked_at() -> None:
     approve, _ = approvals(*["no"] * 20)
-    approve.trust.trust_command("go test", scope=HERE)
-    covered = ["go test 2>&1 | tail -20", "go test | grep -i fail | head", "go test >/dev/null", "ls && go test"]
+    approve.trust.trust_command("go vet", scope=HERE)
+    covered = ["go vet 2>&1 | tail -20", "go vet | grep -i fail | head", "go vet >/dev/null", "ls && go vet"]
     asked = [
-        *["go test | tee f", "go test | tail -20 f", "go test && cat f", "go test | sh", "go test; ls *"],
-        *["cd src && go test", "go test < f", "go test | grep -r x", "go test | xargs rm", "go test & ls"],
+        *["go vet | tee f", "go vet | tail -20 f", "go vet && cat f", "go vet | sh", "go vet; ls *"],
+        *["cd src && go vet", "go vet < f", "go vet | grep -r x", "go vet | xargs rm", "go vet & ls"],
     ]
     assert [await approve(bash(command)) for command in covered] == [Approve()] * len(covered)
     assert [await approve(bash(command)) for command in asked] == [Reject("the user said no")] * len(asked)
@@ -441,18 +462,18 @@ async def test_the_end_of_what_a_trusted_command_prints_may_be_looked_at() -> No
 
 async def test_a_prefix_is_trusted_for_the_session() -> None:
     approve, person = approvals("session_prefix", *["no"] * 20)
-    assert await approve(bash("go test")) == Approve()
-    for command in ("go test", "go test -- --watch", "'go' te\\st 'a;b'"):
+    assert await approve(bash("go vet")) == Approve()
+    for command in ("go vet", "go vet -- --watch", "'go' v\\et 'a;b'"):
         assert await approve(bash(command, timeout=3)) == Approve()
     assert len(person.questions) == 1
     asked = [
-        *["go", "go install", "go testing", "go test; id", "go test && id", "go test > f", "go test $(id)"],
-        *["go test\nid", "A=b go test", "./go test", "go test *", "go test '\u200b'", "env go test"],
+        *["go", "go install", "go vetting", "go vet; id", "go vet && id", "go vet > f", "go vet $(id)"],
+        *["go vet\nid", "A=b go vet", "./go vet", "go vet *", "go vet '\u200b'", "env go vet"],
     ]
     for command in asked:
         assert await approve(bash(command)) == Reject("the user said no"), command
-    assert await approve(bash("go test", cwd="/")) == Reject("the user said no")
-    assert await approve(other("run", command="go test")) == Reject("the user said no")
+    assert await approve(bash("go vet", cwd="/")) == Reject("the user said no")
+    assert await approve(other("run", command="go vet")) == Reject("the user said no")
 
 
 @pytest.mark.parametrize(
@@ -467,12 +488,12 @@ async def test_a_prefix_is_trusted_for_the_session() -> None:
 )
 async def test_trust_holds_only_in_the_folder_and_sandbox_where_it_was_given(scope: dict[str, Any]) -> None:
     approve, _ = approvals("session_prefix", "session_tool", "no", "no")
-    assert await approve(bash("go test")) == Approve()
+    assert await approve(bash("go vet")) == Approve()
     assert await approve(other(path="a", content="1")) == Approve()
-    assert await approve(bash("go test", scope=scope)) == Reject("the user said no")
+    assert await approve(bash("go vet", scope=scope)) == Reject("the user said no")
     assert await approve(other(path="a", content="1", scope=scope)) == Reject("the user said no")
     shuffled = dict(reversed(HERE.items()))
-    assert await approve(bash("go test", scope=shuffled)) == Approve()
+    assert await approve(bash("go vet", scope=shuffled)) == Approve()
 
 
 @pytest.mark.parametrize(
@@ -580,9 +601,7 @@ async def results_of(shell: Shell, approve: Callable[..., Any], *commands: str) 
 async def test_an_agent_runs_what_is_allowed_trusted_or_approved_and_nothing_else() -> None:
     shell = Shell()
     approve, person = approvals("session_prefix", ApprovalAnswer(ApprovalChoice.NO, "not that"), "once")
-    results = await results_of(
-        shell, approve, "git status", "go test", "go test -x", "go test; id", "sudo id", "curl x"
-    )
+    results = await results_of(shell, approve, "git status", "go vet", "go vet -x", "go vet; id", "sudo id", "curl x")
     assert results == [
         "done",
         "done",
@@ -591,10 +610,10 @@ async def test_an_agent_runs_what_is_allowed_trusted_or_approved_and_nothing_els
         "tool call rejected: the rule 'sudo' denies it",
         "done",
     ]
-    assert shell.ran == ["git status", "go test", "go test -x", "curl x"]
+    assert shell.ran == ["git status", "go vet", "go vet -x", "curl x"]
     assert [question.request.arguments["command"] for question in person.questions] == [
-        "go test",
-        "go test; id",
+        "go vet",
+        "go vet; id",
         "curl x",
     ]
 
@@ -622,9 +641,9 @@ async def test_a_person_who_raises_has_said_no() -> None:
 async def test_trust_does_not_follow_the_tool_to_another_folder() -> None:
     shell = Shell()
     approve, person = approvals("session_prefix", "no")
-    assert await results_of(shell, approve, "go test", "go test") == ["done", "done"]
+    assert await results_of(shell, approve, "go vet", "go vet") == ["done", "done"]
     shell.folder = "/etc"
-    assert await results_of(shell, approve, "go test") == ["tool call rejected: the user said no"]
+    assert await results_of(shell, approve, "go vet") == ["tool call rejected: the user said no"]
     assert len(person.questions) == 2
 
 

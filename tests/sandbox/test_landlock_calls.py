@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from swink_agent.sandbox import _landlock_calls as kernel
+from swink_agent.sandbox._admission import Admissions
 from swink_agent.sandbox._landlock_caller import Scene, Umasks
 from swink_agent.sandbox._landlock_filter import base_program, notify_program, served_calls
 from swink_agent.sandbox._landlock_opens import Opens
@@ -75,7 +76,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AskFn]:
     scene = Scene(listener, resolver, grounds, kernel.ForeignMemory(), resolver.root)
     umasks = Umasks(0o022)
     tree = Childless(2)
-    supervisor = Supervisor(scene, calls, Opens(scene, umasks, {}, veils=False), umasks, tree)
+    supervisor = Supervisor(scene, calls, Opens(scene, umasks, {}, veils=False), umasks, tree, Admissions(()))
     numbers = {name: number for number, name in calls.items()}
 
     def ask_one(name: str, *arguments: str | bytes | int) -> tuple[str, int]:
@@ -170,7 +171,7 @@ def test_a_strange_call_or_address_is_answered_and_harmless(ask: AskFn) -> None:
 def test_every_call_that_is_asked_about_has_an_answer(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
     nothing = cast("Any", None)
-    Supervisor(nothing, served_calls(), nothing, nothing, nothing)  # raises for one without
+    Supervisor(nothing, served_calls(), nothing, nothing, nothing, nothing)  # raises for one without
     numbers = syscall_numbers(machine)
     for scopes in (True, False):
         for veils in (True, False):

@@ -158,6 +158,20 @@ async def test_what_the_user_set_stays_when_commands_work_there(playground: Any,
     assert (deep / ".git/hooks/pre-push").exists()
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(".claude/settings.json", ".cursor/mcp.json", ".mcp.json", "sub/.gemini/settings.json", ".codex/config.toml"),
+        *(".devcontainer/devcontainer.json", ".devcontainer.json", "sub/.idea/workspace.xml", ".theia/settings.json"),
+    ],
+)
+async def test_what_other_programs_may_start_from_is_told(path: str, playground: Any, open_backend: OpenFn) -> None:
+    script = f"mkdir -p $(dirname {path}); echo '{{}}' > {path}"
+    _, told, _ = await leave(playground, open_backend(playground.profile()), script)
+    assert f"'{playground.root}/{path}' is new or changed: look at it" in "\n".join(told)
+    assert (playground.root / path).exists()
+
+
 async def test_what_was_done_is_told(playground: Any, open_backend: OpenFn, caplog: pytest.LogCaptureFixture) -> None:
     furnish(playground)
     script = (
@@ -183,6 +197,18 @@ EXPOSED = {
     "an include by a link": ("[include] path = ../link", "ln -sf evil.config link"),
     "hooks that are missing": ('[core] hooksPath = ".hoo\\\nks"', "mkdir .hooks; cp $EVIL .hooks/pre-commit"),
     "hooks in odd letters": ("[CoRe]\nHOOKSPATH=given ; x", "cp $EVIL given/pre-commit"),
+    "hooks of another work tree": (
+        "[core] hooksPath = .hook",
+        "mkdir -p s/.hook; cp $EVIL s/.hook/reference-transaction; git config core.worktree ../s",
+    ),
+    "hooks of a work tree that is none": (
+        "[core] hooksPath = .hook",
+        "mkdir -p s/.hook; cp $EVIL s/.hook/reference-transaction; git config core.bare true",
+    ),
+    "what hooks of husky's run": (
+        "[core] hooksPath = .husky/_",
+        "echo $EVIL > .husky/pre-commit; mv .husky h; cp -r h .husky; echo $EVIL > .husky/pre-commit",
+    ),
     "hooks by an include": ('[includeIf "gitdir:**"]\n\tpath = ../hooked', "cp $EVIL given/pre-commit"),
 }
 
@@ -199,14 +225,18 @@ async def test_what_the_users_own_settings_lead_to_cannot_be_put_there(
     (root / "evil.config").write_text(f"[core] fsmonitor = {root}/evil\n")
     (root / "link").symlink_to("plain")
     (root / "given").mkdir()
+    (root / ".husky/_").mkdir(parents=True)
+    (root / ".husky/_/pre-commit").write_text("#!/bin/sh\n[ ! -f .husky/pre-commit ] || . .husky/pre-commit\n")
+    (root / ".husky/_/pre-commit").chmod(0o755)
     with (root / ".git/config").open("a") as config:
         config.write(f"{setting}\n")
     await leave(playground, open_backend(playground.profile()), script)
-    said = type_(playground, "git status; git commit -q --allow-empty -m x")
+    typed = "git status; git commit -q --allow-empty -m x; mkdir -p s; cd s; git branch y"
+    said = type_(playground, f"{typed}; git branch -D y")
     assert not mark.exists(), said
     with open_unconfined(playground.profile()) as sandbox:
         await leave(playground, sandbox, script)
-    said = type_(playground, "git status; git commit -q --allow-empty -m x")
+    said = type_(playground, typed)
     assert mark.exists(), said
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +34,10 @@ async def test_ordinary_work_goes_on(name: str, playground: Any, open_backend: O
     outcome = await playground.run(sandbox, script)
     assert outcome.output.strip("\n") == expected
     assert outcome.code == (7 if name == "an exit code" else 0)
-    assert playground.check(outcome) == []
+    found = playground.check(outcome)
+    if "settings" in name or "module" in name:  # which is what they do
+        found = [text for text in found if not re.match(r"changed: \S+/\.git/config(\.worktree)?:", text)]
+    assert found == []
 
 
 async def test_two_megabytes_come_through_whole(playground: Any, open_backend: OpenFn) -> None:
@@ -42,10 +46,12 @@ async def test_two_megabytes_come_through_whole(playground: Any, open_backend: O
     assert outcome.output == "x" * 2_000_000
 
 
-async def test_git_config_fails_cleanly_and_leaves_nothing(playground: Any, open_backend: OpenFn) -> None:
+async def test_a_setting_that_runs_programs_fails_cleanly_and_leaves_nothing(
+    playground: Any, open_backend: OpenFn
+) -> None:
     sandbox = open_backend(playground.profile())
     before = sorted(path.name for path in (playground.root / ".git").iterdir())
-    outcome = await playground.run(sandbox, "git config user.name Evil")
+    outcome = await playground.run(sandbox, "git config core.fsmonitor evil")
     assert outcome.code != 0
     assert "config" in outcome.output
     await playground.run(sandbox, "rm -f .git/config.lock")

@@ -301,31 +301,31 @@ async def test_tools_exchanged_during_the_question_do_not_get_the_yes(world: Wor
 # -- trust ---------------------------------------------------------------------------------------------------
 
 BEYOND_THE_PREFIX = {
-    "a second command": "cargo build; touch pwned",
-    "a new line": "cargo build\ntouch pwned",
-    "a pipe": "cargo build | tee pwned",
-    "a substitution": "cargo build $(touch pwned)",
-    "a redirection": "cargo build > pwned",
-    "a longer word": "cargo building",
-    "another program": "./cargo build",
-    "an assignment": "PATH=. cargo build",
-    "an option before": "cargo --manifest-path ../outside build",
-    "look-alikes": "cargo buil\u0501",
-    "invisible letters": "cargo\u200b build",
+    "a second command": "go build; touch pwned",
+    "a new line": "go build\ntouch pwned",
+    "a pipe": "go build | tee pwned",
+    "a substitution": "go build $(touch pwned)",
+    "a redirection": "go build > pwned",
+    "a longer word": "go building",
+    "another program": "./go build",
+    "an assignment": "PATH=. go build",
+    "an option before": "go -C ../outside build",
+    "look-alikes": "go buil\u0501",
+    "invisible letters": "go\u200b build",
 }
 
 
 @pytest.mark.parametrize("name", BEYOND_THE_PREFIX)
 async def test_trust_in_a_prefix_covers_no_more_than_the_prefix(world: World, name: str) -> None:
     run = await world.run(
-        call("bash", command="cargo build"),
+        call("bash", command="go build"),
         call("bash", command=BEYOND_THE_PREFIX[name]),
         answer=["session_prefix", "no"],
         sandbox="off",
     )
-    assert run.questions[0].prefix == "cargo build"
+    assert run.questions[0].prefix == "go build"
     assert len(run.questions) == 2
-    assert ran(run) == ["cargo build"]
+    assert ran(run) == ["go build"]
     assert not (world.root / "pwned").exists()
 
 

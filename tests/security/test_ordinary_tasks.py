@@ -332,11 +332,20 @@ CHANGING = {
         answer="session_tool",
     ),
     "trust a command for the session": Task(
+        [bash(f"mkdir {name}") for name in ("a", "b", "-p c/d")],
+        lambda world, run: (world.root / "c/d").is_dir(),
+        asks=1,
+        answer="session_prefix",
+    ),
+    "trust commands for the session, and run tests over and over": Task(
         [bash("python -m unittest -q test_main.py")] * 2 + [bash("python -m unittest -v test_main.py")],
         says("FAILED"),
         has("test_main.py", TEST),
         asks=1,
-        answer="session_prefix",
+        answer="session_tool",
+    ),
+    "run tests one by one": Task(
+        [bash("python -m unittest -q test_main.py")] * 2, says("FAILED"), has("test_main.py", TEST), asks=2
     ),
 }
 

@@ -5,8 +5,10 @@ follows is known to be data: never for a program that runs what its words name o
 for a name that stands for a text or a file of the folder (`npm run x`, `make x`, `./x`), which a model can write. What
 is not in the list is asked about each time.
 
-Test runners and compilers are in the list. They run the project's tests and build steps, for that is what they are
-for; what they run stays in the sandbox.
+Test runners, and builds that run steps of the project, are not in the list: what they run is the project's code, which
+a model can write. Nor is what lies in an environment in the folder, or looks for its parts there first (`python -m`),
+nor a checker that loads plugins by the project's settings. Who wants them unasked says so in a rule. Trust that was
+given by hand all the same does not cover options that would run something else.
 """
 
 from __future__ import annotations
@@ -22,33 +24,29 @@ _VERSION = re.compile(r"[-.]?\d[\d.]*[a-z]?$")
 
 # No option of these runs anything.
 _PLAIN = names(
-    "basename black cat chmod clang-format cmp comm cp cut date df dirname du echo gofmt head jq ln ls "
+    "basename black cat chmod clang-format cmp comm cp cut date df dirname du echo gofmt head isort jq ln ls "
     "md5sum mkdir mv nl paste readlink realpath rm rmdir ruff sha256sum shellcheck stat tail touch tr tsc "
     "uniq wc yamllint"
 )
 # These run a script that is named first, and what follows is the script's.
 _INTERPRETERS = names("node nodejs perl php pypy python ruby")
-_MODULES = names("black build compileall flake8 isort json.tool mypy pytest ruff unittest")
 # `git` is not offered for what fetches (--upload-pack names a program), bisects, rebases (--exec) or configures.
 _SUBCOMMANDS = {
     "git": names(
         "add blame branch checkout cherry-pick clean commit diff log merge mv reset restore revert rm show "
         "stash status switch tag worktree"
     ),
-    "cargo": names("bench build check clippy doc fmt test"),
-    "go": names("build fmt test vet"),
+    "go": names("build fmt vet"),
 }
 # A strategy of another name is a program of that name.
 _MERGES = names("merge cherry-pick revert")
 _STRATEGY = re.compile(r"-s.*|--str.*", re.DOTALL)
-# What environments have of their own. Other wrappers than uv run what the project calls so, not what is called so.
-_IN_ENVIRONMENTS = names("flake8 isort mypy pypy pytest python")
 
 _PYTEST = (
     "-[qvxslh]+|-[qvxs]*[kmr].*|-n.*|--(tb|maxfail|lf|last-failed|ff|failed-first|durations|collect-only|co|no-header"
     "|cov|cov-report|timeout|disable-warnings|showlocals|verbose|quiet|exitfirst|capture|color|stepwise|sw|nf)(=.*)?"
 )
-# What may follow, before a `--`; of others whatever may.
+# What may follow, before a `--`, also where somebody gave trust by hand; of others whatever may.
 _OPTIONS = {
     "pytest": _PYTEST,
     "unittest": "-[qvfbc]+|-[kstp].*|--(quiet|verbose|failfast|buffer|locals)",
@@ -67,9 +65,8 @@ _OPTIONS = {
         "(=.*)?"
     ),
 }
-# Where a program is the one that it is called like: the system's own, and an environment's test runner or linter.
+# Where a program is the one that it is called like.
 _SYSTEM = re.compile(r"/(usr/(local/)?)?s?bin/[^/]+")
-_ENVIRONMENT = re.compile(r"(\./)?\.?venv/bin/[^/]+")
 
 
 def prefix_length(words: tuple[str, ...]) -> int:
@@ -77,20 +74,11 @@ def prefix_length(words: tuple[str, ...]) -> int:
     first = words[0]
     program = _name(first)
     following = words[1] if len(words) > 1 else ""
-    is_where_it_belongs = "/" not in first or _SYSTEM.fullmatch(first)
-    if not is_where_it_belongs and not (_ENVIRONMENT.fullmatch(first) and _is_of_an_environment(first)):
+    if "/" in first and not _SYSTEM.fullmatch(first):
         return 0
-    if program in _INTERPRETERS:
-        if following == "-m" and program in ("python", "pypy") and len(words) > 2:
-            return 3 if words[2] in _MODULES else 0
-        return 0  # the script is a file that the model may write
-    if program == "uv":
-        is_known = following == "run" and len(words) > 2 and _is_of_an_environment(words[2])
-        inner = prefix_length(words[2:]) if is_known else 0
-        return 2 + inner if inner else 0
     if program in _SUBCOMMANDS:
         return 2 if following in _SUBCOMMANDS[program] else 0
-    return 1 if program in _PLAIN or program in _OPTIONS else 0
+    return 1 if program in _PLAIN else 0
 
 
 def prefix_covers(prefix: tuple[str, ...], words: tuple[str, ...]) -> bool:
@@ -117,10 +105,6 @@ def _options(prefix: tuple[str, ...]) -> str | None:
     if program in _INTERPRETERS and prefix[1:2] == ("-m",) and len(prefix) > 2:
         return _OPTIONS.get(prefix[2])
     return _OPTIONS.get(program)
-
-
-def _is_of_an_environment(program: str) -> bool:
-    return _name(program) in _IN_ENVIRONMENTS
 
 
 def _name(program: str) -> str:

@@ -21,12 +21,14 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 
 from ._bubblewrap_command import BubblewrapCommand
+from ._hidden_now import HiddenNow
 from ._mounts import MountList, mounted_again
 from ._placeholders import Placeholder, is_a_file, is_placeholder, place
 from ._places import check_folders
 from ._presence import Presence
 from ._private import PrivateFolder
-from ._protected import Hold, HoldKind, holds, own_names, protected_paths, unmade_repositories, without
+from ._protected import Hold, HoldKind, holds, own_names, protected_paths, settings_among, unmade_repositories, without
+from ._renames import Renames, can_ask_about_renames
 from ._seccomp import base_rules, build_filter
 from ._tree import Watch
 from .errors import SandboxClosed, SandboxError
@@ -65,6 +67,8 @@ class BubblewrapSandbox(Sandbox):
         check_folders(profile)
         self._program = found
         self._empty_folder = _empty_folder_arguments(found)
+        self._hidden = HiddenNow(profile)
+        self._asks = can_ask_about_renames(found)
         self._filter = build_filter(base_rules(network=profile.network))
         self._presence = Presence(profile.write)
         self._own = frozenset(own_names(profile))
@@ -105,14 +109,16 @@ class BubblewrapSandbox(Sandbox):
             command.abandon()
             raise
         try:
-            hidden = self._hidden_now()
+            hidden, absent = self._hidden_now()
             self._running[command] = self._may_hold_all(is_alone, hidden)
-            command.expect_none_of(self.profile.hidden_elsewhere(hidden))
+            command.expect_none_of(absent)
             unmade = unmade_repositories(self.profile)
             arguments = [*self._mounted(command, hidden, unmade), "--chdir", cwd]
             variables = self.child_environment(self._temporary, environment)
+            held = without(self._known(self._running[command]), unmade)
+            if self._asks and (settings := settings_among(held, self.profile)):
+                command.renames = Renames(settings, self.profile.write)
             process = await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
-            held = without(self._known(self._running.get(command, False)), unmade)
             return self._under_watch(process, look, held)
         except BaseException:
             command.abandon()
@@ -150,13 +156,13 @@ class BubblewrapSandbox(Sandbox):
             self._hidden_inside = self._inside(hidden)
         return True
 
-    def _hidden_now(self) -> list[str]:
-        """What is hidden and there; a place-holder that another command needs is empty as it is."""
-        paths, mounts = self.profile.hidden_paths(), self._mounts.now()
+    def _hidden_now(self) -> tuple[list[str], Sequence[str]]:
+        """What is hidden and there, and what is not; a place-holder that another command needs is empty as it is."""
+        (paths, absent), mounts = self._hidden.look(), self._mounts.now()
         if self._places[0] != paths or self._places[1] is not mounts:
             again = [place for path in paths for place in mounted_again(path, mounts)]
             self._places = paths, mounts, list(dict.fromkeys((*paths, *again)))
-        return [path for path in self._places[2] if not is_placeholder(path)]
+        return [path for path in self._places[2] if not is_placeholder(path)], absent
 
     def _inside(self, paths: Sequence[str]) -> frozenset[str]:
         return frozenset(path for path in paths if any(is_beneath(path, root) for root in self.profile.write))

@@ -16,10 +16,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from ._exit_status import can_tell_exits, exit_code_of
 from ._pipes import OutputPipe, is_running_here
 from ._placeholders import Placeholder, is_placeholder
+from ._renames import Renames
 from ._tree import Watch, children_of, too_many_beneath
 from .errors import SandboxError
 from .process import SandboxedProcess
@@ -46,8 +48,10 @@ class BubblewrapCommand:
 
     def __init__(self, limits: ProcessLimits, watch: Watch, ended: Callable[[BubblewrapCommand], None]) -> None:
         self.placeholders: list[Placeholder] = []
+        self.renames: Renames | None = None
+        """Who starts it and answers what it wants to rename, if anybody does."""
         self._held: dict[str, tuple[int, int] | None] = {}
-        self._absent: list[str] = []
+        self._absent: Sequence[str] = ()
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._pipe = OutputPipe(self._loop)
@@ -107,7 +111,7 @@ class BubblewrapCommand:
 
     def expect_none_of(self, paths: Sequence[str]) -> None:
         """What is hidden and not there: no mount can cover it, so the command ends if it comes to be."""
-        self._absent = [path for path in paths if not os.path.lexists(path)]
+        self._absent = paths
 
     def kill(self) -> None:
         """Ends the namespace, and with it all that is in it. Any thread may call it."""
@@ -179,7 +183,8 @@ class BubblewrapCommand:
         walls = _file_of(b"".join(os.fsencode(argument) + b"\0" for argument in (*arguments, *variables)))
         try:
             own = ["--seccomp", str(rules), "--json-status-fd", str(status), "--block-fd", str(block)]
-            self._process = subprocess.Popen(
+            start = partial(
+                subprocess.Popen[bytes],
                 [bwrap, "--args", str(walls), *own, "--", *argv],
                 env={},
                 cwd="/",
@@ -189,6 +194,7 @@ class BubblewrapCommand:
                 pass_fds=(rules, walls, status, block, *pass_fds),
                 start_new_session=True,
             )
+            self._process = start() if self.renames is None else self.renames.start(start)
         finally:
             for descriptor in (rules, walls, status, block):
                 os.close(descriptor)
@@ -299,13 +305,17 @@ class BubblewrapCommand:
             self._is_over = True
         self._watch.remove(self)
         if self._handle is not None:
+            for text in self.renames.admissions.told() if self.renames is not None else ():
+                self._handle.tell(text)
             self._handle.ended_because = self._handle.ended_because or self._replaced()
         for placeholder in self.placeholders:
             placeholder.release()
-        if self._loop.is_closed():
-            self._free()
-        else:  # after who waits for the exit was told
-            self._loop.call_later(_FREE_AFTER, self._free)
+        # After who waits for the exit was told, and better where nobody waits at all.
+        if self.renames is None or not self.renames.close(self._free):
+            if self._loop.is_closed():
+                self._free()
+            else:
+                self._loop.call_later(_FREE_AFTER, self._free)
         self._on_end(self)
         if self._timer is not None:
             self._timer.cancel()

@@ -108,9 +108,14 @@ def is_plain(text: str) -> bool:
     return not re.search(r"[^\t\n\x20-\x7e\xa0-\U0010ffff]", text) and all(map(_PLAIN_LINE.fullmatch, text.split("\n")))
 
 
+_ADDRESS = re.compile(
+    r"(?:(?:https?|ssh|git|file|git\+ssh|ssh\+git|ftps?)://(?!-)|(?!-)(?![^/]*:(?::|//)))", re.IGNORECASE
+)
+
+
 def _no_helper(value: str) -> bool:
-    """A place that git fetches from by itself: not through a helper (`ext::`), and no option."""
-    return not value.startswith("-") and not re.match(r"[\w+.-]*::", value)
+    """A place that git fetches from by itself: not through a helper (`ext::`, `made-up://`), and no option."""
+    return bool(_ADDRESS.match(value))
 
 
 def _one_of(*words: str) -> Callable[[str], bool]:
@@ -124,8 +129,8 @@ def _anything(value: str) -> bool:
 _SWITCHES = re.compile(
     r"""
     core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks
-        |autocrlf|safecrlf|eol|abbrev|compression|untrackedcache|preloadindex|quotepath|sharedrepository
-        |sparsecheckout|sparsecheckoutcone|longpaths|whitespace|protectntfs|protecthfs|multipackindex
+        |autocrlf|safecrlf|eol|abbrev|compression|untrackedcache|preloadindex|quotepath
+        |sparsecheckout|sparsecheckoutcone|longpaths|whitespace|multipackindex
         |commitgraph|splitindex)
     |extensions\.(?:objectformat|worktreeconfig|partialclone|refstorage|noop|preciousobjects|relativeworktrees)
     |user\.(?:name|email|signingkey|useconfigonly)
@@ -146,7 +151,7 @@ _SWITCHES = re.compile(
     |log\.(?:date|decorate|follow|abbrevcommit)
     |gc\.(?:auto|autodetach|pruneexpire|reflogexpire)
     |pack\.(?:threads|window|depth)
-    |index\.(?:version|threads)
+    |index\.(?:version|threads|sparse|skiphash)
     |checkout\.(?:defaultremote|workers)
     |clone\.(?:defaultremotename)
     |submodule\.(?:active|recurse)
@@ -161,6 +166,12 @@ _SWITCHES = re.compile(
     """,
     re.VERBOSE,
 )
+_BY_VALUE: dict[str, Callable[[str], bool]] = {
+    # Without these a checkout may write names that other file systems take for `.git`.
+    **dict.fromkeys(("core.protectntfs", "core.protecthfs"), _one_of("true", "yes", "on", "1", "")),
+    # Not so that others may write what git reads.
+    "core.sharedrepository": _one_of("true", "false", "group", "umask", "all", "world", "everybody", "0", "1", "2"),
+}
 _UNDER_A_NAME: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("remote.url", "remote.pushurl", "submodule.url"), _no_helper),
     **dict.fromkeys(("remote.fetch", "remote.push", "remote.mirror", "remote.tagopt", "remote.prune"), _anything),
@@ -193,7 +204,8 @@ def is_harmless(setting: Setting, is_inside: Callable[[str], bool]) -> bool:
             return is_inside(value)
         if section == "options":  # of a cherry-pick on its way: git runs `git-merge-` and the strategy's name
             return name != "strategy" or value in STRATEGIES
-        return bool(_SWITCHES.fullmatch(f"{section}.{name}"))
+        known = _BY_VALUE.get(f"{section}.{name}")
+        return known(value) if known is not None else bool(_SWITCHES.fullmatch(f"{section}.{name}"))
     known = _UNDER_A_NAME.get(f"{section}.{name}") or _UNDER_A_NAME.get(f"{section}.{subsection}.{name}")
     return known is not None and known(value)
 

@@ -27,7 +27,7 @@ from typing import Any, cast
 from ._pipes import OutputPipe
 from ._places import check_folders
 from ._private import PrivateFolder
-from ._protected import protected_paths, unmade_repositories, without
+from ._protected import protected_paths, settings_among, unmade_repositories, without
 from .errors import SandboxClosed, SandboxError
 from .process import Sandbox, SandboxedProcess
 from .profile import SandboxProfile, is_beneath
@@ -101,11 +101,13 @@ class LandlockSandbox(Sandbox):
         if self._closed:
             raise SandboxClosed
         look = await self._before_command()
+        protected = self._protected_now()
         request: dict[str, Any] = {
             "argv": list(argv),
             "cwd": cwd,
             "environment": self.child_environment(self._private.path, environment),
-            "protected": self._protected_now(),
+            "protected": protected,
+            "settings": settings_among(protected, self.profile),
             "passed": list(pass_fds),
         }
         if not argv or (stdin < 0 and stdin != subprocess.DEVNULL):
@@ -114,7 +116,7 @@ class LandlockSandbox(Sandbox):
         self._running.add(command)
         try:
             process = await command.start(self._launcher, request, stdin, pass_fds)
-            return self._under_watch(process, look, request["protected"])
+            return self._under_watch(process, look, protected)
         except BaseException:
             command.abandon()
             raise
@@ -348,6 +350,8 @@ class _Command:
                 self._started.set_result(process)
             case "B" if self._has_started():
                 self._started.result().ended_because = cast("str", what)
+            case "T" if self._has_started():
+                self._started.result().tell(cast("str", what))
             case "L" if self._has_started():
                 self._started.result().left_behind = True
             case "E" if not self._started.done():

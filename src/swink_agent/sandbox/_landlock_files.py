@@ -14,8 +14,9 @@ import stat
 import struct
 
 from swink_agent.sandbox import _landlock_calls as kernel
-from swink_agent.sandbox._landlock_caller import Caller, Umasks, denial, failure, refuse, signed
-from swink_agent.sandbox._landlock_paths import CLOSED, VEILED
+from swink_agent.sandbox._admission import Admissions
+from swink_agent.sandbox._landlock_caller import Caller, Spot, Umasks, denial, failure, refuse, signed
+from swink_agent.sandbox._landlock_paths import CLOSED, VEILED, path_of
 
 _AT_REMOVEDIR = 0x200
 _RENAME_KNOWN = 0b11  # no replacing, exchange
@@ -25,8 +26,9 @@ _LONGEST_ATTRIBUTE = 65536
 class Names:
     """The calls that make, move and remove names."""
 
-    def __init__(self, umasks: Umasks) -> None:
+    def __init__(self, umasks: Umasks, admissions: Admissions) -> None:
         self._umasks = umasks
+        self._admissions = admissions
 
     def make_folder(self, caller: Caller, folder: int, path: int, mode: int) -> int:
         spot = caller.spot(folder, path)
@@ -74,6 +76,11 @@ class Names:
             raise failure(errno.EINVAL)
         source, target = caller.spot(old_folder, old), caller.spot(new_folder, new)
         refuse(source)
+        if target.verdict == CLOSED and not flags and not (source.slash or target.slash):
+            path = _path_of(target)
+            if self._admissions.concern(_path_of(source), path):
+                self._admissions.take_over(target.folder, path)
+                return 0
         refuse(target)
         kernel.rename(source.folder, source.written_name, target.folder, target.written_name, flags)
         return 0
@@ -153,6 +160,10 @@ class Marks:
     def remove_attribute(self, caller: Caller, thing: int, name: int) -> int:
         os.removexattr(_checked(caller, thing), caller.text(name))
         return 0
+
+
+def _path_of(spot: Spot) -> str:
+    return os.fsdecode(path_of(spot.folder) + b"/" + spot.name)
 
 
 def _thing(caller: Caller, folder: int, path: int, flags: int) -> int:

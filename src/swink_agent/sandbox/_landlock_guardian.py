@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from swink_agent.sandbox import _landlock_calls as kernel
+from swink_agent.sandbox._admission import Admissions
 from swink_agent.sandbox._landlock_caller import Scene, Umasks
 from swink_agent.sandbox._landlock_grants import Rulesets
 from swink_agent.sandbox._landlock_opens import Opens
@@ -64,6 +65,8 @@ class Command(NamedTuple):
     cwd: str
     environment: Mapping[str, str]
     protected: Sequence[str]
+    settings: Sequence[str]
+    """Those of the protected files that git keeps its configuration in."""
     passed: Sequence[int]
     """The numbers that descriptors have in the agent, and are to have in the child."""
 
@@ -94,6 +97,7 @@ class _Guardian:
         self._main = 0
         self._status: int | None = None
         self._problem: Exception | None = None
+        self._admissions = Admissions(())
         tree.on_exit = self._note_exit
 
     def prepare(self, line: socket.socket) -> None:
@@ -175,7 +179,8 @@ class _Guardian:
         listener = self._listener
         scene = Scene(listener, self._resolver, grounds, self._memory, self._shared)
         opens = Opens(scene, self._umasks, walls.spine, veils=bool(walls.veiled))
-        supervisor = Supervisor(scene, walls.calls, opens, self._umasks, self._tree)
+        self._admissions = Admissions(command.settings)
+        supervisor = Supervisor(scene, walls.calls, opens, self._umasks, self._tree, self._admissions)
         poll = select.poll()
         for descriptor in (listener.descriptor, control.fileno(), os.pidfd_open(self._main), *self._lifelines):
             poll.register(descriptor, select.POLLIN)
@@ -198,6 +203,8 @@ class _Guardian:
         """Ends what is left, then tells how the command itself ended."""
         if not self._tree.kill_all(_PATIENCE):
             self.report("L", True)
+        for text in self._admissions.told():
+            self.report("T", text)
         status = signal.SIGKILL if self._status is None else self._status
         self.report("X", os.waitstatus_to_exitcode(status))
 

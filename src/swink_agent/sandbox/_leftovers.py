@@ -13,16 +13,26 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from ._git_config import LARGEST, STRATEGIES, is_harmless, is_plain, read_settings, written
 from ._git_objects import has_held
+from ._left_files import (
+    FOLDERS,
+    Signature,
+    editor_files,
+    files_of,
+    identity_of,
+    inode_of,
+    is_folder,
+    may_run,
+    signature_of,
+)
 from ._mounts import network_mounts
 from ._quarantine import OpenFolder
 from .profile import EDITOR_PROTECTED, SandboxProfile, is_beneath
@@ -34,6 +44,7 @@ _MOST_FOLDERS = 20_000
 _MOST_IN_REPOSITORY = 200
 _LONGEST = 2.0
 _MOST_TOLD = 20
+_MOST_AT_ONCE = 100
 _COARSE = 50_000_000
 """Nanoseconds that the time of a file may lie behind the clock."""
 _LAST = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".cache"})
@@ -42,15 +53,12 @@ _TODO = re.compile(
     r"\s*(?:$|#|(?:p|pick|r|reword|e|edit|s|squash|f|fixup|d|drop|revert|l|label|t|reset|m|merge|u|update-ref)\s"
     r"|(?:b|break|noop)\s*$)"
 )
-_EDITORS = frozenset(EDITOR_PROTECTED) | {".vscode", ".idea", ".fleet", ".devcontainer"}
-_STARTS_BY_ITSELF = re.compile(r"runOn|\\u", re.IGNORECASE)
-_FOLDERS = ("hooks", "rebase-merge", "sequencer")
-_FILES = (
-    *("config", "config.worktree", "commondir", *_FOLDERS, "rebase-merge/git-rebase-todo", "rebase-merge/strategy"),
-    *("sequencer/todo", "sequencer/opts"),
+_OF_OTHER_AGENTS = frozenset({".mcp.json", ".cursor", ".windsurf", ".claude", ".codex", ".gemini", ".kiro"})
+"""Hooks and servers that other agents start when they are opened in the folder."""
+_EDITORS = _OF_OTHER_AGENTS.union(
+    EDITOR_PROTECTED, (".vscode", ".idea", ".fleet", ".devcontainer", ".devcontainer.json", ".theia")
 )
-
-_Signature = tuple[int, int, int]
+_STARTS_BY_ITSELF = re.compile(r"runOn|\\u", re.IGNORECASE)
 
 
 class Look:
@@ -86,12 +94,13 @@ class Leftovers:
         self._folders: dict[str, int] = {}
         self._repositories: dict[str, int] = {}
         self._editors: dict[str, None] = {}
-        self._known: dict[str, _Signature] = {}
+        self._known: dict[str, Signature] = {}
         self._exposed: frozenset[str] = frozenset()
         self._hooks: tuple[str, ...] = ()
         self._first = 0
         """When the first command was about to begin: what repositories held before is their own."""
         self._slow: frozenset[str] = frozenset()
+        self._noted = 0
 
     @property
     def is_needed(self) -> bool:
@@ -99,7 +108,6 @@ class Leftovers:
 
     def begin(self) -> Look:
         """Notes what is there. The command is under watch for as long as the answer is kept."""
-        look = Look()
         with self._lock:
             if not self._folders:
                 self._slow = frozenset(network_mounts())
@@ -107,11 +115,44 @@ class Leftovers:
                 self._exposed = frozenset(self._exposed_now())
                 self._hooks = tuple(self._hooks_now())
                 self._first = time.time_ns() - _COARSE
-            if not self._running:  # else what has changed may be the doing of one that runs
-                self._note_known()
-            look.since = time.time_ns() - _COARSE
-            self._running.add(look)
+            return self._begin()
+
+    def begin_at_once(self) -> Look | None:
+        """The same where it takes no time worth speaking of: in a small tree, on a disk of this machine."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return self._begin() if self._is_small() else None
+        finally:
+            self._lock.release()
+
+    def is_untouched(self, look: Look, *, is_last: bool) -> bool:
+        """Whether a small tree is as it was, so that `end()` has nothing to say; then it need not be called."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            is_same = (
+                self._is_small()
+                and all(identity_of(folder) == seen for folder, seen in self._folders.items())
+                and all(signature_of(path) == self._known.get(path) for path in self._to_be_known())
+            )
+            if is_same and is_last:
+                self._running.discard(look)
+            return is_same
+        finally:
+            self._lock.release()
+
+    def _begin(self) -> Look:
+        look = Look()
+        if not self._running:  # else what has changed may be the doing of one that runs
+            self._note_known()
+        look.since = time.time_ns() - _COARSE
+        self._running.add(look)
         return look
+
+    def _is_small(self) -> bool:
+        is_near = not any(is_beneath(root, mount) for root in self._roots for mount in self._slow)
+        return 0 < len(self._folders) <= _MOST_AT_ONCE and self._noted <= _MOST_AT_ONCE and is_near
 
     def end(self, look: Look, *, is_last: bool = True) -> list[str]:
         """What was done about what the command left, a sentence for each; to be called when all of it has ended."""
@@ -120,7 +161,7 @@ class Leftovers:
             self._since = min(one.since for one in running)
             self._held = frozenset[str].intersection(*(one.held for one in running))
             self._told: list[str] = []
-            changed = [folder for folder, seen in self._folders.items() if _identity(folder) != seen]
+            changed = [folder for folder, seen in self._folders.items() if identity_of(folder) != seen]
             deadline = time.monotonic() + _LONGEST
             new = self._list(changed, deadline, is_after=True)
             self._judge(new | self._list_roots(deadline))
@@ -150,7 +191,7 @@ class Leftovers:
         queue, later = deque(folders), deque[str]()
         while (queue or later) and len(self._folders) < most and time.monotonic() < deadline:
             folder = queue.popleft() if queue else later.popleft()
-            identity = _identity(folder)
+            identity = identity_of(folder)
             names = self._names_in(folder, is_after=is_after) if identity else None
             if names is None:
                 for table in (self._folders, self._repositories, self._editors):
@@ -186,23 +227,25 @@ class Leftovers:
         return None
 
     def _note_repository(self, path: str, new: set[str]) -> None:
-        inode = _inode(path)
+        inode = inode_of(path)
         if self._repositories.get(path) != inode:
             self._repositories[path] = inode
             new.add(path)
 
     def _note_known(self) -> None:
-        for repository in self._repositories:
-            for path in _files_of(repository, ()):
-                self._note(path)
-        for path in self._editors:
-            for file in _editor_files(path):
-                self._note(file)
-        for path in (*self._exposed, *self._hooks_in_trees()):
+        paths = self._to_be_known()
+        self._noted = len(paths)
+        for path in paths:
             self._note(path)
 
+    def _to_be_known(self) -> list[str]:
+        """Whatever is judged if it changes, there or not."""
+        paths = [path for repository in self._repositories for path in files_of(repository, ())]
+        paths += (file for path in self._editors for file in editor_files(path))
+        return [*paths, *self._exposed, *self._hooks_in_trees()]
+
     def _note(self, path: str) -> None:
-        signature = _signature(path)
+        signature = signature_of(path)
         if signature is not None:
             self._known[path] = signature
         else:
@@ -211,46 +254,46 @@ class Leftovers:
     # -- the judgement -------------------------------------------------------------------------------------------
 
     def _judge(self, new: set[str]) -> None:
-        fresh = {repository for repository in new if self._is_recent(_signature(repository))}
+        fresh = {repository for repository in new if self._is_recent(signature_of(repository))}
         clones = {os.path.dirname(repository) for repository in fresh if os.path.isdir(repository)}
         todo = deque(self._repositories)
         while todo:
             repository = todo.popleft()
-            for path in _files_of(repository, self._held):
+            for path in files_of(repository, self._held):
                 is_of_new = repository in fresh and os.path.lexists(path)
                 if path in self._held or not (is_of_new or self._is_changed(path)):
                     continue
                 leads_to = self._judge_file(repository, path)
-                if leads_to and self._is_recent(_signature(os.path.join(leads_to, "objects"))):
+                if leads_to and self._is_recent(signature_of(os.path.join(leads_to, "objects"))):
                     clones.add(os.path.dirname(repository))
                 if leads_to and leads_to not in fresh:  # it may have been there for long, and nobody looked there
                     fresh.add(leads_to)
-                    self._repositories.setdefault(leads_to, _inode(leads_to))
+                    self._repositories.setdefault(leads_to, inode_of(leads_to))
                     todo.append(leads_to)
         for path in self._exposed:
-            if self._is_changed(path) and not _is_folder(path) and not self._is_of_repository(path):
+            if self._is_changed(path) and not is_folder(path) and not self._is_of_repository(path):
                 self._put_away(path, "git reads it as configuration or hooks, by settings of yours")
         for path in self._hooks_in_trees():
-            if self._is_changed(path) and _runs(path) and not self._is_of_repository(path):
+            if self._is_changed(path) and may_run(path) and not self._is_of_repository(path):
                 self._put_away(path, "git would run this hook, by settings of yours")
         for path in self._editors:
             if not any(is_beneath(path, held) for held in self._held):
                 is_cloned = any(is_beneath(path, clone) for clone in clones)
-                for file in [file for file in _editor_files(path) if self._is_changed(file)]:
+                for file in [file for file in editor_files(path) if self._is_changed(file)]:
                     self._judge_editors(path, file, is_cloned=is_cloned)
 
-    def _is_recent(self, signature: _Signature | None) -> bool:
+    def _is_recent(self, signature: Signature | None) -> bool:
         return signature is not None and signature[2] >= self._since
 
     def _is_changed(self, path: str) -> bool:
         """Whether a command made or changed it, or put the folder there that it is in."""
-        signature = _signature(path)
+        signature = signature_of(path)
         if signature is None or signature == self._known.get(path):
             return False
         if self._is_recent(signature):
             return True
         folder = os.path.dirname(path)
-        known, above = self._known.get(folder), _signature(folder)
+        known, above = self._known.get(folder), signature_of(folder)
         return self._is_recent(above) and (known is None or above is None or known[:2] != above[:2])
 
     def _judge_file(self, repository: str, path: str) -> str | None:
@@ -260,11 +303,11 @@ class Leftovers:
             return self._judge_git_file(path) if not os.path.isdir(path) or os.path.islink(path) else None
         if name in ("config", "config.worktree", "sequencer/opts"):
             self._judge_config(path)
-        elif name in _FOLDERS:
+        elif name in FOLDERS:
             if os.path.islink(path):
                 self._put_away(path, "git would use what this link leads to")
         elif name.startswith("hooks/"):
-            if not name.endswith(".sample") and ".swink-quarantine-" not in name and _runs(path):
+            if not name.endswith(".sample") and ".swink-quarantine-" not in name and may_run(path):
                 self._put_away(path, "git would run this hook")
         elif name == "commondir":
             self._judge_common(repository, path)
@@ -335,7 +378,7 @@ class Leftovers:
 
     def _hooks_in_trees(self) -> list[str]:
         """Hooks that lie among the files of a work tree, where a checkout puts those that the repository has."""
-        folders = [path for path in self._exposed if _is_folder(path)]
+        folders = [path for path in self._exposed if is_folder(path)]
         for repository in self._repositories if self._hooks else ():
             if os.path.basename(repository) == ".git" and os.path.isfile(repository):
                 folders += (os.path.join(os.path.dirname(repository), hooks) for hooks in self._hooks)
@@ -396,58 +439,3 @@ class Leftovers:
             self._told.append(f"{path!r}: {why}. It could not be put away ({error.strerror}): remove it yourself")
         else:
             self._told.append(f"{path!r}: {why}. What it was is now {kept!r}, in the same folder")
-
-
-# -- the disk ----------------------------------------------------------------------------------------------------
-
-
-def _files_of(repository: str, held: Container[str]) -> list[str]:
-    """Whatever in a repository makes git run something, there or not; itself alone, where it is no folder."""
-    if os.path.islink(repository) or not os.path.isdir(repository):
-        return [repository]
-    hooks = os.path.join(repository, "hooks")
-    inner: list[str] = []
-    if hooks not in held and not os.path.islink(hooks):
-        with suppress(OSError):
-            inner = [os.path.join(hooks, name) for name in os.listdir(hooks) if not name.endswith(".sample")]
-    return [repository, *(f"{repository}/{name}" for name in _FILES), *inner]
-
-
-def _editor_files(path: str) -> list[str]:
-    if os.path.islink(path):
-        return [path]
-    try:
-        return [path, *(os.path.join(path, name) for name in os.listdir(path))]
-    except OSError:
-        return [path]
-
-
-def _identity(folder: str) -> int:
-    """Another number whenever something in the folder came or went, or it is another one. 0 if it is none."""
-    try:
-        state = os.lstat(folder)
-    except OSError:
-        return 0
-    return state.st_ctime_ns ^ state.st_ino if stat.S_ISDIR(state.st_mode) else 0
-
-
-def _signature(path: str) -> _Signature | None:
-    try:
-        state = os.lstat(path)
-    except OSError:
-        return None
-    return state.st_dev, state.st_ino, state.st_ctime_ns
-
-
-def _inode(path: str) -> int:
-    signature = _signature(path)
-    return signature[1] if signature else 0
-
-
-def _is_folder(path: str) -> bool:
-    return os.path.isdir(path) and not os.path.islink(path)
-
-
-def _runs(path: str) -> bool:
-    """Whether git would run a hook: a file that may be executed, or a link to one."""
-    return os.path.islink(path) or os.access(path, os.X_OK)

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from swink_agent.core.value import Value
 
+from ._admission import is_settings
 from ._git_config import LARGEST, Setting, read_settings
 from ._mounts import network_mounts
 from ._places import why_not_entered
@@ -31,6 +32,7 @@ __all__ = [
     "hooks_in_work_trees",
     "own_names",
     "protected_paths",
+    "settings_among",
     "unmade_repositories",
     "without",
 ]
@@ -77,6 +79,15 @@ def protected_paths(profile: SandboxProfile) -> tuple[str, ...]:
             for folder in _git_folders(root):
                 names.extend(_names_of(folder, root, in_repository))
     return tuple(dict.fromkeys(names))
+
+
+def settings_among(paths: Iterable[str], profile: SandboxProfile) -> list[str]:
+    """Those that git keeps its configuration in, whose harmless settings a command may change by git's own ways.
+
+    Not what the profile names itself, outside of a `.git`, and happens to be called like that.
+    """
+    others = {os.path.join(root, name) for root in profile.write for name in profile.protected if name[:5] != ".git/"}
+    return [path for path in paths if is_settings(path) and path not in others]
 
 
 def own_names(profile: SandboxProfile) -> tuple[str, ...]:
@@ -279,7 +290,9 @@ def _named_in_config(git_folder: str, root: str) -> list[str]:
         if include:
             found.append(_beside(file, include))
         if hooks:
-            found.append(os.path.normpath(os.path.join(base, os.path.expanduser(hooks))))
+            folder = os.path.normpath(os.path.join(base, os.path.expanduser(hooks)))
+            # Husky's own are in `_`, and run those of the project, which are in the folder above.
+            found.append(os.path.dirname(folder) if os.path.basename(folder) == "_" else folder)
     return [path for path in dict.fromkeys(found) if path != root and is_beneath(path, root)]
 
 

@@ -34,6 +34,10 @@ class OpenFolder:
     def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)
 
+    @property
+    def descriptor(self) -> int:
+        return self._descriptor
+
     def read(self, name: str, most: int) -> bytes | None:
         """What the file holds, or `None` if it is a link, a special file or larger than `most`."""
         state = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)

@@ -15,6 +15,7 @@ import signal
 from collections.abc import Callable, Mapping
 
 from swink_agent.sandbox import _landlock_calls as kernel
+from swink_agent.sandbox._admission import Admissions
 from swink_agent.sandbox._landlock_caller import Caller, Scene, Umasks, failure, signed
 from swink_agent.sandbox._landlock_files import Marks, Names
 from swink_agent.sandbox._landlock_opens import Opens
@@ -31,13 +32,21 @@ Handler = Callable[[Caller, "tuple[int, ...]"], "int | None"]
 class Supervisor:
     """Serves the notifications of one command, one at a time."""
 
-    def __init__(self, scene: Scene, calls: Mapping[int, str], opens: Opens, umasks: Umasks, tree: ProcessTree) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        calls: Mapping[int, str],
+        opens: Opens,
+        umasks: Umasks,
+        tree: ProcessTree,
+        admissions: Admissions,
+    ) -> None:
         """`calls`: the numbers that may come, and their names."""
         self._scene = scene
         self._opens = opens
         self._umasks = umasks
         self._tree = tree
-        names, marks = Names(umasks), Marks()
+        names, marks = Names(umasks, admissions), Marks()
         known: dict[str, Handler] = {
             **_opening(opens),
             **_naming(names),

@@ -33,7 +33,7 @@ class WatchBehind:
     def __init__(self, profile: SandboxProfile) -> None:
         self._is_closed = False
         self._threads = WorkerThreads()
-        """One looks before a command and after it, unless a disk holds it up; it does not wait for another command."""
+        """One looks before commands and after them, unless a disk holds it up; no look waits for another command's."""
         self._finalizer = weakref.finalize(self, self._threads.close)
         self._leftovers = Leftovers(profile, lambda: exposed_paths(profile), lambda: hooks_in_work_trees(profile))
         self._late: list[str] = []
@@ -41,7 +41,7 @@ class WatchBehind:
     async def begin(self) -> Look | None:
         if not self._leftovers.is_needed:
             return None
-        return await self._within(_PATIENCE_BEFORE, self._leftovers.begin)
+        return self._leftovers.begin_at_once() or await self._within(_PATIENCE_BEFORE, self._leftovers.begin)
 
     async def end(self, look: Look, is_last: bool) -> list[str]:
         def look_now() -> None:
@@ -49,8 +49,9 @@ class WatchBehind:
                 self._late.append(text)
                 _LOG.warning("%s", text)
 
-        await self._within(_PATIENCE, look_now)
-        self._rest()
+        if not self._leftovers.is_untouched(look, is_last=is_last):
+            await self._within(_PATIENCE, look_now)
+            self._rest()
         found, self._late = self._late, []
         return found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -20,6 +21,8 @@ from .errors import BackendReport
 from .profile import SandboxProfile
 
 __all__ = ["Sandbox", "SandboxedProcess"]
+
+_LOG = logging.getLogger("swink_agent.sandbox")
 
 # Programs that do nothing without a cache that they can write, and the home folder cannot be written.
 _CACHES = {"GOCACHE": ".cache/go", "UV_CACHE_DIR": ".cache/uv", "npm_config_cache": ".cache/npm"}
@@ -43,7 +46,7 @@ class SandboxedProcess:
         self.left_behind = False
         """Whether something of it could not be ended: the kernel holds it in a call, on a disk that does not answer."""
         self.warnings: tuple[str, ...] = ()
-        """What it left behind that would have run code later, and what was done about it; after `wait()`."""
+        """What it left behind or wanted to that would have run code later, and what was done; after `wait()`."""
         self._exited = exited
         self._kill = kill
         self._look: Callable[[bool], Awaitable[list[str]]] | None = None
@@ -70,6 +73,11 @@ class SandboxedProcess:
             if is_last:
                 self._look = None
         return self.warnings
+
+    def tell(self, text: str) -> None:
+        """For back ends: something that `warnings` are to say, in the log too. Any thread may call it."""
+        self.warnings = (*self.warnings, text)
+        _LOG.warning("%s", text)
 
     def look_with(self, look: Callable[[bool], Awaitable[list[str]]]) -> None:
         """For back ends: what `look_behind` does."""
