@@ -37,6 +37,11 @@ _LONGEST_ID = 128
 T = TypeVar("T", bound=Struct)
 
 Identifier = Annotated[str, Meta(min_length=1, max_length=_LONGEST_ID)]
+Amount = Annotated[float, Meta(ge=0)]
+Duration = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Votes = Annotated[int, Meta(ge=1, le=99)]
 
 
 class BadValue(ValueError):
@@ -135,10 +140,10 @@ class ExpectedFile(Value, frozen=True, forbid_unknown_fields=True):
 class CaseBudget(Value, frozen=True, forbid_unknown_fields=True):
     """What a case may use at most; what is not given is not limited."""
 
-    cost: Annotated[float | None, Meta(ge=0, description="US dollars.")] = None
-    tokens: Annotated[int | None, Meta(ge=0, description="Tokens in and out, cached ones included.")] = None
-    turns: Annotated[int | None, Meta(ge=1, description="Replies of the model; also the ideal for efficiency.")] = None
-    seconds: Annotated[float | None, Meta(gt=0, description="From the first message to the last reply.")] = None
+    cost: Annotated[Amount | None, Meta(description="US dollars.")] = None
+    tokens: Annotated[Count | None, Meta(description="Tokens in and out, cached ones included.")] = None
+    turns: Annotated[Positive | None, Meta(description="Replies of the model; also the ideal for efficiency.")] = None
+    seconds: Annotated[Duration | None, Meta(description="From the first message to the last reply.")] = None
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -156,7 +161,7 @@ class JudgeRubric(Value, frozen=True, forbid_unknown_fields=True):
     rubric: Annotated[str, Meta(min_length=1, description="What is good and what is bad, in words.")]
     threshold: Annotated[float, Meta(ge=0, le=1, description="The score from which on the case passes.")] = 0.5
     votes: Annotated[
-        int | None, Meta(ge=1, le=99, description="How often the model is asked, if not as the evaluator says.")
+        Votes | None, Meta(description="How often the model is asked, if not as often as the evaluator says (3).")
     ] = None
 
     def __post_init__(self) -> None:
@@ -200,7 +205,7 @@ class EvalCase(Value, frozen=True, forbid_unknown_fields=True):
 
         def __init__(
             self,
-            id: str,
+            id: str,  # noqa: A002
             name: str,
             user_messages: Sequence[str],
             system_prompt: str = ...,
@@ -257,7 +262,11 @@ class EvalSet(Value, frozen=True, forbid_unknown_fields=True):
     if TYPE_CHECKING:
 
         def __init__(
-            self, id: str, name: str, cases: Sequence[EvalCase | Mapping[str, Any]], description: str = ...
+            self,
+            id: str,  # noqa: A002
+            name: str,
+            cases: Sequence[EvalCase | Mapping[str, Any]],
+            description: str = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:

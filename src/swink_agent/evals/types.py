@@ -129,10 +129,7 @@ class Invocation(Value, frozen=True, tag_field="kind", tag="invocation"):
     def __post_init__(self) -> None:
         force_setattr(self, "messages", tuple(self.messages))
         calls: Sequence[Any] = self.tool_calls
-        records = [
-            call if isinstance(call, ToolCallRecord) else msgspec.convert(call, ToolCallRecord) for call in calls
-        ]
-        force_setattr(self, "tool_calls", tuple(records))
+        force_setattr(self, "tool_calls", tuple([_record(call) for call in calls]))
         if self.folder is not None:
             force_setattr(self, "folder", Path(self.folder))
 
@@ -393,3 +390,7 @@ class Progress(Value, frozen=True):
     """Ids of the cases under way."""
     latest: CaseResult | None = None
     """The case that this report is about, with its attempts so far; `None` for the report at the beginning."""
+
+
+def _record(given: Any) -> ToolCallRecord:
+    return given if isinstance(given, ToolCallRecord) else msgspec.convert(given, ToolCallRecord)
