@@ -20,7 +20,10 @@ if TYPE_CHECKING:
         ResponseCriteria,
         TrajectoryMatch,
     )
+    from .comparing import Comparison, compare
     from .errors import EvalError, EvalSetError, EvalStoreError
+    from .gate import Gate, GateResult
+    from .reports import report
     from .types import (
         Attempt,
         CaseResult,
@@ -40,6 +43,7 @@ _HOMES = {
     "Attempt": ".types",
     "CaseBudget": ".cases",
     "CaseResult": ".types",
+    "Comparison": ".comparing",
     "EvalCase": ".cases",
     "EvalError": ".errors",
     "EvalRun": ".types",
@@ -50,6 +54,8 @@ _HOMES = {
     "ExpectedCall": ".cases",
     "ExpectedFile": ".cases",
     "ExpectedTrajectory": ".cases",
+    "Gate": ".gate",
+    "GateResult": ".gate",
     "Invocation": ".types",
     "JudgeRubric": ".cases",
     "Progress": ".types",
@@ -61,12 +67,15 @@ _HOMES = {
     "ToolCallRecord": ".types",
     "TrajectoryMatch": ".cases",
     "Versions": ".types",
+    "compare": ".comparing",
+    "report": ".reports",
 }
 
 __all__ = [
     "Attempt",
     "CaseBudget",
     "CaseResult",
+    "Comparison",
     "EvalCase",
     "EvalError",
     "EvalRun",
@@ -77,6 +86,8 @@ __all__ = [
     "ExpectedCall",
     "ExpectedFile",
     "ExpectedTrajectory",
+    "Gate",
+    "GateResult",
     "Invocation",
     "JudgeRubric",
     "Progress",
@@ -88,6 +99,8 @@ __all__ = [
     "ToolCallRecord",
     "TrajectoryMatch",
     "Versions",
+    "compare",
+    "report",
 ]
 
 
