@@ -59,6 +59,8 @@ class AgentOptions(Value, frozen=True, kw_only=True):
     """In place of the model's own: for tests."""
     model: ModelSpec | None = None
     redactor: Redactor | None = None
+    policies: tuple[object, ...] = ()
+    """Besides the standard ones, and asked after them."""
 
 
 class StandardAgent:
@@ -121,7 +123,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         stream_fn=stream_fn,
         stream_options=StreamOptions(max_tokens=reply, extra=provider_options(model, settings)),
         transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
-        policies=[*_policies(root, added, settings, rules), *_claim_check(model, settings, tools)],
+        policies=[*_policies(root, added, settings, rules), *_claim_check(model, settings, tools), *options.policies],
         approve=approvals,
         approval_mode=ApprovalMode.SMART,
         get_api_key=_key_finder(credentials, redactor),

@@ -7,9 +7,9 @@ by the same function.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
@@ -82,6 +82,8 @@ class Script(Value, frozen=True, forbid_unknown_fields=True):
     """What a model says in each case: lists of replies by the ids of the cases, `*` for all others."""
 
     replies: dict[str, tuple[str | ScriptedReply, ...]]
+    judge: str | None = None
+    """What a judge says each time that it is asked, as JSON: `{"score": 1, "reasoning": "…"}`."""
 
     def replies_for(self, case_id: str) -> tuple[AssistantMessage, ...] | None:
         """The replies in a case, or `None` if nothing is written for it."""
@@ -95,10 +97,12 @@ class Script(Value, frozen=True, forbid_unknown_fields=True):
 def load_script(path: str | os.PathLike[str]) -> Script:
     """The script in a YAML or JSON file. Raises `EvalSetError`, with the line where one is to blame."""
     try:
-        data = Path(path).read_bytes()[: _LARGEST + 1]
-        text = data.decode("utf-8-sig")
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST + 1)
     except OSError as error:
         raise EvalSetError(f"cannot be read: {error.strerror or error}", path=path) from error
+    try:
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise EvalSetError("is not UTF-8 text", path=path, line=data.count(b"\n", 0, error.start) + 1) from error
     if len(data) > _LARGEST:
@@ -109,10 +113,11 @@ def load_script(path: str | os.PathLike[str]) -> Script:
         raise EvalSetError(str(error), path=path, line=error.line) from error
     except EvalSetError as error:
         raise EvalSetError(error.message, path=path) from error.__cause__
-    for case_id, line, replies in _entries(document.data, document.line):
+    for case_id, written in _entries(document.data).items():
         try:
-            msgspec.convert(replies, tuple[str | ScriptedReply, ...])
+            msgspec.convert(written, tuple[str | ScriptedReply, ...])
         except msgspec.ValidationError as error:
+            line = document.line(("replies", case_id))
             raise EvalSetError(f"the replies of {case_id!r}: {error}", path=path, line=line) from error
     try:
         return msgspec.convert(document.data, Script)
@@ -120,21 +125,24 @@ def load_script(path: str | os.PathLike[str]) -> Script:
         raise EvalSetError(f"is no script: {error}", path=path, line=document.line(())) from error
 
 
-def _entries(data: Any, line_of: Any) -> list[tuple[str, int | None, Any]]:
-    """The cases of what may be a script, with their lines."""
-    replies: Any = data.get("replies") if isinstance(data, Mapping) else None  # pyright: ignore[reportUnknownMemberType]
-    if not isinstance(replies, dict):
-        return []
-    known: dict[str, Any] = replies
-    return [(case_id, line_of(("replies", case_id)), written) for case_id, written in known.items()]
+def _entries(data: Any) -> dict[str, Any]:
+    """What may be the replies in what may be a script."""
+    replies: object = cast("dict[str, Any]", data).get("replies") if isinstance(data, dict) else None
+    return cast("dict[str, Any]", replies) if isinstance(replies, dict) else {}
 
 
 class ScriptedModel:
-    """A stream function that gives the replies in order, one for each request; after the last one it fails."""
+    """A stream function that gives the replies in order, one for each request; after the last one it fails.
 
-    def __init__(self, replies: Sequence[AssistantMessage], source: str = "the script") -> None:
+    With `is_endless` it gives the last one again and again.
+    """
+
+    def __init__(
+        self, replies: Sequence[AssistantMessage], source: str = "the script", *, is_endless: bool = False
+    ) -> None:
         self._replies = tuple(replies)
         self._source = source
+        self._is_endless = is_endless
         self._given = 0
 
     def __repr__(self) -> str:
@@ -145,6 +153,8 @@ class ScriptedModel:
     ) -> AsyncIterator[AssistantMessageEvent]:
         position = self._given
         self._given += 1
+        if self._is_endless:
+            position = min(position, len(self._replies) - 1)
         if position >= len(self._replies):
             count = len(self._replies)
             told = f"{self._source} has {count} {'reply' if count == 1 else 'replies'}, this is request {position + 1}"
