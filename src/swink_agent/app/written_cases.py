@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_case", "case_text"]
 
-_NOT_SAID = (None, "", [], {})
+_NOT_SAID: tuple[Any, ...] = (None, "", [], {})
 _INDENTS = (2, 0, 4)
 
 
@@ -30,7 +30,7 @@ def case_text(case: EvalCase, indent: int = 2) -> str:
     except ImportError as error:
         raise UsageProblem("YAML is an extra: pip install 'swink-agent[evals]'") from error
 
-    class Dumper(yaml.SafeDumper):  # pyright: ignore[reportUntypedBaseClass]
+    class Dumper(yaml.SafeDumper):
         """Texts of several lines as people write them."""
 
     def text(dumper: Any, value: str) -> Any:

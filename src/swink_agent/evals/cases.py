@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
@@ -102,7 +101,7 @@ class ExpectedTrajectory(Value, frozen=True, forbid_unknown_fields=True):
 class ResponseCriteria(Value, frozen=True, forbid_unknown_fields=True):
     """What the agent's last reply should be: one of the four."""
 
-    exact: Annotated[str | None, Meta(description="The reply's text, with nothing but white space around it.")] = None
+    exact: Annotated[str | None, Meta(description="The text of the reply, every character of it.")] = None
     contains: Annotated[str | None, Meta(description="A text that occurs in the reply.")] = None
     regex: Annotated[
         str | None, Meta(description="A Python regular expression that is found in the reply, in limited time.")
@@ -314,9 +313,7 @@ def _check_pattern(pattern: str | None) -> None:
     if pattern is None:
         return
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a pattern that will mean something else one day is still a pattern
-            re.compile(pattern)
+        re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise BadValue(f"the regular expression {pattern[:80]!r} is invalid: {error}", "regex") from error
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from typing import Any, TypeAlias, cast
 
 from .errors import EvalSetError
@@ -57,9 +58,10 @@ class _Collection:
     """A mapping or sequence that is being read."""
 
     def __init__(self, data: Any, line: int, anchor: str | None) -> None:
-        self.data = data
+        self.data: Any = data
         self.line = line
         self.anchor = anchor
+        self.is_mapping = isinstance(data, dict)
         self.key: str | None = None
         self.key_line = line
         self.lines: dict[Place, int] = {(): line}
@@ -69,10 +71,10 @@ class _Collection:
 def parse_yaml(text: str) -> Document:
     """One YAML document. Raises `DocumentError`, and `EvalSetError` without a line if PyYAML is not installed."""
     try:
-        import yaml
+        yaml: Any = import_module("yaml")
     except ImportError as error:
         raise EvalSetError("YAML is an extra: pip install 'swink-agent[evals]', or write the set as JSON") from error
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return _YamlReader(yaml).read(yaml.parse(text, Loader=loader))
     except yaml.MarkedYAMLError as error:
@@ -141,8 +143,8 @@ class _YamlReader:
             self._top = (data, lines)
             return
         parent = self._open[-1]
-        if isinstance(parent.data, list):
-            self._put(parent, len(cast("list[Any]", parent.data)), data, lines)
+        if not parent.is_mapping:
+            self._put(parent, len(parent.data), data, lines)
         elif parent.key is None:
             if not isinstance(data, str):
                 raise DocumentError(f"the name of a field is a text, not {json.dumps(data)[:40]}; quote it", line)
@@ -217,15 +219,23 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number in JSON")
 
 
+class _Frame:
+    """A collection that is being read: where in it, and the names that it has."""
+
+    def __init__(self, key: str | int) -> None:
+        self.key = key
+        self.names: set[str] = set()
+
+
 def _json_lines(text: str) -> dict[Place, int]:
     """The line of each value. Of what is no JSON it makes something or other: that is reported by who parses it."""
     lines: dict[Place, int] = {}
     line = 1
-    stack: list[list[Any]] = []  # the place of a collection, its key or index, its names so far or None
+    stack: list[_Frame] = []
     expects_key = False
 
     def place() -> Place:
-        return tuple(frame[0] for frame in stack)
+        return tuple([frame.key for frame in stack])
 
     for match in _TOKEN.finditer(text):
         token = match.group()
@@ -236,17 +246,17 @@ def _json_lines(text: str) -> dict[Place, int]:
                 stack.pop()
             expects_key = False
         elif token == ",":
-            expects_key = bool(stack) and stack[-1][1] is not None
-            if stack and not expects_key:
-                stack[-1][0] += 1
+            expects_key = bool(stack) and isinstance(stack[-1].key, str)
+            if stack and isinstance(stack[-1].key, int):
+                stack[-1].key += 1
         elif token == ":":
             expects_key = False
         elif expects_key:
             name = _name(token)
-            if name in stack[-1][1]:
+            if name in stack[-1].names:
                 raise DocumentError(f"the field {name!r} occurs twice", line)
-            stack[-1][1].add(name)
-            stack[-1][0] = name
+            stack[-1].names.add(name)
+            stack[-1].key = name
             lines[place()] = line
         else:
             lines.setdefault(place(), line)
@@ -255,7 +265,7 @@ def _json_lines(text: str) -> dict[Place, int]:
             if token in "[{":
                 if len(stack) >= _DEEPEST:
                     raise DocumentError(f"it is nested more than {_DEEPEST} deep", line)
-                stack.append([0, None] if token == "[" else ["", set()])
+                stack.append(_Frame(0 if token == "[" else ""))
                 expects_key = token == "{"
     return lines
 

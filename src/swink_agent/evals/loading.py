@@ -106,7 +106,7 @@ def _place(path: str, document: Document) -> Place:
             key = next((key for key, item in items.items() if not isinstance(item, str)), "")
         place += (key,)
         try:
-            value = value[key]
+            value = cast("Any", value)[key]
         except (LookupError, TypeError):
             value = None
     return place

@@ -69,7 +69,7 @@ class Score(Value, frozen=True):
         return self.value >= self.threshold
 
 
-class ToolCallRecord(Value, frozen=True):
+class ToolCallRecord(Value, frozen=True, omit_defaults=True):
     """One call that the agent made, with what came of it."""
 
     name: str
@@ -88,7 +88,7 @@ class ToolCallRecord(Value, frozen=True):
         force_setattr(self, "arguments", frozen_json(self.arguments))
 
 
-class Invocation(Value, frozen=True, tag_field="kind", tag="invocation"):
+class Invocation(Value, frozen=True, tag_field="kind", tag="invocation", omit_defaults=True):
     """What an agent did with a case: everything that an evaluator may look at."""
 
     messages: tuple[AgentMessage, ...] = ()
@@ -161,7 +161,7 @@ class Versions(Value, frozen=True):
     """The version of this package."""
 
 
-class Attempt(Value, frozen=True):
+class Attempt(Value, frozen=True, omit_defaults=True):
     """One run of one case, scored."""
 
     number: int
@@ -183,7 +183,7 @@ class Attempt(Value, frozen=True):
     """Milliseconds since the epoch."""
     versions: Versions = field(default_factory=Versions)
     chain: tuple[str, ...] = ()
-    """The audit chain: a SHA-256 for each turn over it and the one before; the last one seals the scores."""
+    """The audit chain: a SHA-256 of what was run, one for each turn over it and the one before, and one that seals."""
     trajectory: Invocation | StoredTrajectory = field(default_factory=Invocation)
     case: EvalCase | None = None
     """What was asked, without the secrets that the agent's redactor knew."""
@@ -332,6 +332,8 @@ class EvalRun(Value, frozen=True):
     repeat: int = 1
     is_complete: bool = True
     """Whether every attempt at every case was made."""
+    chain: str = ""
+    """SHA-256 over the audit chains of all attempts: kept elsewhere, it shows that nothing was exchanged here."""
     path: str = ""
     """The file that the run lies in, if it does."""
 
