@@ -6,7 +6,7 @@ Owns the bytes. Where lines are kept is in `store`, and what is hashed of them i
 from __future__ import annotations
 
 from pathlib import Path, PurePath
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -106,21 +106,17 @@ def load_trajectory(stored: StoredTrajectory) -> Invocation:
 
 
 def plain_message(message: AgentMessage) -> Any:
-    """A message as the plain data that its JSON holds, the same before it is stored and after it is loaded."""
+    """What a message says as JSON, the same before it is stored and after it is loaded."""
     if isinstance(message, UserMessage) and len(message.content) == 1:
         block = message.content[0]
         if isinstance(block, Extension) and block.type_name.startswith(_FOREIGN):
             return block.data
-    return msgspec.to_builtins(message, str_keys=True, enc_hook=_hook)
+    return message
 
 
 def plain_bytes(value: Any) -> bytes:
     """JSON that is the same for the same data."""
-    data = msgspec.to_builtins(value, str_keys=True, enc_hook=_hook)
-    try:
-        return msgspec.json.encode(data, order="deterministic")
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_whole_characters(data), order="deterministic")
+    return _encoded(value, "deterministic")
 
 
 def _hook(value: Any) -> Any:
@@ -128,12 +124,12 @@ def _hook(value: Any) -> Any:
     return str(value) if isinstance(value, PurePath) else show(value)
 
 
-def _encoded(value: Any) -> bytes:
+def _encoded(value: Any, order: Literal["deterministic"] | None = None) -> bytes:
     try:
-        return msgspec.json.encode(value, enc_hook=_hook)
+        return msgspec.json.encode(value, enc_hook=_hook, order=order)
     except (UnicodeEncodeError, TypeError):  # half a character; a name that is no text
         data = msgspec.to_builtins(value, str_keys=True, enc_hook=_hook)
-        return msgspec.json.encode(_whole_characters(data))
+        return msgspec.json.encode(_whole_characters(data), order=order)
 
 
 def _whole_characters(data: Any) -> Any:

@@ -20,6 +20,7 @@ from swink_agent.core.events import (
     ContextCompacted,
     MessageEnd,
     MessageStart,
+    MessageUpdate,
     ToolExecutionEnd,
     ToolExecutionStart,
     TurnEnd,
@@ -61,6 +62,8 @@ class TrajectoryCollector:
         self._stopped_by: PolicyStop | None = None
 
     def __call__(self, event: AgentEvent) -> None:
+        if type(event) is MessageUpdate:
+            return  # most are, and the message at their end has it all
         match event:
             case AgentStart():
                 self._started = self._clock()

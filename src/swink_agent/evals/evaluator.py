@@ -22,7 +22,10 @@ log = logging.getLogger("swink_agent")
 
 @runtime_checkable
 class Evaluator(Protocol):
-    """Scores one thing about what an agent did. `evaluate` may be sync, then it runs in a thread, or async."""
+    """Scores one thing about what an agent did. `evaluate` may be async; else it runs in a thread.
+
+    One that is sync and quick may have `may_block(case, invocation)`, which says whether it needs that thread.
+    """
 
     @property
     def name(self) -> str: ...
@@ -114,9 +117,9 @@ class EvaluatorRegistry:
         names = [name for name in self._evaluators if name not in self._on_request]
         if case.evaluators is not None:
             names = list(dict.fromkeys(case.evaluators))
-        # Those that wait for a program or a file must not hold up other cases: all of a case in one thread.
-        quick = [name for name in names if name in self and not _is_async(self[name])]
-        answers = await asyncio.to_thread(self._sync_scores, quick, case, invocation) if quick else {}
+        # Those that may wait for something must not hold up other cases: all of a case in one thread.
+        slow = [name for name in names if name in self and _may_block(self[name], case, invocation)]
+        answers = await asyncio.to_thread(self._sync_scores, slow, case, invocation) if slow else {}
         scores: dict[str, Score] = {}
         for name in names:
             if name not in self._evaluators:
@@ -139,8 +142,10 @@ class EvaluatorRegistry:
         return answers
 
 
-def _is_async(evaluator: Evaluator) -> bool:
-    return inspect.iscoroutinefunction(evaluator.evaluate)
+def _may_block(evaluator: Evaluator, case: EvalCase, invocation: Invocation) -> bool:
+    """Whether the evaluator may keep the event loop waiting; of those that do not say, all that are not async."""
+    says = getattr(evaluator, "may_block", None)
+    return not inspect.iscoroutinefunction(evaluator.evaluate) if says is None else says(case, invocation)
 
 
 async def _settled(name: str, answer: Any, case: EvalCase, invocation: Invocation) -> Score | None:

@@ -14,6 +14,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -46,7 +47,7 @@ class Subject(Protocol):
     def agent(self) -> Agent: ...
 
 
-MakeAgentFn: TypeAlias = Callable[[EvalCase, Path], "Agent | Subject | Awaitable[Agent | Subject]"]
+MakeAgentFn: TypeAlias = Callable[[EvalCase, Path], Agent | Subject | Awaitable[Agent | Subject]]
 """`(case, folder)` to an agent that nobody else uses; the folder is the case's own, with its files in it."""
 
 
@@ -73,23 +74,37 @@ class CaseExecutor:
     ) -> None:
         self._make_agent = make_agent
         self._evaluators = EvaluatorRegistry.standard() if evaluators is None else evaluators
-        self._folder = folder
+        self._folder = None if folder is None else folder.resolve()
         self._timeout = timeout
+        self._litter: list[Path] = []
+        self._cleaner: asyncio.Task[None] | None = None
 
     async def execute(self, task: EvalTask, /) -> Attempt:
         """Makes the attempt. What goes wrong in it is in what it returns."""
         started = time.time_ns() // 1_000_000
         try:
-            folder = await asyncio.to_thread(self._prepare, task)
+            folder = await asyncio.to_thread(self._prepare, task) if task.case.setup else self._prepare(task)
         except OSError as error:
             failed = Attempt(task.number, error=f"the case's folder could not be made: {error}", started=started)
             return AuditTrail.sealed(task.set_id, task.case.id, replace(failed, case=task.case))
         try:
-            attempt = await self._attempt(task, folder, started)
+            return await self._attempt(task, folder, started)
         finally:
             if self._folder is None:
-                await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
-        return attempt
+                self._litter.append(folder)
+                if self._cleaner is None or self._cleaner.done():
+                    self._cleaner = asyncio.create_task(self._clean())
+
+    async def drain(self) -> None:
+        """Returns when no folder is left that is not to stay. Called by the runner at the end of a run."""
+        while self._cleaner is not None and not self._cleaner.done():
+            await asyncio.wait([self._cleaner])
+
+    async def _clean(self) -> None:
+        # Beside the attempts that follow: a disk can take longer to remove a folder than an agent to fill it.
+        while self._litter:
+            litter, self._litter = self._litter, []
+            await asyncio.to_thread(_remove, litter)
 
     def _prepare(self, task: EvalTask) -> Path:
         """The attempt's folder, with the files that the case wants in it."""
@@ -97,7 +112,7 @@ class CaseExecutor:
             self._folder.mkdir(parents=True, exist_ok=True)
         slug = "".join([c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in task.case.id[:40]])
         prefix = f"{slug}.{task.number}-"
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=self._folder)).resolve()
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=self._folder or _temporary_folder()))
         for path, content in task.case.setup.items():
             place = folder / path
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -158,6 +173,16 @@ class CaseExecutor:
         if not isinstance(made, Agent) and not isinstance(getattr(made, "agent", None), Agent):
             raise TypeError(f"the factory gave a {type(made).__name__}, which is no Agent and has none")
         return cast("Agent | Subject", made)
+
+
+@cache
+def _temporary_folder() -> Path:
+    return Path(tempfile.gettempdir()).resolve()  # a name with a link in it is another one to a sandbox
+
+
+def _remove(folders: list[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _conversation(

@@ -149,17 +149,21 @@ def _loose_attempts(path: Path) -> Iterator[AttemptLine]:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write_run(path: Path, header: RunHeader, lines: Iterable[bytes]) -> None:
-    """Puts a whole run in place, at once or not at all. Raises `OSError`."""
+def write_run(path: Path, header: RunHeader, lines: Iterable[bytes]) -> list[StoredTrajectory]:
+    """Puts a whole run in place, at once or not at all, and says where each line lies. Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    places: list[StoredTrajectory] = []
     draft = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         with draft.open("xb") as file:
             file.write(_header_line(header))
             is_first = True
             for line in lines:
-                file.write(line if is_first else b",\n" + line)
+                if not is_first:
+                    file.write(b",\n")
                 is_first = False
+                places.append(StoredTrajectory(str(path), file.tell(), len(line)))
+                file.write(line)
             file.write(b"\n]}\n" if not is_first else b"]}\n")
             file.flush()
             os.fsync(file.fileno())
@@ -168,6 +172,7 @@ def write_run(path: Path, header: RunHeader, lines: Iterable[bytes]) -> None:
         draft.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+    return places
 
 
 def _sync_folder(folder: Path) -> None:

@@ -24,7 +24,7 @@ from .cases import EvalCase, EvalSet
 from .codec import AttemptLine
 from .evaluator import Evaluator, EvaluatorFn, EvaluatorRegistry
 from .executor import CaseExecutor, Executor, MakeAgentFn
-from .run_files import AttemptLog, RunHeader, read_attempts
+from .run_files import AttemptLog, read_attempts
 from .store import EvalStore, new_run_id
 from .types import Attempt, CaseResult, EvalRun, EvalTask, Progress, Summary
 
@@ -96,7 +96,13 @@ class EvalRunner:
             await self._work(run, cancel)
             return await asyncio.to_thread(run.finish)
         finally:
-            await asyncio.shield(asyncio.to_thread(run.close))
+            await asyncio.shield(self._leave(run))
+
+    async def _leave(self, run: _Run) -> None:
+        await asyncio.to_thread(run.close)
+        drain: Any = getattr(self._executor, "drain", None)
+        if drain is not None:
+            await drain()
 
     async def _work(self, run: _Run, cancel: CancellationToken | None) -> None:
         tasks = run.tasks()
@@ -194,21 +200,7 @@ class _Run:
         )
         if self._store is None or self._log is None or not is_complete:
             return run
-        header = RunHeader(
-            id=run.id,
-            set_id=run.set_id,
-            set_name=run.set_name,
-            set_digest=run.set_digest,
-            created=run.created,
-            cases=run.cases,
-            repeat=run.repeat,
-            is_complete=True,
-            summary=run.summary,
-            chain=run.chain,
-        )
-        self._log.close()
-        attempts = [attempt for result in results for attempt in result.attempts]
-        return self._store.finish(self._log, header, attempts)
+        return self._store.finish(self._log, run)
 
     # -- attempts ----------------------------------------------------------------------------------------------
 

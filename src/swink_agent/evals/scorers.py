@@ -19,7 +19,7 @@ from swink_agent.core.validation import compile_schema, describe_problems
 
 from .cases import EvalCase, ExpectedFile, ResponseCriteria
 from .matching import MadeCall, canonical, matched, trajectory_value
-from .patterns import PatternTimeout, found_within
+from .patterns import PatternTimeout, found_within, is_quick
 from .types import Invocation, Score
 
 __all__ = [
@@ -39,10 +39,15 @@ _CENT_FRACTION = 1e-9
 _NOTHING = object()
 
 
+def _never(_case: EvalCase, _invocation: Invocation) -> bool:
+    return False
+
+
 class TrajectoryEvaluator:
     """Whether the expected calls were made: the value is the part of them that were."""
 
     name = "trajectory"
+    may_block = staticmethod(_never)
 
     def evaluate(self, case: EvalCase, invocation: Invocation) -> Score | None:
         expected = case.expected_trajectory
@@ -62,6 +67,10 @@ class ResponseEvaluator:
 
     name = "response"
 
+    def may_block(self, case: EvalCase, invocation: Invocation) -> bool:
+        regex = None if case.expected_response is None else case.expected_response.regex
+        return regex is not None and not is_quick(regex, len(invocation.response))
+
     def evaluate(self, case: EvalCase, invocation: Invocation) -> Score | None:
         expected = case.expected_response
         if expected is None:
@@ -78,6 +87,7 @@ class StructuredEvaluator:
     """
 
     name = "structured"
+    may_block = staticmethod(_never)
 
     def evaluate(self, case: EvalCase, invocation: Invocation) -> Score | None:
         if case.expected_response is None or case.expected_response.schema is None:
@@ -95,6 +105,7 @@ class BudgetEvaluator:
     """Whether the case kept to its budget: 1 if it did, else the smallest ratio of a limit to what was used."""
 
     name = "budget"
+    may_block = staticmethod(_never)
 
     def evaluate(self, case: EvalCase, invocation: Invocation) -> Score | None:
         budget = case.budget
@@ -122,6 +133,7 @@ class EfficiencyEvaluator:
     """
 
     name = "efficiency"
+    may_block = staticmethod(_never)
 
     def __init__(self, threshold: float = 0.5) -> None:
         self.threshold = threshold
@@ -142,6 +154,9 @@ class FilesEvaluator:
     """Whether the expected files are in the case's folder: the value is the part of them that are as expected."""
 
     name = "files"
+
+    def may_block(self, case: EvalCase, invocation: Invocation) -> bool:
+        return bool(case.expected_files)
 
     def evaluate(self, case: EvalCase, invocation: Invocation) -> Score | None:
         if not case.expected_files:

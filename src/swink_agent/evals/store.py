@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from msgspec.structs import replace
+
 from .audit import AuditTrail
 from .cases import EvalSet
 from .codec import AttemptLine, encode_line
@@ -50,25 +52,13 @@ class EvalStore:
         path = self._path(run.set_id, run.id, WHOLE if run.is_complete else PARTIAL)
         if run.path and path.exists() and os.path.samefile(run.path, path):
             return path
-        header = RunHeader(
-            id=run.id,
-            set_id=run.set_id,
-            set_name=run.set_name,
-            set_digest=run.set_digest,
-            created=run.created,
-            cases=run.cases or len(run.results),
-            repeat=run.repeat,
-            is_complete=run.is_complete,
-            summary=run.summary,
-            chain=run.chain or AuditTrail.chain_of(run.results),
-        )
         lines = (
             encode_line(_line(result, attempt, run.summary.seconds))
             for result in run.results
             for attempt in result.attempts
         )
         try:
-            write_run(path, header, lines)
+            write_run(path, _header_of(run), lines)
         except OSError as error:
             raise EvalStoreError(f"cannot be written: {error.strerror}", path=str(path)) from error
         return path
@@ -156,17 +146,23 @@ class EvalStore:
                 return read_header(path), log
         return None
 
-    def finish(self, log: AttemptLog, header: RunHeader, attempts: Iterable[Attempt]) -> EvalRun:
-        """Makes a whole run of the file of one that went on, in the order of `attempts`. Raises `EvalStoreError`."""
+    def finish(self, log: AttemptLog, run: EvalRun) -> EvalRun:
+        """Makes a whole run of the file of one that went on. Raises `EvalStoreError`."""
         path = log.path.with_suffix(WHOLE)
+        attempts = [attempt for result in run.results for attempt in result.attempts]
         try:
-            with log.path.open("rb") as source:
-                write_run(path, header, (_copied(source, attempt) for attempt in attempts))
             log.close()
+            with log.path.open("rb") as source:
+                lines = (_copied(source, attempt) for attempt in attempts)
+                places = iter(write_run(path, _header_of(run), lines))
             log.path.unlink()
         except OSError as error:
             raise EvalStoreError(f"cannot be written: {error.strerror}", path=str(path)) from error
-        return self.load(path)
+        results = [
+            replace(result, attempts=tuple([replace(one, trajectory=next(places)) for one in result.attempts]))
+            for result in run.results
+        ]
+        return replace(run, results=tuple(results), path=str(path))
 
     # -- files -------------------------------------------------------------------------------------------------
 
@@ -210,6 +206,21 @@ def _folder_name(set_id: str) -> str:
         return set_id
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", set_id).strip("-")[:40]
     return f"{slug or 'set'}-{hashlib.sha256(set_id.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def _header_of(run: EvalRun) -> RunHeader:
+    return RunHeader(
+        id=run.id,
+        set_id=run.set_id,
+        set_name=run.set_name,
+        set_digest=run.set_digest,
+        created=run.created,
+        cases=run.cases or len(run.results),
+        repeat=run.repeat,
+        is_complete=run.is_complete,
+        summary=run.summary,
+        chain=run.chain or AuditTrail.chain_of(run.results),
+    )
 
 
 def _line(result: CaseResult, attempt: Attempt, elapsed: float) -> AttemptLine:
