@@ -52,7 +52,7 @@ class StandIn:
         self._script = script
         self._recordings = recordings
 
-    def __call__(self, case: EvalCase, folder: Path) -> StreamFn:
+    def __call__(self, case: EvalCase) -> StreamFn:
         """The model for one attempt at a case. Raises `UsageProblem` if nothing is there for it."""
         from swink_agent.evals import ScriptedModel
 
@@ -61,11 +61,11 @@ class StandIn:
             if replies is not None:
                 return ScriptedModel(replies)
         if self._recordings is not None:
-            return self._recorded(case, folder, self._recordings)
+            return self._recorded(case, self._recordings)
         raise UsageProblem(f"the script has no replies for the case {case.id!r}, and none for '*'")
 
     @staticmethod
-    def _recorded(case: EvalCase, folder: Path, recordings: Path) -> StreamFn:
+    def _recorded(case: EvalCase, recordings: Path) -> StreamFn:
         from swink_agent.evals import ScriptedModel
         from swink_agent.memory import JsonlSessionStore, SessionError
 
@@ -76,7 +76,7 @@ class StandIn:
             loaded = JsonlSessionStore(recordings).load(session_id)
         except SessionError as error:
             raise UsageProblem(f"the recording of the case {case.id!r} cannot be had: {error}") from error
-        return ScriptedModel(recorded_replies(loaded, folder), f"the recording {session_id}")
+        return ScriptedModel(recorded_replies(loaded), f"the recording {session_id}")
 
     @property
     def judge(self) -> JudgeEvaluator | None:
@@ -152,7 +152,7 @@ class StandardAgents:
             settings=self._settings_for(case),
             credentials=self._credentials,
             folder=folder,
-            stream_fn=self._stream_fn if self._stand_in is None else self._stand_in(case, folder),
+            stream_fn=self._stream_fn if self._stand_in is None else self._stand_in(case),
             model=self.model,
             policies=_limits(case),
         )
@@ -232,7 +232,7 @@ class OwnAgents:
             if self._model is not None:
                 agent.model = self._model
             if self._stand_in is not None:
-                _play(agent, self._stand_in(case, folder))
+                _play(agent, self._stand_in(case))
         return made
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
@@ -63,10 +63,10 @@ def case_of(loaded: LoadedSession, case_id: str | None = None) -> EvalCase:
     )
 
 
-def recorded_replies(loaded: LoadedSession, folder: Path) -> tuple[AssistantMessage, ...]:
-    """What the model said in a session; paths of the folder that it worked in lead to this one."""
-    before, now = loaded.info.cwd, str(folder)
-    return tuple([_moved(message, before, now) for message in loaded.messages if type(message) is AssistantMessage])
+def recorded_replies(loaded: LoadedSession) -> tuple[AssistantMessage, ...]:
+    """What the model said in a session; its calls name the files of any folder that they are made in."""
+    cwd = loaded.info.cwd
+    return tuple([_moved(message, cwd) for message in loaded.messages if type(message) is AssistantMessage])
 
 
 def _asked(message: AgentMessage) -> str:
@@ -82,17 +82,17 @@ def _slug(text: str) -> str:
 
 
 def _relative(arguments: Mapping[str, Any], cwd: str) -> dict[str, Any]:
-    """Arguments whose texts name files of the working folder as they are named within it."""
-    return cast("dict[str, Any]", _replaced(copy_json(arguments), f"{cwd.rstrip('/')}/", "") if cwd else arguments)
+    """Arguments whose texts name the working folder, and files of it, as they are named within it."""
+    place = cwd.rstrip("/")
+    plain = copy_json(dict(arguments))
+    return _replaced(_replaced(plain, f"{place}/", ""), place, ".") if place else plain
 
 
-def _moved(message: AssistantMessage, before: str, now: str) -> AssistantMessage:
-    if not before or not message.tool_calls:
+def _moved(message: AssistantMessage, cwd: str) -> AssistantMessage:
+    if not message.tool_calls:
         return message
     content = [
-        structs.replace(block, arguments=_replaced(copy_json(block.arguments), before, now))
-        if type(block) is ToolCall
-        else block
+        structs.replace(block, arguments=_relative(block.arguments, cwd)) if type(block) is ToolCall else block
         for block in message.content
     ]
     return structs.replace(message, content=tuple(content))
