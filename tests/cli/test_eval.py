@@ -61,6 +61,12 @@ def steady(case, folder):
     return Agent(ModelSpec("test", "own"), stream_fn=scripted("8443", "8443"))
 
 broken = 3
+
+def is_short(case, invocation):
+    return len(invocation.response) < 10
+
+def budget(case, invocation):
+    return None
 """
 RUN = ("eval", "run", "set.yaml", "--store", "results")
 KEPT = re.compile(r"kept: (\S+) in (\S+)")
@@ -151,11 +157,19 @@ async def test_a_script_stands_in_for_the_model_of_a_factory_too(swink: Any, pro
     assert responses == ["No idea.", "None."]
 
 
+async def test_an_evaluator_of_the_project_scores_too(swink: Any, project: Path) -> None:
+    done = await swink(*RUN, "--script", "good.yaml", "--evaluator", "agents:is_short")
+    assert done.code == 1
+    assert "is_short: 0.00 is below 1.00" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         (["--agent", "agents"], "module:function"),
         (["--agent", "agents:broken"], "cannot be called"),
+        (["--evaluator", "agents:broken", "--script", "good.yaml"], "cannot be called"),
+        (["--evaluator", "agents:budget", "--script", "good.yaml"], "there is an evaluator 'budget' already"),
         (["--agent", "agents:missing"], "cannot be loaded"),
         (["--agent", "nowhere.py:make"], "is no file"),
         (["--agent", "agents:make", "--tools", "none"], "--tools is for the standard agent"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -29,10 +29,10 @@ from .recorded_cases import SESSION_FIELD, recorded_replies
 from .settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from swink_agent.evals import EvalCase, JudgeEvaluator, Script
+    from swink_agent.evals import EvalCase, EvaluatorRegistry, JudgeEvaluator, Script
     from swink_agent.evals.executor import MakeAgentFn, Subject
 
-__all__ = ["OwnAgents", "StandIn", "StandardAgents", "factory_named", "judge_of", "results_folder"]
+__all__ = ["OwnAgents", "StandIn", "StandardAgents", "evaluators_named", "factory_named", "judge_of", "results_folder"]
 
 STAND_IN_MODEL = ModelSpec("scripted", "replies")
 _UNATTENDED = {"approve": "all", "undo": False, "sandbox": "auto"}
@@ -244,31 +244,51 @@ def _play(agent: Agent, stream_fn: StreamFn) -> None:
 
 
 def factory_named(name: str, folder: Path) -> MakeAgentFn:
-    """The function that `module:function` or `path/to/file.py:function` names. Raises `UsageProblem`.
+    """The factory that `module:function` or `path/to/file.py:function` names. Raises `UsageProblem`."""
+    return cast("MakeAgentFn", _named(name, folder, "factory"))
 
-    It is the user's word that this code is to be run, so a module is also looked for in `folder`, after all others.
+
+def evaluators_named(names: Sequence[str], folder: Path, judge: JudgeEvaluator | None = None) -> EvaluatorRegistry:
+    """The built-in evaluators and those that are named as a factory is. Raises `UsageProblem`."""
+    from swink_agent.evals import EvaluatorRegistry
+
+    registry = EvaluatorRegistry.standard(judge)
+    for name in names:
+        try:
+            registry.register(_named(name, folder, "evaluator"))
+        except (TypeError, ValueError) as error:
+            raise UsageProblem(f"{name!r} is no evaluator that can be added: {error}") from error
+    return registry
+
+
+def _named(name: str, folder: Path, noun: str) -> Any:
+    """What the user names in code of their own, which they say is to be run.
+
+    So a module is also looked for in `folder`, after all other places.
     """
     module_name, colon, attribute = name.rpartition(":")
     if not colon or not module_name or not attribute:
-        raise UsageProblem(f"{name!r} names no factory: write module:function, or path/to/file.py:function")
+        raise UsageProblem(f"{name!r} names no {noun}: write module:function, or path/to/file.py:function")
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
     try:
-        module = _from_file(folder / module_name) if module_name.endswith(".py") else import_module(module_name)
-        found: Any = module
+        found: Any = _from_file(folder / module_name) if module_name.endswith(".py") else import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
     except Exception as error:
         raise UsageProblem(f"{name!r} cannot be loaded: {type(error).__name__}: {error}") from error
-    if not callable(found):
-        raise UsageProblem(f"{name!r} is a {type(found).__name__}, which cannot be called for an agent")
-    return cast("MakeAgentFn", found)
+    if not callable(found) and not callable(getattr(found, "evaluate", None)):
+        raise UsageProblem(f"{name!r} is a {type(found).__name__}, which cannot be called")
+    return found
 
 
 def _from_file(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError(f"{path} is no file")
+    loaded = sys.modules.get(spec.name)
+    if loaded is not None and getattr(loaded, "__file__", None) == spec.origin:
+        return loaded
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # as an import would, for what looks up its own module
     spec.loader.exec_module(module)

@@ -97,6 +97,9 @@ def eval_group() -> None:
 @click.argument("path", metavar="SET", shell_complete=offered("files"))
 @click.option("--agent", metavar="MODULE:FUNCTION", help="Your own factory: (case, folder) to an agent.")
 @click.option(
+    "--evaluator", multiple=True, metavar="MODULE:FUNCTION", help="An evaluator of your own, besides. Repeatable."
+)
+@click.option(
     "-m",
     "--model",
     metavar="PROVIDER:MODEL",

@@ -22,6 +22,7 @@ from swink_agent.app.evaluation import (
     OwnAgents,
     StandardAgents,
     StandIn,
+    evaluators_named,
     factory_named,
     judge_of,
     results_folder,
@@ -63,6 +64,7 @@ class _Run:
         self._screen = Screen(sys.stderr)
         self._stands_in = self._stand_in()
         self._agents: StandardAgents | OwnAgents = self._factory()
+        self._evaluators = evaluators_named(options["evaluator"], Path.cwd(), self._judge())
         self._store = Path(options["store"]) if options["store"] else results_folder()
 
     def run(self) -> int:
@@ -78,14 +80,14 @@ class _Run:
         return self._finish(run)
 
     async def _run(self, progress: ProgressLine) -> EvalRun:
-        from swink_agent.evals import EvalRunner, EvalStore, EvaluatorRegistry
+        from swink_agent.evals import EvalRunner, EvalStore
 
         prepare = getattr(self._agents, "prepare", None)
         if prepare is not None:
             await asyncio.to_thread(prepare, self._cancel)
         runner = EvalRunner(
             self._agents,
-            EvaluatorRegistry.standard(self._judge()),
+            self._evaluators,
             parallel=self._options["parallel"],
             repeat=self._options["repeat"],
             store=EvalStore(self._store) if self._is_kept else None,
