@@ -26,7 +26,7 @@ from .types import Attempt, CaseResult, EvalRun, ToolCallRecord
 __all__ = ["AuditTrail"]
 
 _FORMAT = b"swink-agent evaluation 1\n"
-_LEFT_OUT = frozenset({"chain", "trajectory", "versions", "number"})
+_LEFT_OUT = frozenset({"case", "chain", "trajectory", "versions", "number"})
 
 
 class AuditTrail:
@@ -104,8 +104,9 @@ def _link(before: str, part: bytes) -> str:
 
 def _parts(set_id: str, case_id: str, attempt: Attempt) -> Iterable[bytes]:
     """What is hashed, in order: the head, the turns, the rest."""
-    # As it is after it was stored: what went in as 1 may come back as 1.0.
-    attempt = decode_attempt(encode_attempt(attempt))
+    # As it is after it was stored: what went in as 1 may come back as 1.0. A case is made anew only by who reads it.
+    asked = "" if attempt.case is None else attempt.case.digest
+    attempt = decode_attempt(encode_attempt(replace(attempt, case=None)))
     invocation = attempt.invocation
     yield plain_bytes([set_id, case_id, attempt.number, attempt.versions])
     turns = _turns(invocation.messages)
@@ -120,7 +121,7 @@ def _parts(set_id: str, case_id: str, attempt: Attempt) -> Iterable[bytes]:
         for name in invocation.__struct_fields__
         if name not in ("messages", "tool_calls")
     }
-    yield plain_bytes([rest, done, list(calls.items())])
+    yield plain_bytes([asked, rest, done, list(calls.items())])
 
 
 def _turns(messages: Sequence[AgentMessage]) -> list[list[AgentMessage]]:

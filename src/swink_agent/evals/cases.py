@@ -152,6 +152,9 @@ class CaseBudget(Value, frozen=True, forbid_unknown_fields=True):
                 raise BadValue(f"a budget of {limit} {name} cannot be; give a number from {least} up", name)
         if self.seconds == 0:
             raise BadValue("a budget of 0 seconds cannot be kept; give more", "seconds")
+        for name in ("cost", "seconds"):  # 1 and 1.0 are one budget, with one digest
+            limit = getattr(self, name)
+            force_setattr(self, name, None if limit is None else float(limit))
 
 
 class JudgeRubric(Value, frozen=True, forbid_unknown_fields=True):
@@ -170,6 +173,7 @@ class JudgeRubric(Value, frozen=True, forbid_unknown_fields=True):
             raise BadValue(f"a threshold of {self.threshold} cannot be; it lies between 0 and 1", "threshold")
         if self.votes is not None and not 1 <= self.votes <= 99:
             raise BadValue(f"{self.votes} votes cannot be; ask for 1 to 99", "votes")
+        force_setattr(self, "threshold", float(self.threshold))
 
 
 class EvalCase(Value, frozen=True, forbid_unknown_fields=True):

@@ -58,6 +58,7 @@ class EvaluatorRegistry:
     def __init__(self, evaluators: Iterable[Evaluator | EvaluatorFn] = ()) -> None:
         self._evaluators: dict[str, Evaluator] = {}
         self._on_request: set[str] = set()
+        self._may_block: dict[str, Callable[[EvalCase, Invocation], bool]] = {}
         for evaluator in evaluators:
             self.register(evaluator)
 
@@ -93,6 +94,7 @@ class EvaluatorRegistry:
         if held.name in self._evaluators:
             raise ValueError(f"there is an evaluator {held.name!r} already; give this one another name")
         self._evaluators[held.name] = held
+        self._may_block[held.name] = _may_block(held)
         if on_request:
             self._on_request.add(held.name)
         return evaluator
@@ -118,7 +120,7 @@ class EvaluatorRegistry:
         if case.evaluators is not None:
             names = list(dict.fromkeys(case.evaluators))
         # Those that may wait for something must not hold up other cases: all of a case in one thread.
-        slow = [name for name in names if name in self and _may_block(self[name], case, invocation)]
+        slow = [name for name in names if name in self and self._may_block[name](case, invocation)]
         answers = await asyncio.to_thread(self._sync_scores, slow, case, invocation) if slow else {}
         scores: dict[str, Score] = {}
         for name in names:
@@ -142,10 +144,10 @@ class EvaluatorRegistry:
         return answers
 
 
-def _may_block(evaluator: Evaluator, case: EvalCase, invocation: Invocation) -> bool:
+def _may_block(evaluator: Evaluator) -> Callable[[EvalCase, Invocation], bool]:
     """Whether the evaluator may keep the event loop waiting; of those that do not say, all that are not async."""
-    says = getattr(evaluator, "may_block", None)
-    return not inspect.iscoroutinefunction(evaluator.evaluate) if says is None else says(case, invocation)
+    is_sync = not inspect.iscoroutinefunction(evaluator.evaluate)
+    return getattr(evaluator, "may_block", lambda _case, _invocation: is_sync)
 
 
 async def _settled(name: str, answer: Any, case: EvalCase, invocation: Invocation) -> Score | None:

@@ -231,7 +231,7 @@ class AttemptLog:
         return cls(path, descriptor, size)
 
     def append(self, line: AttemptLine) -> tuple[StoredTrajectory, int]:
-        """Takes a line, and says where it will lie and what to wait for: `sync(mark)`. Fast, and safe in a loop."""
+        """Takes a line, and says where it will lie, and the mark that `sync` will have passed when it does."""
         data = encode_line(line)
         with self._lock:
             stored = StoredTrajectory(str(self.path), self._size, len(data))
@@ -239,11 +239,12 @@ class AttemptLog:
             self._size += len(data) + 2
             return stored, self._size
 
-    def sync(self, mark: int) -> None:
-        """Returns when everything up to the mark is on the disk; several that wait share one trip. Raises `OSError`."""
+    def sync(self) -> int:
+        """Takes to the disk whatever was appended before, and says up to which mark. Raises `OSError`."""
         with self._writing:
-            if self._synced < mark and not self._is_closed:
+            if not self._is_closed:
                 self._flush()
+            return self._synced
 
     def close(self) -> None:
         """Writes what is left, and gives the file up. Raises `OSError`."""

@@ -91,7 +91,8 @@ class EvalRunner:
         if resume and self._store is None:
             raise ValueError("a run can only be resumed with a store that it was kept in")
         run = _Run(eval_set, self._executor, self._repeat, self._store, on_progress)
-        await asyncio.to_thread(run.open, resume)
+        if self._store is not None:
+            await asyncio.to_thread(run.open, resume)
         try:
             await self._work(run, cancel)
             return await asyncio.to_thread(run.finish)
@@ -99,7 +100,7 @@ class EvalRunner:
             await asyncio.shield(self._leave(run))
 
     async def _leave(self, run: _Run) -> None:
-        await asyncio.to_thread(run.close)
+        await run.close()
         drain: Any = getattr(self._executor, "drain", None)
         if drain is not None:
             await drain()
@@ -153,6 +154,8 @@ class _Run:
         self._before = 0.0
         """Seconds that earlier parts of the run took."""
         self._resumed = 0
+        self._trip: asyncio.Task[int] | None = None
+        self._synced = 0
         self._done = self._passed = self._made = 0
         self._cost = 0.0
 
@@ -176,9 +179,11 @@ class _Run:
                 self._resumed += 1
                 self._count(line.case_id, line.attempt)
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        if self._trip is not None:
+            await asyncio.wait([self._trip])
         if self._log is not None:
-            self._log.close()
+            await asyncio.to_thread(self._log.close)
 
     def finish(self) -> EvalRun:
         """The run as it is now; with a store, and if it is complete, in its place there."""
@@ -233,7 +238,13 @@ class _Run:
     async def _keep(self, log: AttemptLog, case: EvalCase, attempt: Attempt) -> Attempt:
         line = AttemptLine(case.id, case.name, case.digest, self._elapsed(), attempt)
         stored, mark = log.append(line)
-        await asyncio.to_thread(log.sync, mark)
+        while self._synced < mark:
+            # One trip at a time, for all who wait; who came after it had begun waits for the next.
+            if self._trip is None or self._trip.done():
+                self._trip = asyncio.create_task(asyncio.to_thread(log.sync))
+            trip = self._trip
+            await asyncio.wait([trip])
+            self._synced = max(self._synced, trip.result())
         return replace(attempt, trajectory=stored)
 
     def _count(self, case_id: str, attempt: Attempt) -> None:
