@@ -125,23 +125,28 @@ class StandardAgents:
         credentials: Credentials,
         *,
         stand_in: StandIn | None = None,
+        stream_fn: StreamFn | None = None,
         on_local_state: Callable[[Any], None] | None = None,
     ) -> None:
-        """Raises `NoModel`, `UsageProblem` or `SettingsError` for what would go wrong in every case."""
+        """`stream_fn` is used in place of the model's own, and is its maker's to close.
+
+        Raises `NoModel`, `UsageProblem` or `SettingsError` for what would go wrong in every case."""
         self._flags = {**_UNATTENDED, **{name: value for name, value in flags.items() if value is not None}}
         self._credentials = credentials
         self._stand_in = stand_in
         self._settings = {"": load_settings(flags=self._flags)}
         settings = self._settings[""]
-        self._stream_fn: StreamFn | None = None
+        self._stream_fn = stream_fn
+        self._owned: StreamFn | None = None
         self.prepare: Callable[[CancellationToken], None] | None = None
         """What takes long and comes before the first case, such as fetching a model; for a thread."""
         if stand_in is not None:
             self.model = STAND_IN_MODEL if flags.get("model") is None else named_model(flags["model"])
         else:
             self.model = choose_model(settings, credentials)[0]
-            # One for all cases: a model on this machine is loaded once.
-            self._stream_fn = stream_fn_of(self.model, settings, credentials, on_local_state=on_local_state)
+            if stream_fn is None:  # one for all cases: a model on this machine is loaded once
+                self._owned = stream_fn_of(self.model, settings, credentials, on_local_state=on_local_state)
+                self._stream_fn = self._owned
             self.prepare = local_fetch(self.model, settings, on_local_state)
         self.warnings: dict[str, None] = {}
         """What a person should hear, each once."""
@@ -166,7 +171,7 @@ class StandardAgents:
         """Ends what is still open. Safe to call again, and from a signal handler."""
         for attempt in list(self._open):
             attempt.close()
-        close: Any = getattr(self._stream_fn, "close", None)
+        close: Any = getattr(self._owned, "close", None)
         if close is not None:
             close()
 
