@@ -211,8 +211,7 @@ def _limits(case: EvalCase) -> tuple[object, ...]:
     """What ends a case that has used more than it may."""
     from swink_agent.evals import BudgetGuard
 
-    budget = case.budget
-    return () if budget is None else (BudgetGuard(cost=budget.cost, tokens=budget.tokens, turns=budget.turns),)
+    return () if case.budget is None else (BudgetGuard.of(case.budget),)
 
 
 # -- a project's own agents ----------------------------------------------------------------------------------

@@ -172,7 +172,7 @@ def list_results(set_id: str | None, store: str | None, as_json: bool) -> None:
     click.echo(table(rows, right=(2, 3, 4), whole=(0,)))
 
 
-@eval_group.command("report")
+@eval_group.command("report", short_help="Tell of a result, in five formats.")
 @click.argument("result", metavar="RESULT", shell_complete=offered("results"))
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="Default: by the ending of FILE, or console.")
 @click.option("-o", "--output", metavar="FILE", shell_complete=offered("files"), help="Write it here.")
@@ -212,7 +212,7 @@ def _history(store: EvalStore, run: EvalRun) -> list[Any]:
     return found
 
 
-@eval_group.command("compare")
+@eval_group.command("compare", short_help="Say what got better or worse, and whether that is noise.")
 @click.argument("before", metavar="BEFORE", shell_complete=offered("results"))
 @click.argument("after", metavar="AFTER", shell_complete=offered("results"))
 @_store
@@ -263,7 +263,7 @@ def _seconds(ctx: click.Context, option: click.Parameter, value: str | None) -> 
     return float(found[1]) * _SECONDS[found[2] or ""]
 
 
-@eval_group.command("gate")
+@eval_group.command("gate", short_help="Pass or fail a result.")
 @click.argument("result", metavar="RESULT", shell_complete=offered("results"))
 @click.option("--min-pass-rate", type=click.FloatRange(0, 1), metavar="PART", help="So many cases pass, from 0 to 1.")
 @click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="It cost at most so much.")
@@ -309,7 +309,7 @@ def gate_command(
     return int(ExitCode.FAILED)
 
 
-@eval_group.command("verify")
+@eval_group.command("verify", short_help="Check that a result is what was recorded.")
 @click.argument("result", metavar="RESULT", shell_complete=offered("results"))
 @_store
 def verify_command(result: str, store: str | None) -> int:
@@ -333,7 +333,7 @@ def verify_command(result: str, store: str | None) -> int:
 # -- writing sets --------------------------------------------------------------------------------------------
 
 
-@eval_group.command("add")
+@eval_group.command("add", short_help="Make a case of a recorded session.")
 @click.argument("session", metavar="SESSION", shell_complete=offered("sessions"))
 @click.option("--to", "path", metavar="FILE", shell_complete=offered("files"), help="Add it to this set, or begin one.")
 @click.option("--id", "case_id", metavar="ID", help="The id of the case. Default: made of what was asked.")
@@ -371,7 +371,7 @@ def add_command(session: str, path: str | None, case_id: str | None, recording: 
         _row("added", f"{case.id} to {path}")
 
 
-@eval_group.command("schema")
+@eval_group.command("schema", short_help="Print the JSON Schema of a set.")
 def schema_command() -> None:
     """Print the JSON Schema of a set, for editors that complete and check."""
     from swink_agent.evals import case_schema
