@@ -301,7 +301,8 @@ def gate_command(
     verdict = gate.check(run)
     palette = Palette(wants_colour(sys.stdout))
     if verdict.passed:
-        told = f"{run.summary.passed} of {run.summary.total} cases passed"
+        cases = "case" if run.summary.total == 1 else "cases"
+        told = f"{run.summary.passed} of {run.summary.total} {cases} passed"
         click.echo(f"{palette.style('passed', 'green')}: {told}")
         return int(ExitCode.DONE)
     for violation in verdict.violations:

@@ -7,10 +7,9 @@ on disk. `words` has the figures and words that all of them use. Importing this 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
-if TYPE_CHECKING:
-    from swink_agent.evals.types import EvalRun, RunInfo
+from swink_agent.evals.types import EvalRun, RunInfo
 
 __all__ = ["FORMATS", "ReportFormat", "report"]
 
