@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from swink_agent.evals.types import Attempt, CaseResult, EvalRun, Score
+from swink_agent.evals.types import Attempt, CaseResult, EvalRun, Score, ToolCallRecord
 from swink_agent.rendering.values import pretty_json
 
 from .words import invocation_of
@@ -84,13 +84,25 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "stop_reason": attempt.stop_reason,
         "versions": msgspec.to_builtins(attempt.versions),
         "response": invocation.response,
-        "tool_calls": [_plain(call) for call in invocation.tool_calls],
+        "tool_calls": [_call(call) for call in invocation.tool_calls],
         **did,
     }
 
 
 def _scores(scores: dict[str, Score]) -> dict[str, Any]:
     return {name: {**msgspec.to_builtins(score), "passed": score.passed} for name, score in scores.items()}
+
+
+def _call(call: ToolCallRecord) -> dict[str, Any]:
+    return {
+        "name": call.name,
+        "arguments": _plain(call.arguments),
+        "result": call.result,
+        "seconds": call.seconds,
+        "is_error": call.is_error,
+        "outcome": call.outcome,
+        "turn": call.turn,
+    }
 
 
 def _plain(value: object) -> Any:
