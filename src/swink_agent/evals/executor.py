@@ -164,7 +164,7 @@ class CaseExecutor:
                     error = f"the attempt took longer than {self._timeout} s and was ended"
                 invocation = replace(collector.invocation(), error=error)
             if subject is not None:
-                scores = await self._evaluators.scores(case, invocation)
+                scores = await self._evaluators.evaluate(case, invocation)
                 error = error if error is not None or scores else _NOTHING_APPLIES
         finally:
             if subject is not None:

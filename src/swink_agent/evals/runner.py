@@ -33,7 +33,10 @@ __all__ = ["EvalRunner", "ProgressFn"]
 log = logging.getLogger("swink_agent")
 
 ProgressFn: TypeAlias = Callable[[Progress], Any]
-"""Called at the beginning and after each attempt, sync or async; one that raises is logged and not called again."""
+"""Called after each attempt, sync or async; one that raises is logged and not called again.
+
+A display may also have `begin(progress)`, called once before the first attempt.
+"""
 
 _HALF_AN_HOUR = 1800.0
 
@@ -279,7 +282,8 @@ class _Run:
             latest=latest,
         )
         try:
-            answer = self._on_progress(progress)
+            tell = self._on_progress if latest is not None else getattr(self._on_progress, "begin", None)
+            answer = None if tell is None else tell(progress)
             if inspect.isawaitable(answer):
                 await answer
         except Exception:
