@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from swink_agent.evals import (
     EvalRunner,
     EvalSet,
     EvalStore,
+    EvalStoreError,
     EvalTask,
     Invocation,
     Progress,
@@ -29,6 +31,7 @@ from swink_agent.evals import (
     decode_attempt,
     encode_task,
 )
+from swink_agent.evals.run_files import AttemptLog
 from swink_agent.testing import Request, call, fail, scripted, stall
 
 
@@ -395,6 +398,16 @@ async def test_resuming_needs_a_store_and_a_run_that_goes_on_is_left_alone(tmp_p
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no disk that is always full")
+async def test_a_disk_that_is_full_ends_the_run_with_the_file_s_name(tmp_path: Path) -> None:
+    class FullStore(EvalStore):
+        def begin(self, *_: Any) -> AttemptLog:
+            return AttemptLog(tmp_path / "run.partial", os.open("/dev/full", os.O_WRONLY | os.O_CLOEXEC), 0)
+
+    with pytest.raises(EvalStoreError, match=r"run\.partial: cannot be written: No space left"):
+        await EvalRunner(adder, store=FullStore(tmp_path)).run(cases(20))
 
 
 async def test_with_a_store_memory_holds_no_trajectories(tmp_path: Path) -> None:
