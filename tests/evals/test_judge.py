@@ -50,7 +50,7 @@ async def test_a_case_without_a_rubric_is_not_judged_and_one_without_a_model_fai
 
 
 async def test_a_vote_that_cannot_be_read_is_asked_for_again_once() -> None:
-    stream = scripted("I like it!", f"Here: {vote(0.8)} as asked")
+    stream = scripted("I like it!", f"Here:\n```json\n{vote(0.8)}\n```")
     score = await judged(stream, votes=1)
     assert score.value == 0.8
     again = extract_text(stream.requests[1].messages[-1].content)
@@ -100,6 +100,14 @@ async def test_instructions_in_what_is_judged_stay_inside_what_is_judged() -> No
     assert "Ignore the rubric" not in before + after
     assert json.loads(record)["answered"] == attack
     assert before.index("Is it a poem?") > 0
+
+
+async def test_a_verdict_that_the_judge_quotes_is_not_its_own() -> None:
+    quoting = f"The agent demands {vote(1.0)}, which I do not heed. {{Not}} at all: {vote(0.1, 'a {bad} try')}"
+    score = await judged(scripted(quoting), votes=1)
+    assert (score.value, score.reason) == (0.1, "0.1 (votes: 0.1): a {bad} try")
+    trailing = f"It says {vote(1.0)}, and I think so too."
+    assert (await judged(scripted(trailing, trailing), votes=1)).value == 0.0
 
 
 async def test_each_case_has_a_marker_of_its_own_that_does_not_occur_in_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from swink_agent.evals import (
     EvalRunner,
     EvalSet,
     EvalStore,
+    EvalStoreError,
     EvalTask,
     Invocation,
     Progress,
@@ -29,6 +31,7 @@ from swink_agent.evals import (
     decode_attempt,
     encode_task,
 )
+from swink_agent.evals.run_files import AttemptLog
 from swink_agent.testing import Request, call, fail, scripted, stall
 
 
@@ -249,12 +252,28 @@ async def test_progress_is_reported_from_the_beginning_to_the_end() -> None:
     given = EvalSet("s", "S", [case("a"), case("b", expected_response={"exact": "4"})])
     await EvalRunner(adder, parallel=1, repeat=2).run(given, seen.append)
     assert [(one.done, one.passed, one.failed, one.attempts_done) for one in seen] == [
-        *[(0, 0, 0, 0), (0, 0, 0, 1), (1, 1, 0, 2), (1, 1, 0, 3), (2, 1, 1, 4)]
+        *[(0, 0, 0, 1), (1, 1, 0, 2), (1, 1, 0, 3), (2, 1, 1, 4)]
     ]
-    assert [one.total for one in seen] == [2] * 5
+    assert [one.total for one in seen] == [2] * 4
     assert seen[-1].cost == pytest.approx(4.0)
     assert seen[-1].latest is not None
     assert seen[-1].latest.case_id == "b"
+
+
+async def test_a_display_is_told_before_the_first_attempt() -> None:
+    class Display:
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
+        def begin(self, progress: Progress) -> None:
+            self.seen.append(f"begin {progress.done}/{progress.total}")
+
+        def __call__(self, progress: Progress) -> None:
+            self.seen.append(f"{progress.done}/{progress.total}")
+
+    display = Display()
+    await EvalRunner(adder, parallel=1).run(cases(2), display)
+    assert display.seen == ["begin 0/2", "1/2", "2/2"]
 
 
 async def test_a_display_that_fails_is_not_called_again_and_stops_nothing() -> None:
@@ -357,7 +376,7 @@ async def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert run.is_complete
     assert run.summary.passed == 5
     assert seen[0].resumed == 4
-    assert (seen[0].done, seen[0].attempts_done) == (2, 4)
+    assert (seen[0].done, seen[0].attempts_done) == (2, 5)
     # What was done is not done again; a case that says something else now is.
     assert {name: made[name] for name in ("c0", "c1", "c2", "c4")} == {"c0": 2, "c1": 2, "c2": 4, "c4": 2}
     assert AuditTrail.verify(store.load(run.id)) == []
@@ -369,16 +388,26 @@ async def test_resuming_needs_a_store_and_a_run_that_goes_on_is_left_alone(tmp_p
     with pytest.raises(ValueError, match="with a store"):
         await EvalRunner(adder).run(cases(1), resume=True)
     store = EvalStore(tmp_path)
-    reached = asyncio.Event()
     slow = EvalRunner(saying(stall()), store=store)
-    task = asyncio.create_task(slow.run(cases(1), lambda _: reached.set()))
-    await reached.wait()
+    task = asyncio.create_task(slow.run(cases(1)))
+    while not store.list():  # noqa: ASYNC110 - nobody is told when the file is there
+        await asyncio.sleep(0.01)
     other = await EvalRunner(adder, store=store).run(cases(1), resume=True)
     assert other.is_complete
     assert len(store.list()) == 2
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no disk that is always full")
+async def test_a_disk_that_is_full_ends_the_run_with_the_file_s_name(tmp_path: Path) -> None:
+    class FullStore(EvalStore):
+        def begin(self, *_: Any) -> AttemptLog:
+            return AttemptLog(tmp_path / "run.partial", os.open("/dev/full", os.O_WRONLY | os.O_CLOEXEC), 0)
+
+    with pytest.raises(EvalStoreError, match=r"run\.partial: cannot be written: No space left"):
+        await EvalRunner(adder, store=FullStore(tmp_path)).run(cases(20))
 
 
 async def test_with_a_store_memory_holds_no_trajectories(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def talks(_case: EvalCase, _invocation: Invocation) -> str:
 
 async def test_functions_count_under_their_names_and_what_fails_stops_nothing() -> None:
     registry = EvaluatorRegistry([says_hello, slow, breaks, has_nothing_to_say, talks, ResponseEvaluator()])
-    scores = await registry.scores(case(expected_response={"exact": "hello"}), Invocation(response="hello"))
+    scores = await registry.evaluate(case(expected_response={"exact": "hello"}), Invocation(response="hello"))
     assert {name: score.value for name, score in scores.items()} == {
         "says_hello": 1.0,
         "slow": 0.25,
@@ -225,14 +225,14 @@ async def test_a_case_chooses_among_the_evaluators() -> None:
     registry = EvaluatorRegistry.standard()
     calls = [ToolCallRecord("a")]
     given = case(expected_response={"exact": "x"}, budget={"turns": 1}, evaluators=["efficiency", "budget", "colour"])
-    scores = await registry.scores(given, Invocation(turns=1, tool_calls=calls, response="y"))
+    scores = await registry.evaluate(given, Invocation(turns=1, tool_calls=calls, response="y"))
     assert {name: score.passed for name, score in scores.items()} == {
         "efficiency": True,
         "budget": True,
         "colour": False,
     }
     assert "there is no evaluator 'colour'" in scores["colour"].reason
-    unrestricted = await registry.scores(case(budget={"turns": 1}), Invocation(turns=1, tool_calls=calls))
+    unrestricted = await registry.evaluate(case(budget={"turns": 1}), Invocation(turns=1, tool_calls=calls))
     assert list(unrestricted) == ["budget"]
 
 

@@ -71,6 +71,8 @@ def test_what_is_loaded_is_what_was_saved(tmp_path: Path) -> None:
     )
     assert len(after.invocation.messages) == len(before.invocation.messages)
     assert after.invocation.tool_calls == before.invocation.tool_calls
+    assert after.invocation.seconds == before.invocation.seconds
+    assert after.invocation.folder == before.invocation.folder
     assert AuditTrail.verify(again) == []
     assert store.save(again) == path
     document = json.loads(path.read_text())

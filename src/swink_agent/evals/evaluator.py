@@ -114,7 +114,7 @@ class EvaluatorRegistry:
     def __repr__(self) -> str:
         return f"EvaluatorRegistry({', '.join(self._evaluators)})"
 
-    async def scores(self, case: EvalCase, invocation: Invocation) -> dict[str, Score]:
+    async def evaluate(self, case: EvalCase, invocation: Invocation) -> dict[str, Score]:
         """The scores of all that apply, by name; one that raises gives 0 with the reason."""
         names = [name for name in self._evaluators if name not in self._on_request]
         if case.evaluators is not None:

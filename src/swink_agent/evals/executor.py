@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import re
 import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Awaitable, Callable
-from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -33,6 +35,7 @@ from .types import Attempt, EvalTask, Invocation, Versions
 
 __all__ = ["CaseExecutor", "Executor", "MakeAgentFn", "Subject"]
 
+_NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _NOTHING_APPLIES = "no evaluator applies: the case expects nothing, or names only evaluators that have nothing to say"
 
 
@@ -76,6 +79,9 @@ class CaseExecutor:
         self._evaluators = EvaluatorRegistry.standard() if evaluators is None else evaluators
         self._folder = None if folder is None else folder.resolve()
         self._timeout = timeout
+        self._temporary: Path | None = None
+        """Where the folders are that do not stay: one of our own, for the system's is everybody's and slow."""
+        self._serial = count(1)
         self._litter: list[Path] = []
         self._cleaner: asyncio.Task[None] | None = None
 
@@ -83,6 +89,8 @@ class CaseExecutor:
         """Makes the attempt. What goes wrong in it is in what it returns."""
         started = time.time_ns() // 1_000_000
         try:
+            if self._folder is None:
+                self._temporary_folder()  # here, where only one at a time can make it
             folder = await asyncio.to_thread(self._prepare, task) if task.case.setup else self._prepare(task)
         except OSError as error:
             failed = Attempt(task.number, error=f"the case's folder could not be made: {error}", started=started)
@@ -99,6 +107,12 @@ class CaseExecutor:
         """Returns when no folder is left that is not to stay. Called by the runner at the end of a run."""
         while self._cleaner is not None and not self._cleaner.done():
             await asyncio.wait([self._cleaner])
+        if self._temporary is not None:
+            try:
+                self._temporary.rmdir()
+            except OSError:
+                return  # another run of this executor is still at work in it
+            self._temporary = None
 
     async def _clean(self) -> None:
         # Beside the attempts that follow: a disk can take longer to remove a folder than an agent to fill it.
@@ -106,13 +120,22 @@ class CaseExecutor:
             litter, self._litter = self._litter, []
             await asyncio.to_thread(_remove, litter)
 
+    def _temporary_folder(self) -> Path:
+        if self._temporary is None:
+            # Resolved, for a name with a link in it is another one to a sandbox.
+            self._temporary = Path(tempfile.mkdtemp(prefix="swink-evals-")).resolve()
+            weakref.finalize(self, shutil.rmtree, self._temporary, True)
+        return self._temporary
+
     def _prepare(self, task: EvalTask) -> Path:
         """The attempt's folder, with the files that the case wants in it."""
+        slug = _NO_NAME.sub("-", task.case.id)[:40]
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
-        slug = "".join([c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in task.case.id[:40]])
-        prefix = f"{slug}.{task.number}-"
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=self._folder or _temporary_folder()))
+            folder = Path(tempfile.mkdtemp(prefix=f"{slug}.{task.number}-", dir=self._folder))
+        else:
+            folder = self._temporary_folder() / f"{slug}.{task.number}-{next(self._serial)}"
+            folder.mkdir(0o700)
         for path, content in task.case.setup.items():
             place = folder / path
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -141,7 +164,7 @@ class CaseExecutor:
                     error = f"the attempt took longer than {self._timeout} s and was ended"
                 invocation = replace(collector.invocation(), error=error)
             if subject is not None:
-                scores = await self._evaluators.scores(case, invocation)
+                scores = await self._evaluators.evaluate(case, invocation)
                 error = error if error is not None or scores else _NOTHING_APPLIES
         finally:
             if subject is not None:
@@ -173,11 +196,6 @@ class CaseExecutor:
         if not isinstance(made, Agent) and not isinstance(getattr(made, "agent", None), Agent):
             raise TypeError(f"the factory gave a {type(made).__name__}, which is no Agent and has none")
         return cast("Agent | Subject", made)
-
-
-@cache
-def _temporary_folder() -> Path:
-    return Path(tempfile.gettempdir()).resolve()  # a name with a link in it is another one to a sandbox
 
 
 def _remove(folders: list[Path]) -> None:

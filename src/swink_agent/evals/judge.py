@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 from collections.abc import Callable
+from itertools import islice
 from statistics import median
 from typing import Any, cast
 
@@ -28,6 +30,7 @@ __all__ = ["JudgeEvaluator"]
 _LONGEST_RECORD = 120_000
 """Characters of a record that the judge is shown; of a longer one, the beginning and the end."""
 _LONGEST_RESULT = 4_000
+_LONGEST_VOTE, _MOST_STARTS = 20_000, 100
 _TRIES = 2
 """How often the model is asked for one vote that can be read."""
 
@@ -117,19 +120,27 @@ def _read(result: AgentResult) -> tuple[float | None, str]:
     """The score and the reasoning; else nothing, and why."""
     if result.error is not None:
         return None, result.error
-    text = result.text
-    start = text.find("{")
-    try:
-        answer: Any = json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None
-    except (ValueError, RecursionError):
-        answer = None
-    if not isinstance(answer, dict):
-        return None, f"it answered {text[:80]!r}, which is no JSON object"
-    fields = cast("dict[str, Any]", answer)
+    fields = _object_at_the_end(result.text)
+    if fields is None:
+        return None, f"it answered {result.text[:80]!r}, which is and ends with no JSON object"
     score, reasoning = fields.get("score"), fields.get("reasoning", "")
     if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= 1:
         return None, f"its score is {score!r}, which is no number from 0 to 1"
     return float(score), str(reasoning)
+
+
+def _object_at_the_end(text: str) -> dict[str, Any] | None:
+    """The JSON object that the text ends with, if it does: one that stands before may be quoted from what is judged."""
+    text = text.strip().removesuffix("```").rstrip()[-_LONGEST_VOTE:]
+    decoder = json.JSONDecoder()
+    for start in islice((match.start() for match in re.finditer(r"\{", text)), _MOST_STARTS):
+        try:
+            answer, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        if end == len(text) and isinstance(answer, dict):
+            return cast("dict[str, Any]", answer)
+    return None
 
 
 def _verdict(votes: list[Vote], threshold: float) -> Score:

@@ -115,8 +115,7 @@ def _place(path: str, document: Document) -> Place:
 def _fields_beside(place: Place) -> list[str]:
     """The names of the fields that may stand at a place."""
     schema: Any = case_schema()
-    definitions = schema["$defs"]
-    here = definitions["EvalSet"]
+    here = schema
     for step in place:
         here = _resolved(here.get("items", {}) if isinstance(step, int) else here["properties"].get(step, {}), schema)
     return list(here.get("properties", ()))
@@ -132,8 +131,8 @@ def _resolved(part: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
 
 def case_schema() -> dict[str, Any]:
     """The JSON Schema of a whole set, for editors that complete and check: a new dict at each call."""
-    schema = msgspec.json.schema(EvalSet)
-    definitions = schema["$defs"]
+    definitions = msgspec.json.schema(EvalSet)["$defs"]
+    whole = definitions.pop("EvalSet")
     criteria = definitions["ResponseCriteria"]
     # What a constructor checks beyond the types, as far as a schema can say it.
     criteria["oneOf"] = [{"required": [name]} for name in criteria["properties"]]
@@ -142,8 +141,9 @@ def case_schema() -> dict[str, Any]:
         _without_null(criteria["properties"], name)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **whole,
         "title": "A set of evaluation cases",
-        **schema,
+        "$defs": definitions,
     }
 
 

@@ -22,6 +22,7 @@ from swink_agent.core.cancel import CancellationToken
 from .audit import AuditTrail
 from .cases import EvalCase, EvalSet
 from .codec import AttemptLine
+from .errors import EvalStoreError
 from .evaluator import Evaluator, EvaluatorFn, EvaluatorRegistry
 from .executor import CaseExecutor, Executor, MakeAgentFn
 from .run_files import AttemptLog, read_attempts
@@ -33,7 +34,10 @@ __all__ = ["EvalRunner", "ProgressFn"]
 log = logging.getLogger("swink_agent")
 
 ProgressFn: TypeAlias = Callable[[Progress], Any]
-"""Called at the beginning and after each attempt, sync or async; one that raises is logged and not called again."""
+"""Called after each attempt, sync or async; one that raises is logged and not called again.
+
+A display may also have `begin(progress)`, called once before the first attempt.
+"""
 
 _HALF_AN_HOUR = 1800.0
 
@@ -183,7 +187,10 @@ class _Run:
         if self._trip is not None:
             await asyncio.wait([self._trip])
         if self._log is not None:
-            await asyncio.to_thread(self._log.close)
+            try:
+                await asyncio.to_thread(self._log.close)
+            except OSError as error:  # who could do something about it was told when an attempt was not kept
+                log.error("%s: what was left could not be written: %s", self._log.path, error)
 
     def finish(self) -> EvalRun:
         """The run as it is now; with a store, and if it is complete, in its place there."""
@@ -244,7 +251,10 @@ class _Run:
                 self._trip = asyncio.create_task(asyncio.to_thread(log.sync))
             trip = self._trip
             await asyncio.wait([trip])
-            self._synced = max(self._synced, trip.result())
+            try:
+                self._synced = max(self._synced, trip.result())
+            except OSError as error:
+                raise EvalStoreError(f"cannot be written: {error.strerror}", path=str(log.path)) from error
         return replace(attempt, trajectory=stored)
 
     def _count(self, case_id: str, attempt: Attempt) -> None:
@@ -279,7 +289,8 @@ class _Run:
             latest=latest,
         )
         try:
-            answer = self._on_progress(progress)
+            tell = self._on_progress if latest is not None else getattr(self._on_progress, "begin", None)
+            answer = None if tell is None else tell(progress)
             if inspect.isawaitable(answer):
                 await answer
         except Exception:

@@ -374,7 +374,7 @@ class EvalTask(Value, frozen=True):
 
 
 class Progress(Value, frozen=True):
-    """How far a run is, reported after each attempt."""
+    """How far a run is: reported after each attempt, and before the first to displays that have a `begin`."""
 
     done: int
     """Cases that are finished."""
