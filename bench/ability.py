@@ -160,12 +160,13 @@ class Shown:
         self._is_verbose = is_verbose
         self.loads: list[float] = []
 
+    def begin(self, progress: Progress) -> None:
+        if progress.resumed:
+            print(f"{progress.resumed} tasks are done already", flush=True)
+
     def __call__(self, progress: Progress) -> None:
         result = progress.latest
-        if result is None:
-            if progress.resumed:
-                print(f"{progress.resumed} tasks are done already", flush=True)
-            return
+        assert result is not None
         self.loads.append(os.getloadavg()[0])
         attempt = result.attempts[0]
         print(

@@ -50,6 +50,10 @@ class ProgressLine:
         if progress.done < progress.total:
             self._draw()
 
+    def begin(self, progress: Progress) -> None:
+        """Before the first attempt: the line is there at once, since that may take minutes."""
+        self(progress)
+
     def stop(self) -> None:
         """Takes the line away, for good."""
         self._progress = None
