@@ -252,6 +252,20 @@ async def test_who_keeps_the_task_of_code_that_has_ended_cannot_cancel_other_cod
     assert results(agent) == ["done"] * 3
 
 
+async def test_who_keeps_the_task_of_a_hook_that_has_ended_gets_its_answer_from_it() -> None:
+    kept: list[asyncio.Task[Any]] = []
+
+    async def get_api_key(_: str) -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        kept.append(task)
+        return "a key of mine"
+
+    agent = Agent(MODEL, stream_fn=scripted("done"), get_api_key=get_api_key)
+    assert (await agent.prompt("go")).error is None
+    assert [await task for task in kept] == ["a key of mine"]
+
+
 async def test_done_callbacks_of_code_that_never_waits_are_called_soon_after_its_end() -> None:
     ended = asyncio.Event()
     turns = 0

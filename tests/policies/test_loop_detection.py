@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from swink_agent import Agent, MessagesInjected, PolicyStop, ToolResultMessage, UserMessage, extract_text, tool
+from swink_agent import (
+    Agent,
+    AgentMessage,
+    AssistantMessage,
+    MessagesInjected,
+    PolicyContext,
+    PolicyStop,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    extract_text,
+    tool,
+)
 from swink_agent.policies import LoopDetection
 from swink_agent.testing import call, collect, scripted, text
 
@@ -124,6 +137,23 @@ async def test_an_earlier_run_does_not_count() -> None:
         policies=[LoopDetection(3, action="stop")],
     )
     assert [(await agent.prompt("go")).text, (await agent.prompt("again")).text] == ["one", "two"]
+
+
+def test_a_long_conversation_before_the_run_is_not_read(turn: Callable[..., PolicyContext]) -> None:
+    class Watched(list[AgentMessage]):
+        read = 0
+
+        def __reversed__(self) -> Iterator[AgentMessage]:
+            for message in list(self)[::-1]:
+                self.read += 1
+                yield message
+
+    messages = Watched([UserMessage("question"), AssistantMessage("answer")] * 1000)
+    asked = AssistantMessage([ToolCall("1", "look", {"where": "a"})])
+    result = ToolResultMessage("1", "nothing", tool_name="look")
+    messages += [UserMessage("go"), asked, result]
+    assert LoopDetection().post_turn(turn(messages=messages, message=asked, tool_results=(result,))) is None
+    assert messages.read == 2
 
 
 async def test_hundreds_of_turns_cost_little() -> None:

@@ -42,7 +42,7 @@ _LONGEST_EXCERPT = 200
 
 _ENABLED, _BYPASSED = ApprovalMode.ENABLED, ApprovalMode.BYPASSED
 _RAN, _FAILED, _CANCELLED, _INVALID = ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.CANCELLED, ToolOutcome.INVALID
-_SKIPPED = ToolOutcome.SKIPPED
+_SKIPPED, _NEVER_RAN = ToolOutcome.SKIPPED, ToolOutcome.NEVER_RAN
 
 log = logging.getLogger("swink_agent")
 
@@ -94,7 +94,7 @@ class _Call:
         self.masked: AgentToolResult | None = None
         """A long result in which no secret is left any more."""
         self.result: AgentToolResult | None = None
-        self.outcome = ToolOutcome.NEVER_RAN
+        self.outcome = _NEVER_RAN
         self.is_checked = False
         """Whether the arguments are known to be valid."""
         self._message: ToolResultMessage | None = None
@@ -277,16 +277,16 @@ class _Batch:
         )
         self.run.queue("policy", messages)
         match verdict:
-            case PolicyStop():
-                self.run.stopped_by = verdict
-            case Skip():
-                self._refuse(call, f"tool call skipped: {verdict.reason}", ToolOutcome.SKIPPED)
-            case None:
+            case None:  # by far the most, so it is asked first
                 arguments = _frozen(context.arguments)
                 if arguments is None:
                     self._refuse(call, "tool call skipped: a policy set arguments that hold themselves", _SKIPPED)
                 else:
                     call.arguments = arguments
+            case PolicyStop():
+                self.run.stopped_by = verdict
+            case Skip():
+                self._refuse(call, f"tool call skipped: {verdict.reason}", ToolOutcome.SKIPPED)
 
     # -- approval ------------------------------------------------------------------------------------------------
 

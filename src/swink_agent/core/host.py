@@ -15,7 +15,7 @@ import asyncio
 
 # What asyncio documents for whoever steps a task by himself ("Extending"), underscores and all.
 from asyncio import _enter_task, _leave_task  # pyright: ignore[reportPrivateUsage]
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Sequence
 from contextvars import Context, copy_context
 from sys import getrefcount
 from typing import Any
@@ -24,6 +24,7 @@ from weakref import getweakrefcount
 __all__ = ["Host"]
 
 _NOTHING = object()
+_ENDED = object()
 
 
 class Host(Coroutine[Any, Any, Any]):
@@ -46,12 +47,14 @@ class Host(Coroutine[Any, Any, Any]):
         """What the first step raised, for the task to raise."""
         self.task: asyncio.Task[Any] = asyncio.Task(self, loop=loop)
 
-    def begin(self, work: Coroutine[Any, Any, Any], outer: asyncio.Task[Any] | None) -> bool:
+    def begin(
+        self, work: Coroutine[Any, Any, Any], outer: asyncio.Task[Any] | None, answer: Sequence[Any] = ()
+    ) -> bool:
         """Takes the first step of `work` in the task; says whether that was all of it.
 
         If it was not, or if it raised, the task goes on with it and ends as the work does. So it does, at the next
         turn of the event loop, if the work left somebody behind who still knows the task (`is_free`). `outer` is the
-        task of the caller.
+        task of the caller; `answer` holds what the work has returned, if it returns anything.
         """
         loop, task, context = self._loop, self.task, copy_context()
         has_ended = False
@@ -60,9 +63,11 @@ class Host(Coroutine[Any, Any, Any]):
         _enter_task(loop, task)
         holders, weakly = getrefcount(task), getweakrefcount(task)
         try:
-            self._waits_for = context.run(work.send, None)
-        except StopIteration as end:
-            if task.cancelling():
+            # Not by `send`, which tells the end of the work with an exception: that costs as much as all the rest.
+            waits_for = context.run(next, work.__await__(), _ENDED)
+            if waits_for is not _ENDED:
+                self._waits_for = waits_for
+            elif task.cancelling():
                 self._error = asyncio.CancelledError()  # it cancelled the task that it was in, and ended there
             elif (
                 getrefcount(task) == holders
@@ -70,8 +75,8 @@ class Host(Coroutine[Any, Any, Any]):
                 and not task._callbacks  # there is no other way to ask
             ):
                 return True
-            else:
-                self._error, has_ended = end, True  # somebody keeps hold of the task: it ends as the work did
+            else:  # somebody keeps hold of the task: it ends as the work did
+                self._error, has_ended = StopIteration(*answer), True
         except BaseException as error:
             self._error = error
         finally:

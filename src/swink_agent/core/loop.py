@@ -160,7 +160,8 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
         run.inject()
     problem = await _prepare(run, overflow) if run.needs_preparation else _prepare_plainly(run)
     if run.stopped_by is not None:
-        _end_turn(run, None, (), TurnEndReason.STOPPED)
+        run.emit(TurnEnd(run.turn_index, None, (), TurnEndReason.STOPPED))
+        run.turn_index += 1
         return False
     if problem is None and run.transcript.recorder is not None:
         problem = await _refusal(run)
@@ -186,7 +187,9 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
 
     if run.config.post_turn_policies:
         message, results = await _after_turn(run, message, results)
-    _end_turn(run, message, results, _reason(run, bool(results), was_steered))
+    if run.audience.all:
+        run.emit(TurnEnd(run.turn_index, message, results, _reason(run, bool(results), was_steered)))
+    run.turn_index += 1
     if run.channel is not None:
         await run.let_reader_catch_up()
     return bool(results)
@@ -241,11 +244,8 @@ async def _refusal(run: Run) -> AgentError | None:
 
 async def _before_turn(run: Run) -> None:
     """Pre-turn policies: what they inject enters this turn."""
-    policies = run.config.pre_turn_policies
-    reserving = any(getattr(policy, "every_call", False) for policy in policies)
-    context = run.policy_context(request_tokens=run.most_request_tokens() if reserving else 0)
-    stop, messages = await consult(policies, "pre_turn", context, run.supervisor)
-    run.stopped_by = stop
+    context = run.policy_context(request_tokens=run.most_request_tokens() if run.has_reserving_policies else 0)
+    run.stopped_by, messages = await consult(run.config.pre_turn_policies, "pre_turn", context, run.supervisor)
     run.queue("policy", messages)
     run.inject()
 
@@ -254,27 +254,20 @@ async def _after_turn(
     run: Run, message: AssistantMessage, results: tuple[ToolResultMessage, ...]
 ) -> tuple[AssistantMessage, tuple[ToolResultMessage, ...]]:
     """Post-turn policies; returns the turn's message and results, which they may have replaced."""
+    context = run.policy_context(message, results)
     try:
-        stop, messages, turn = await consult_after_turn(
-            run.config.post_turn_policies, run.policy_context(message, results), run.supervisor
-        )
+        stop, messages, turn = await consult_after_turn(run.config.post_turn_policies, context, run.supervisor)
     except Interrupted:
         return message, results
     if run.stopped_by is None and run.error is None and not run.is_interrupted:
         run.stopped_by = stop
     run.queue("policy", messages)
+    if turn is context:
+        return message, results  # as it was
     for old, new in zip((message, *results), (turn.message or message, *turn.tool_results), strict=True):
         if new is not old:
             run.transcript.replace(old, new)
     return turn.message or message, turn.tool_results
-
-
-def _end_turn(
-    run: Run, message: AssistantMessage | None, results: tuple[ToolResultMessage, ...], reason: TurnEndReason
-) -> None:
-    if run.audience.all:
-        run.emit(TurnEnd(run.turn_index, message, results, reason))
-    run.turn_index += 1
 
 
 def _reason(run: Run, has_results: bool, was_steered: bool) -> TurnEndReason:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from msgspec import structs
 from msgspec.structs import force_setattr
 
-from .supervisor import Supervisor
+from .supervisor import Supervisor, call
 from .types import (
     AgentMessage,
     AssistantMessage,
@@ -196,7 +196,10 @@ async def consult(
     """The first stop, if any, and the messages to inject if none."""
     messages: list[AgentMessage] = []
     for policy in policies:
-        verdict = await _verdict(policy, slot, context, supervisor)
+        answer = _answer(policy, slot, context)
+        if answer is None:  # as nearly all of them, and it takes no coroutine to hear that
+            continue
+        verdict = await _verdict(policy, answer, supervisor)
         if isinstance(verdict, Stop):
             return PolicyStop(_name(policy), verdict.reason), []
         if verdict is not None:
@@ -210,7 +213,10 @@ async def consult_after_turn(
     """The first stop, if any, the messages to inject if none, and the turn as the policies' replacements left it."""
     messages: list[AgentMessage] = []
     for policy in policies:
-        verdict = await _verdict(policy, "post_turn", context, supervisor, last_words=True)
+        answer = _answer(policy, "post_turn", context)
+        if answer is None:
+            continue
+        verdict = await _verdict(policy, answer, supervisor, last_words=True)
         if isinstance(verdict, Stop):
             return PolicyStop(_name(policy), verdict.reason), [], context
         for message in () if verdict is None else verdict.messages:
@@ -238,17 +244,21 @@ def _replaced(context: PolicyContext, message: AgentMessage) -> PolicyContext | 
     return None
 
 
-async def _verdict(
-    policy: object,
-    slot: Literal["pre_turn", "post_turn", "post_loop"],
-    context: PolicyContext,
-    supervisor: Supervisor,
-    *,
-    last_words: bool = False,
-) -> Stop | Inject | None:
-    """What the policy says; one that fails or says something else says nothing."""
+def _answer(policy: object, slot: Literal["pre_turn", "post_turn", "post_loop"], context: PolicyContext) -> object:
+    """What the policy answers, or the promise of it; one that fails says nothing."""
     try:
-        verdict: object = await supervisor.ask(getattr(policy, slot), context, last_words=last_words)
+        return call(getattr(policy, slot), context)
+    except Exception:
+        log.exception("policy %s failed and is passed over", _name(policy))
+        return None
+
+
+async def _verdict(
+    policy: object, answer: object, supervisor: Supervisor, *, last_words: bool = False
+) -> Stop | Inject | None:
+    """What the policy says, once it has said it; one that fails or says something else says nothing."""
+    try:
+        verdict = await supervisor.settle(answer, last_words=last_words)
     except Exception:
         log.exception("policy %s failed and is passed over", _name(policy))
         return None
@@ -265,7 +275,9 @@ async def consult_before_dispatch(
     messages: list[AgentMessage] = []
     for policy in policies:
         try:
-            verdict: object = await supervisor.ask(policy.pre_dispatch, context)
+            verdict: object = call(policy.pre_dispatch, context)
+            if verdict is not None:
+                verdict = await supervisor.settle(verdict)
         except Exception as error:
             log.exception("policy %s failed: the call of %s is skipped", _name(policy), context.name)
             return Skip(f"policy {_name(policy)} failed: {type(error).__name__}"), messages

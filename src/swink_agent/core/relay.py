@@ -156,6 +156,9 @@ def is_long(result: AgentToolResult) -> bool:
 def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
     """The result without secrets: the same object if it has none."""
     is_clean = result.details is None
+    if is_clean and len(result.content) == 1 and type(first := result.content[0]) is Text:  # as most are
+        text = redactor.redact(first.text)
+        return result if text == first.text else AgentToolResult((Text(text),), None, result.is_error)
     content: list[UserBlock] = []
     for block in result.content:
         if type(block) is Text and (text := redactor.redact(block.text)) != block.text:

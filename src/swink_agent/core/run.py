@@ -73,6 +73,7 @@ class Run:
         "error",
         "executing",
         "has_recovered",
+        "has_reserving_policies",
         "id",
         "instructions",
         "model",
@@ -145,6 +146,8 @@ class Run:
             or config.convert_to_llm is not default_convert_to_llm
         )
         """Whether there is anybody to ask before the model is."""
+        self.has_reserving_policies = any(getattr(policy, "every_call", False) for policy in config.pre_turn_policies)
+        """Whether a policy wants to know the most that a request can hold."""
         self.has_recovered = False
         """Whether this turn has already been saved from an overflow once."""
         self.usage = Usage()
@@ -176,7 +179,8 @@ class Run:
     # -- messages that come while the run goes on ----------------------------------------------------------------
 
     def queue(self, source: InjectionSource, messages: Sequence[AgentMessage]) -> None:
-        self.pending.extend([(source, message) for message in messages])
+        if messages:
+            self.pending.extend([(source, message) for message in messages])
 
     def inject(self) -> None:
         """Lets the pending messages enter the history, one event for each run of messages from one source."""

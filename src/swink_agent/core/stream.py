@@ -350,7 +350,7 @@ class MessageAssembler:
         block = self._open.get(index) if type(index) is int else None
         if block is None or block.kind is not block_kind:
             return f"{type(event).__name__} for block {index}, which is not an open {block_kind.__name__}"
-        if not isinstance(cast("object", delta), str):
+        if not isinstance(delta, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a stream may say anything
             return f"{type(event).__name__} whose delta is a {type(delta).__name__}"
         self._delta_type, self._delta_index = type(event), index
         append = self._append = block.fragments.append
@@ -469,10 +469,10 @@ def _parsed(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        value = _decode(text)
+        value: Any = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    return value if type(value) is dict else None  # pyright: ignore[reportUnknownVariableType]
 
 
 def _reject(_: str) -> None:

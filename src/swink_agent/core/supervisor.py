@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 from .cancel import CancellationToken, call_in
 from .host import Host
 
-__all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor", "as_exception"]
+__all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor", "as_exception", "call"]
 
 LAST_MOMENTS = 0.06
 """Seconds that everything still running gets, together, to end after an interrupt."""
@@ -49,6 +49,14 @@ def as_exception(error: BaseException) -> BaseException:
     if isinstance(error, (Exception, *_ENDS_OF_THE_PROGRAM)):
         return error
     return RuntimeError(f"it raised {type(error).__name__}")
+
+
+def call(hook: Callable[..., T], *arguments: Any) -> T:
+    """What a hook returns, which may be the promise of an answer. What it raises is an `Exception`."""
+    try:
+        return hook(*arguments)
+    except BaseException as error:
+        raise as_exception(error) from error
 
 
 class Supervisor:
@@ -178,14 +186,17 @@ class Supervisor:
         self._is_one_leaving = False
         await self.give_way()
 
-    def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any] | None:
-        """Begins work in a task; `None` if it came to its end in its first step, which is taken at once if it may."""
+    def begin(self, work: Coroutine[Any, Any, Any], answer: Sequence[Any] = ()) -> asyncio.Task[Any] | None:
+        """Begins work in a task; `None` if it came to its end in its first step, which is taken at once if it may.
+
+        `answer` is where the work puts what it returns, if it returns anything.
+        """
         if not self.is_eager or self.is_interrupted:
             return self.spawn(work)
         host, self._host = self._host, None  # not to be had while there is work in it
         if host is None or host.task.cancelling():  # one that was cancelled is nobody else's to use
             host = Host(self.loop)
-        if host.begin(work, self._task):
+        if host.begin(work, self._task, answer):
             if host.is_free:
                 self._host = host
             else:
@@ -200,11 +211,7 @@ class Supervisor:
 
     async def ask(self, hook: Callable[..., T | Awaitable[T]], *arguments: Any, last_words: bool = False) -> T:
         """A hook's answer, whether the hook is a plain or an async function. What it raises is an `Exception`."""
-        try:
-            answer = hook(*arguments)
-        except BaseException as error:
-            raise as_exception(error) from error
-        return await self.settle(answer, last_words=last_words)
+        return await self.settle(call(hook, *arguments), last_words=last_words)
 
     async def settle(self, value: T | Awaitable[T], *, last_words: bool = False) -> T:
         """A hook's answer, once it is there."""
@@ -219,7 +226,7 @@ class Supervisor:
         last moment.
         """
         answer: list[T] = []
-        task = self.begin(self._waking(work, answer))
+        task = self.begin(self._waking(work, answer), answer)
         return answer[0] if task is None else await self.wait_for(task, work, last_words=last_words)
 
     async def wait_for(

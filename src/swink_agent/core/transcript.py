@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .context import Snapshot, is_empty, repair_pairs
 from .types import LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolCall, ToolResultMessage
@@ -126,10 +126,10 @@ class Transcript:
 
     def convert_by_default(self) -> None:
         """Converts what is there as `default_convert_to_llm` would."""
-        fresh = self._context[self._converted :]
+        fresh: list[Any] = self._context[self._converted :]
         if not LLM_MESSAGES.issuperset(map(type, fresh)):
             fresh = [message for message in fresh if type(message) in LLM_MESSAGES]
-        self._llm += cast("list[LlmMessage]", fresh)
+        self._llm += fresh
         self._converted = len(self._context)
 
     def convert(self, messages: Iterable[LlmMessage]) -> None:

@@ -370,7 +370,10 @@ class AssistantMessage(Value, frozen=True, tag_field="role", tag="assistant", gc
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        return tuple([block for block in self.content if type(block) is ToolCall])
+        content: tuple[Any, ...] = self.content
+        if len(content) == 1:  # as in most replies that call something
+            return content if type(content[0]) is ToolCall else ()
+        return tuple([block for block in content if type(block) is ToolCall])
 
     @property
     def is_failed(self) -> bool:

@@ -109,11 +109,10 @@ def frozen_json(value: Any) -> Any:
     if type(value) in _SCALARS or type(value) in _FROZEN:
         return value
     if isinstance(value, dict):
-        data = cast("dict[Any, Any]", value)
-        for item in data.values():
-            if type(item) not in _SCALARS:
-                return FrozenDict({key: frozen_json(item) for key, item in data.items()})
-        return FlatDict(data)
+        data: dict[Any, Any] = value  # pyright: ignore[reportUnknownVariableType] - and no `cast`, which is a call
+        if _SCALARS.issuperset(map(type, data.values())):
+            return FlatDict(data)
+        return FrozenDict({key: frozen_json(item) for key, item in data.items()})
     if isinstance(value, list):
         return FrozenList([frozen_json(item) for item in cast("list[Any]", value)])
     return value

@@ -17,12 +17,15 @@ from typing import NamedTuple
 
 from ._characters import BIDI, TAGS, fold
 
-__all__ = ["Rule", "find_injections", "standard_rules"]
+__all__ = ["SHORTEST_FIND", "Rule", "Rules", "standard_rules"]
 
 _REACH = 1000
 """Characters around an anchor that are looked at; what the patterns mean to find is shorter."""
 _MOST_BLOBS = 1000
 _LONGEST_BLOB = 8192
+_SHORTEST_BLOB = 32
+SHORTEST_FIND = 4
+"""Characters of the shortest text in which a standard rule finds something."""
 
 
 class Rule(NamedTuple):
@@ -67,19 +70,81 @@ def _places(text: str, anchors: Sequence[str]) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def find_injections(text: str, rules: Sequence[Rule]) -> tuple[str, ...]:
-    """The kinds that are found, each once: in the text, behind invisible and foreign letters, entities and base64."""
-    found: dict[str, None] = {}
-    if not text.isascii() and _SUSPICIOUS.search(text):
-        found.update(dict.fromkeys(_hidden(text)))
-    for position, variant in enumerate(_variants(text)):
-        folded = fold(variant).text
-        for rule in rules:
-            if rule.kind not in found and rule.is_in(folded if rule.is_folded else variant):
-                found[rule.kind] = None
-                if position:
+class Rules:
+    """Rules in the order in which they are asked, and a look at a text that tells which of them are worth asking.
+
+    `own` have no anchors, and are asked about every text. The others are asked only about one that holds a probe of
+    theirs: an anchor, or the part of it that is an anchor too.
+    """
+
+    __slots__ = ("_ascii", "_characters", "_foreign", "_own", "_standard")
+
+    def __init__(self, own: Sequence[Rule] = (), standard: tuple[Rule, ...] = ()) -> None:
+        self._own = tuple(own)
+        self._standard = standard
+        folded = _probes(standard, is_folded=True)
+        self._ascii = tuple([probe for probe in folded if probe[0].isascii()])
+        self._foreign = tuple([probe for probe in folded if not probe[0].isascii()])
+        self._characters = _probes(standard, is_folded=False)
+
+    def find(self, text: str) -> tuple[str, ...]:
+        """The kinds that are found, each once: in the text, behind invisible and foreign letters, entities and
+        base64."""
+        found: dict[str, None] = {}
+        is_ascii = text.isascii()
+        if not is_ascii and _SUSPICIOUS.search(text):
+            found.update(dict.fromkeys(_hidden(text)))
+        self._search(text, found)
+        if not is_ascii or len(text) >= _SHORTEST_BLOB or "&#" in text:
+            for decoded in _decoded_texts(text):
+                known = len(found)
+                self._search(decoded, found)
+                if len(found) > known:
                     found["encoded text"] = None
-    return tuple(found)
+        return tuple(found)
+
+    def _search(self, text: str, found: dict[str, None]) -> None:
+        folded = text.lower() if text.isascii() else fold(text).text
+        for rule in self._own:
+            if rule.kind not in found and rule.is_in(folded if rule.is_folded else text):
+                found[rule.kind] = None
+        for rule in self.worth_asking(text, folded):
+            if rule.kind not in found and rule.is_in(folded if rule.is_folded else text):
+                found[rule.kind] = None
+
+    def worth_asking(self, text: str, folded: str) -> Sequence[Rule]:
+        """The anchored rules of which a probe is in the text, in their order: of most texts, none."""
+        if len(folded) < SHORTEST_FIND and len(text) < SHORTEST_FIND:
+            return ()
+        asked = 0  # a bit for each rule
+        for probe, rules in self._ascii:
+            if probe in folded:
+                asked |= rules
+        if not folded.isascii():
+            for probe, rules in self._foreign:
+                if probe in folded:
+                    asked |= rules
+        for probe, rules in self._characters:
+            if probe in text:
+                asked |= rules
+        return [rule for place, rule in enumerate(self._standard) if asked >> place & 1] if asked else ()
+
+
+@cache
+def _probes(rules: tuple[Rule, ...], *, is_folded: bool) -> tuple[tuple[str, int], ...]:
+    """Strings of which one is in every text that an anchor is in, as few as will do, with a bit for each rule."""
+    anchors = {anchor for rule in rules if rule.is_folded == is_folded for anchor in rule.anchors}
+    return tuple(
+        [
+            (probe, sum(1 << place for place, rule in enumerate(rules) if _has(rule, probe, is_folded)))
+            for probe in sorted(anchors)
+            if not any(other in probe for other in anchors if other != probe)
+        ]
+    )
+
+
+def _has(rule: Rule, probe: str, is_folded: bool) -> bool:
+    return rule.is_folded == is_folded and any(probe in anchor for anchor in rule.anchors)
 
 
 # -- characters --------------------------------------------------------------------------------------------------
@@ -104,14 +169,16 @@ def _hidden(text: str) -> Iterator[str]:
 
 # -- encodings ---------------------------------------------------------------------------------------------------
 
-_BLOB = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{32,}+={0,2}(?>(?:\r?\n[A-Za-z0-9+/]{4,76}+={0,2})*)")
+_BLOB = re.compile(
+    rf"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{_SHORTEST_BLOB},}}+={{0,2}}"
+    r"(?>(?:\r?\n[A-Za-z0-9+/]{4,76}+={0,2})*)"
+)
 _TO_STANDARD = str.maketrans("-_", "+/", "\r\n=")
 _TAG_TEXT = re.compile("[\U000e0020-\U000e007e]{4,}")
 
 
-def _variants(text: str) -> Iterator[str]:
-    """The text, then what is written in it in ways that a model reads and a person does not."""
-    yield text
+def _decoded_texts(text: str) -> Iterator[str]:
+    """What is written in the text in ways that a model reads and a person does not."""
     if "&#" in text:
         yield unescape(text)
     if not text.isascii():
@@ -178,7 +245,7 @@ _WORDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "new orders",
-        ("instruction", "directive", "orders", "task", "goal", "objective", "mission"),
+        ("instruction", "directive", "order", "task", "goal", "objective", "mission"),
         rf"\b(?:new|updated|revised|real|actual|urgent) (?:system )?(?:instructions?|directives?|orders?) (?:for|to) "
         rf"(?:you\b|the (?:{_READER}|assistant|agent|model)\b|{_READER}\b)"
         r"|\byour (?:new|real|actual|true) (?:task|goal|instructions?|objective|mission|directive|orders)\b"
@@ -186,7 +253,7 @@ _WORDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "addressed to the model",
-        ("ai", "llm", "model", "bot", "gpt", "claude", "gemini", "copilot"),
+        ("ai", "llm", "model", "bot", "gpt", "claude", "gemini", "copilot", "assistant"),
         rf"\b(?:attention|listen|hey|dear)\W{{1,3}}(?:all |any |the )?{_READER}(?: (?:agents?|assistants?|models?))?\b"
         rf"|\b(?:{_READER}|assistant)(?: (?:agents?|assistants?|models?))?\b[^.\n]{{0,80}}\b(?:must|should|shall|please"
         r"|now|will) (?:immediately |now |first |then )?(?:send|upload|exfiltrate|leak|curl|wget|reveal|delete|disable"
@@ -194,7 +261,7 @@ _WORDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "concealment",
-        ("tell", "mention", "reveal", "disclose", "inform", "alert"),
+        ("tell", "mention", "reveal", "disclose", "show", "inform", "alert", "warn"),
         r"\b(?:do not|don.t|never) (?:tell|mention|reveal|disclose|show) (?:this|it|that|any of this|these instructions"
         r"|these steps) to (?:the |your )?(?:user|human|operator|anyone|anybody)\b"
         r"|\b(?:do not|don.t|never) (?:tell|inform|alert|warn) (?:the |your )?(?:user|human|operator) (?:about|of|that)"

@@ -45,6 +45,8 @@ class RunMemory(Generic[T]):
             return value
 
     def pop(self, ctx: PolicyContext | PreDispatchContext) -> T | None:
+        if not self._values:  # as it is for nearly all policies at nearly all times
+            return None
         with self._lock:
             return self._values.pop(ctx.run_id, None)
 
@@ -68,6 +70,9 @@ class DelayedStops:
 
     def take(self, ctx: PolicyContext) -> Stop | None:
         """The stop that is due, if one is."""
-        turn, reason = self._stops.pop(ctx) or (-1, "")
+        stop = self._stops.pop(ctx)
+        if stop is None:
+            return None
+        turn, reason = stop
         # A run that ended otherwise leaves its stop behind; the next run with its id starts from turn 0.
-        return Stop(reason) if turn >= 0 and ctx.turn_index == turn + 1 else None
+        return Stop(reason) if ctx.turn_index == turn + 1 else None

@@ -5,7 +5,7 @@ Owns the walk and the rebuilding. What is looked for, and what takes its place, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
@@ -17,25 +17,29 @@ __all__ = ["RewriteFn", "rewrite_reply", "rewrite_result", "rewrite_turn", "stri
 
 RewriteFn = Callable[[str], str]
 B = TypeVar("B")
+_NO_STRINGS = frozenset({int, float, bool, type(None)})
 
 
-def strings_in(arguments: object, name: str = "") -> Iterator[tuple[str, str]]:
+def strings_in(arguments: object, name: str = "") -> list[tuple[str, str]]:
     """Every string in JSON data with the name it stands under, the keys of nested objects too.
 
     Not recursive: a hostile model nests as deeply as the parser lets it.
     """
+    found: list[tuple[str, str]] = []
     waiting: list[tuple[str, Any]] = [(name, arguments)]
     while waiting:
         name, value = waiting.pop()
         if isinstance(value, str):
-            yield name, value
+            found.append((name, value))
         elif isinstance(value, dict):
             for key, item in reversed(cast("dict[str, Any]", value).items()):
-                waiting.append((key, item))
+                if type(item) not in _NO_STRINGS:
+                    waiting.append((key, item))
                 if name:
                     waiting.append((name, key))
         elif isinstance(value, list):
             waiting.extend([(name, item) for item in reversed(cast("list[Any]", value))])
+    return found
 
 
 def rewrite_result(result: ToolResultMessage, rewrite: RewriteFn) -> ToolResultMessage | None:

@@ -79,7 +79,7 @@ class LoopDetection:
 
     def post_turn(self, ctx: PolicyContext) -> Inject | Stop | None:
         """Tells the model, or stops the run, when a circle has closed often enough."""
-        if not ctx.tool_results or not self._may_circle(ctx.messages):
+        if not ctx.tool_results or not self._may_circle(ctx.messages, ctx.turn_index):
             return None
         made = self._made(ctx.messages, ctx.turn_index, ctx.tool_results)[-self.window :]
         period, rounds = self._circle(made)
@@ -95,10 +95,10 @@ class LoopDetection:
             )
         return None
 
-    def _may_circle(self, messages: Sequence[AgentMessage]) -> bool:
+    def _may_circle(self, messages: Sequence[AgentMessage], turn_index: int) -> bool:
         """Whether the newest call was made before, so near that a circle can have closed: nearly all were not."""
         newest: ToolCall | None = None
-        left = self.window // self.repeats
+        left, turns = self.window // self.repeats, turn_index + 1
         for message in reversed(messages):
             if type(message) is not AssistantMessage:
                 continue
@@ -111,6 +111,8 @@ class LoopDetection:
                     return True
                 elif (left := left - 1) <= 0:
                     return False
+            if (turns := turns - 1) <= 0:  # what lies before the run is no part of a circle, however long it is
+                return False
         return False
 
     def _made(

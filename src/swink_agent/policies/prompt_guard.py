@@ -18,7 +18,7 @@ from swink_agent.core.policy import Inject, PolicyContext, Stop
 from swink_agent.core.types import Text, ToolResultMessage, UserBlock
 
 from ._characters import without_invisible
-from ._injections import Rule, find_injections, standard_rules
+from ._injections import Rule, Rules, standard_rules
 from ._matching import as_names
 from ._runs import DelayedStops
 
@@ -55,8 +55,8 @@ class PromptGuard:
         if action not in ("mark", "stop"):
             raise ValueError(f"PromptGuard: action is {action!r}; it is 'mark' or 'stop'")
         self.action = action
-        own = tuple([Rule(kind, _regex(kind, pattern), (), False) for kind, pattern in (patterns or {}).items()])
-        self._rules = (*own, *(standard_rules() if standard else ()))
+        own = [Rule(kind, _regex(kind, pattern), (), False) for kind, pattern in (patterns or {}).items()]
+        self._rules = Rules(own, standard_rules() if standard else ())
         self._trusted = as_names(trusted_tools, "PromptGuard")
         self._stops = DelayedStops()
         self._key = os.urandom(16)
@@ -66,14 +66,14 @@ class PromptGuard:
 
     def scan(self, text: str) -> tuple[str, ...]:
         """The kinds of injection in a text, by name; empty if there is none."""
-        return find_injections(text, self._rules)
+        return self._rules.find(text)
 
     def post_turn(self, ctx: PolicyContext) -> Inject | None:
         replaced: list[ToolResultMessage] = []
         for result in ctx.tool_results:
-            if any(tool.match(result.tool_name) for tool in self._trusted):
+            if self._trusted and any(tool.match(result.tool_name) for tool in self._trusted):
                 continue
-            kinds = tuple(dict.fromkeys([kind for text in _texts(result) for kind in self.scan(text)]))
+            kinds = self._kinds(result)
             if not kinds:
                 continue
             replaced.append(_withheld(result, kinds) if self.action == "stop" else self._marked(result, kinds))
@@ -86,6 +86,13 @@ class PromptGuard:
 
     def post_loop(self, ctx: PolicyContext) -> Stop | None:
         return self._stops.take(ctx)
+
+    def _kinds(self, result: ToolResultMessage) -> tuple[str, ...]:
+        kinds: tuple[str, ...] = ()
+        for block in result.content:
+            if type(block) is Text and (found := self.scan(block.text)):
+                kinds += found
+        return tuple(dict.fromkeys(kinds)) if kinds else kinds
 
     def _marked(self, result: ToolResultMessage, kinds: tuple[str, ...]) -> ToolResultMessage:
         """The result between two lines that its text, not knowing the key, cannot forge. Equal texts, equal marks."""
