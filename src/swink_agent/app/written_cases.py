@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from swink_agent.rendering.characters import visible
+
 from .errors import UsageProblem
 from .paths import write_whole
 
@@ -38,8 +40,15 @@ def case_text(case: EvalCase, indent: int = 2) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     Dumper.add_representer(str, text)
-    lines = yaml.dump([_plain(case)], Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)
-    return "".join([f"{' ' * indent}{line}\n" if line else "\n" for line in str(lines).splitlines()])
+
+    def dumped(*, allow_unicode: bool) -> str:
+        plain = [_plain(case)]
+        return str(yaml.dump(plain, Dumper=Dumper, sort_keys=False, allow_unicode=allow_unicode, width=110))
+
+    written = dumped(allow_unicode=True)
+    if visible(written) != written:  # what hides is written out, in the file's own way
+        written = dumped(allow_unicode=False)
+    return "".join([f"{' ' * indent}{line}\n" if line else "\n" for line in written.removesuffix("\n").split("\n")])
 
 
 def add_case(case: EvalCase, path: Path) -> None:
