@@ -200,6 +200,12 @@ def test_the_page_has_a_summary_charts_and_a_page_for_each_case() -> None:
     assert len(page.all("span", "strip")) == 7
 
 
+def test_what_a_case_expects_is_shown_without_what_it_does_not_say() -> None:
+    page = Page(report(ordinary(), "html"))
+    assert '"contains": "8443"' in page.text
+    assert "null" not in page.text
+
+
 def test_every_link_in_the_page_leads_to_something_in_it() -> None:
     page = Page(report(ordinary(), "html", history=history()))
     names = [found["id"] for _, found in page.tags if "id" in found]

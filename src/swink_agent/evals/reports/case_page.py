@@ -77,6 +77,8 @@ def _expected(result: CaseResult, out: list[str]) -> None:
 
 def _without_nothing(value: Any) -> Any:
     """Fields that say nothing are left out; an empty list of calls says something."""
+    if isinstance(value, list):
+        return [_without_nothing(item) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):
         return value
     known = cast("dict[str, Any]", value)
