@@ -87,7 +87,7 @@ RESULT is a file or the beginning of an id. Exit codes: 0 passed, 1 failed,
 2 wrong usage, 3 could not run, 130 interrupted.""",
 )
 def eval_group() -> None:
-    """Run cases on an agent, score what it did, compare runs, gate a release."""
+    """Run cases on an agent, score, compare, gate a release."""
 
 
 # -- running -------------------------------------------------------------------------------------------------
