@@ -49,9 +49,10 @@ print("over", run.id, flush=True)
 
 
 def begin(folder: Path, patience: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(folder), str(patience)], stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", CHILD, str(folder), str(patience)]
+    # What a killed process leaves behind is to lie where the test's own files do.
+    surroundings = {**os.environ, "TMPDIR": str(folder)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=surroundings)
 
 
 def killed_after(child: subprocess.Popen[str], done: int) -> None:

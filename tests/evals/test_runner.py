@@ -200,6 +200,25 @@ async def test_an_attempt_that_takes_too_long_is_ended() -> None:
     assert run.results[0].error == "the attempt took longer than 0.2 s and was ended"
 
 
+async def test_a_factory_or_an_evaluator_that_hangs_fails_its_attempt() -> None:
+    async def make(given: EvalCase, folder: Path) -> Agent:
+        if given.id == "c0":
+            await asyncio.Event().wait()
+        return adder(given, folder)
+
+    async def ponders(given: EvalCase, _invocation: Invocation) -> Score:
+        if given.id == "c1":
+            await asyncio.Event().wait()
+        return Score(1.0)
+
+    run = await EvalRunner(make, [ponders], timeout=0.3).run(cases(3))
+    assert [result.error for result in run.results] == [
+        "the attempt took longer than 0.3 s and was ended",
+        "scoring the attempt took longer than 0.3 s and was ended",
+        None,
+    ]
+
+
 async def test_what_stands_behind_an_agent_is_closed_and_may_ask_in_its_own_way() -> None:
     closed: list[str] = []
 
@@ -214,6 +233,7 @@ async def test_what_stands_behind_an_agent_is_closed_and_may_ask_in_its_own_way(
 
         async def close(self) -> None:
             closed.append(self.id)
+            raise OSError("it would not go")
 
     given = cases(2, expected_response={"schema": {"type": "object", "required": ["sum"]}})
     run = await EvalRunner(lambda given, _folder: Subject(given)).run(given)

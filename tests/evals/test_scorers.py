@@ -240,6 +240,8 @@ def test_a_name_is_taken_once() -> None:
     registry = EvaluatorRegistry([says_hello])
     with pytest.raises(ValueError, match="already"):
         registry.register(says_hello)
+    with pytest.raises(TypeError, match=r"TrajectoryEvaluator\(\)"):
+        registry.register(TrajectoryEvaluator)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="no evaluator"):
         registry.register(3)  # pyright: ignore[reportArgumentType]
 

@@ -87,6 +87,8 @@ class EvaluatorRegistry:
         Raises `ValueError` if the name is taken, `TypeError` for what cannot score.
         """
         held: Any = evaluator
+        if inspect.isclass(held):
+            raise TypeError(f"{held.__name__} is a class; register one of its objects, {held.__name__}()")
         if not isinstance(held, Evaluator):
             if not callable(held):
                 raise TypeError(f"{held!r} is no evaluator: it has no name and evaluate, and is no function")

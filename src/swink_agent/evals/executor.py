@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import logging
 import re
 import shutil
 import tempfile
@@ -34,6 +35,8 @@ from .evaluator import EvaluatorRegistry
 from .types import Attempt, EvalTask, Invocation, Versions
 
 __all__ = ["CaseExecutor", "Executor", "MakeAgentFn", "Subject"]
+
+log = logging.getLogger("swink_agent")
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _NOTHING_APPLIES = "no evaluator applies: the case expects nothing, or names only evaluators that have nothing to say"
@@ -64,7 +67,7 @@ class CaseExecutor:
     """Makes attempts in this process.
 
     `folder` is where each attempt gets a folder of its own that stays; without it, they are temporary. An attempt that
-    takes longer than `timeout` seconds is ended and fails.
+    takes longer than `timeout` seconds is ended and fails, and so does one whose scoring does.
     """
 
     def __init__(
@@ -150,11 +153,11 @@ class CaseExecutor:
         versions, scores = Versions(), {}
         try:
             try:
-                subject = await self._made(case, folder)
-                agent = _agent_of(subject)
-                _instruct(agent, case)
-                versions = _versions(agent)
                 async with deadline:
+                    subject = await self._made(case, folder)
+                    agent = _agent_of(subject)
+                    _instruct(agent, case)
+                    versions = _versions(agent)
                     invocation = await _conversation(subject, agent, case, collector)
                 error = invocation.error
             except Exception as problem:
@@ -164,8 +167,12 @@ class CaseExecutor:
                     error = f"the attempt took longer than {self._timeout} s and was ended"
                 invocation = replace(collector.invocation(), error=error)
             if subject is not None:
-                scores = await self._evaluators.evaluate(case, invocation)
-                error = error if error is not None or scores else _NOTHING_APPLIES
+                try:
+                    async with asyncio.timeout(self._timeout):
+                        scores = await self._evaluators.evaluate(case, invocation)
+                    error = error if error is not None or scores else _NOTHING_APPLIES
+                except TimeoutError:
+                    error = error or f"scoring the attempt took longer than {self._timeout} s and was ended"
         finally:
             if subject is not None:
                 await _close(subject)
@@ -239,10 +246,14 @@ async def _close(subject: Agent | Subject) -> None:
     agent = _agent_of(subject)
     agent.abort()
     close: Any = getattr(subject, "close", None)
-    if close is not None:
+    if close is None:
+        return
+    try:
         closing = close()
         if inspect.isawaitable(closing):
             await closing
+    except Exception:  # what was done is done, and scored
+        log.exception("what stands behind %r could not be closed", agent)
 
 
 def _versions(agent: Agent) -> Versions:
