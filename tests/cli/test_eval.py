@@ -222,6 +222,26 @@ async def test_a_rubric_is_judged_by_the_script(swink: Any, project: Path) -> No
     assert "judge: 0.25 is below 0.50: 0.25 (votes: 0.25, 0.25, 0.25): Curt." in done.stdout
 
 
+@pytest.mark.parametrize("model", [("--script", "good.yaml"), ("--agent", "agents:steady")])
+async def test_a_rubric_without_a_judge_is_found_before_anything_runs(
+    swink: Any, project: Path, model: tuple[str, str]
+) -> None:
+    (project / "set.yaml").write_text(SET.replace("    budget:", "    judge: {rubric: Is it polite?}\n    budget:"))
+    done = await swink(*RUN, *model)
+    assert (done.code, done.stdout) == (2, "")
+    assert "the case 'note' has a rubric and nobody judges by it: --judge MODEL" in done.stderr
+
+
+async def test_a_named_judge_is_asked_for_its_votes(swink: Any, project: Path) -> None:
+    (project / "set.yaml").write_text(SET.replace("    budget:", "    judge: {rubric: Is it polite?}\n    budget:"))
+    votes = ['{"score": 1, "reasoning": "Kind."}'] * 3
+    async with FakeProvider("anthropic", votes) as provider:
+        swink.use(provider)
+        done = await swink(*RUN, "--script", "good.yaml", "--judge", "anthropic:claude-sonnet-4-6", "--format", "json")
+    assert done.code == 0, done
+    assert json.loads(done.stdout)["results"][1]["scores"]["judge"]["reason"] == "1 (votes: 1, 1, 1): Kind."
+
+
 async def test_a_case_that_expects_a_value_is_asked_for_one(swink: Any, project: Path) -> None:
     case = (
         "{id: age, name: Age, user_messages: [How old?], expected_response: {schema: {type: object, required: [age]}}}"

@@ -143,15 +143,23 @@ class _Run:
         )
 
     def _judge(self) -> JudgeEvaluator | None:
-        """The model that cases with a rubric are judged by: the one that is named, else the agent's own."""
-        if not any(case.judge is not None for case in self._set.cases):
+        """Who judges by the rubrics of cases: the model that is named, else the script, else the agent's own model.
+
+        Raises `UsageProblem` if there is a rubric and nobody to judge by it.
+        """
+        case = next((case for case in self._set.cases if case.judge is not None), None)
+        if case is None:
             return None
         named = self._options["judge"]
-        if named is None and self._stands_in is not None:
-            return self._stands_in.judge
-        if named is None and isinstance(self._agents, StandardAgents):
+        if named is None and self._stands_in is None and isinstance(self._agents, StandardAgents):
             named = str(self._agents.model)
-        return None if named is None else judge_of(named, Credentials())
+        if named is not None:
+            return judge_of(named, Credentials())
+        judge = None if self._stands_in is None else self._stands_in.judge
+        if judge is None:
+            where = "" if self._options["script"] is None else ", or judge: in the script"
+            raise UsageProblem(f"the case {case.id!r} has a rubric and nobody judges by it: --judge MODEL{where}")
+        return judge
 
     def _close(self) -> None:
         if isinstance(self._agents, StandardAgents):
