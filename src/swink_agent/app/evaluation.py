@@ -29,11 +29,21 @@ from .recorded_cases import SESSION_FIELD, recorded_replies
 from .settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from swink_agent.evals import EvalCase, EvaluatorRegistry, JudgeEvaluator, Script
+    from swink_agent.evals import EvalCase, EvalRun, EvalStore, EvaluatorRegistry, JudgeEvaluator, RunInfo, Script
     from swink_agent.evals.executor import MakeAgentFn, Subject
 
-__all__ = ["OwnAgents", "StandIn", "StandardAgents", "evaluators_named", "factory_named", "judge_of", "results_folder"]
+__all__ = [
+    "OwnAgents",
+    "StandIn",
+    "StandardAgents",
+    "evaluators_named",
+    "factory_named",
+    "judge_of",
+    "other_runs",
+    "results_folder",
+]
 
+_MOST_OTHERS, _MOST_WHOLE = 60, 12
 STAND_IN_MODEL = ModelSpec("scripted", "replies")
 _UNATTENDED = {"approve": "all", "undo": False, "sandbox": "auto"}
 """Confined to a folder that is thrown away, a call needs no question and a change no copy. That the walls are there is
@@ -43,6 +53,22 @@ not for a settings file to change, which was written with somebody in mind who i
 def results_folder() -> Path:
     """Where results are kept if nothing else is said."""
     return data_folder() / "evals"
+
+
+def other_runs(store: EvalStore, run: EvalRun) -> list[EvalRun | RunInfo]:
+    """The other complete runs of the set, there where this one lies: the newest whole, the others by their figures."""
+    from swink_agent.evals import EvalStore, EvalStoreError
+
+    if run.path:
+        store = EvalStore(Path(run.path).absolute().parent.parent)
+    infos = [info for info in store.list(run.set_id) if info.is_complete and info.id != run.id][:_MOST_OTHERS]
+    found: list[EvalRun | RunInfo] = [*infos[_MOST_WHOLE:]]
+    for info in infos[:_MOST_WHOLE]:
+        try:
+            found.append(store.load(info))
+        except EvalStoreError:  # one that cannot be read is no reason to show nothing of the others
+            continue
+    return found
 
 
 class StandIn:

@@ -25,15 +25,12 @@ from .screen import Palette, wants_colour, width_of, write_answer
 from .table import table
 
 if TYPE_CHECKING:
-    from swink_agent.evals import EvalRun, EvalStore
+    from swink_agent.evals import EvalStore
 
 __all__ = ["eval_group"]
 
 FORMATS = ("console", "markdown", "json", "junit", "html")  # those of evals.reports, which is not loaded for this
 _ENDINGS = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json", ".xml": "junit"}
-_MOST_HISTORY = 60
-_WHOLE_HISTORY = 12
-"""How many earlier runs are read whole for a page: the others are drawn by their figures."""
 _TIME = re.compile(r"(\d+(?:\.\d+)?) ?(s|m|min|h)?")
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
@@ -180,36 +177,20 @@ def list_results(set_id: str | None, store: str | None, as_json: bool) -> None:
 def report_command(result: str, format_name: str | None, output: str | None, store: str | None) -> None:
     """Tell of a result: for a terminal, a pull request (markdown), a program (json), a build server (junit), or as one
     page with a summary, figures over time and what the agent did in each case (html)."""
+    from swink_agent.app.evaluation import other_runs
     from swink_agent.evals import report
 
     chosen: Any = format_name or _ENDINGS.get(Path(output).suffix.lower() if output else "", "console")
     with _problems():
         opened = _opened(store)
         run = opened.load(result)
-        history = _history(opened, run) if chosen == "html" else []
-        text = report(run, chosen, history=history)
+        text = report(run, chosen, history=other_runs(opened, run) if chosen == "html" else ())
     if output is None:
         write_answer(text)
         return
     from swink_agent.app.paths import write_whole
 
     write_whole(Path(output), text.encode("utf-8", "replace"), mode=0o644)
-
-
-def _history(store: EvalStore, run: EvalRun) -> list[Any]:
-    """The other runs of the set, there where this one lies; the newest of them whole."""
-    from swink_agent.evals import EvalStore, EvalStoreError
-
-    if run.path:
-        store = EvalStore(Path(run.path).absolute().parent.parent)
-    infos = [info for info in store.list(run.set_id) if info.is_complete and info.id != run.id][:_MOST_HISTORY]
-    found: list[Any] = list(infos[_WHOLE_HISTORY:])
-    for info in infos[:_WHOLE_HISTORY]:
-        try:
-            found.append(store.load(info))
-        except EvalStoreError:  # one that cannot be read is no reason to show nothing of this one
-            continue
-    return found
 
 
 @eval_group.command("compare", short_help="Say what got better or worse, and whether that is noise.")

@@ -25,6 +25,7 @@ from swink_agent.app.evaluation import (
     evaluators_named,
     factory_named,
     judge_of,
+    other_runs,
     results_folder,
 )
 from swink_agent.core.cancel import CancellationToken
@@ -97,11 +98,13 @@ class _Run:
 
     def _finish(self, run: EvalRun) -> int:
         """Tells how it went: the report to stdout, where it is kept to stderr."""
-        from swink_agent.evals import report
+        from swink_agent.evals import EvalStore, report
 
         for warning in getattr(self._agents, "warnings", ()):
             self._screen.say("warning: ", warning, "yellow")
-        write_answer(report(run, self._options["format_name"]))
+        format_name = self._options["format_name"]
+        others = other_runs(EvalStore(self._store), run) if format_name == "html" and self._is_kept else ()
+        write_answer(report(run, format_name, history=others))
         if self._is_kept and not self._options["quiet"]:
             self._screen.say("kept: ", f"{run.id} in {run.path}", "dim")
         if self._cancel.is_cancelled:
