@@ -352,6 +352,7 @@ VALUES += [
         parent="20261114-172530-123-4f9c2a",
         metadata={"who": "ada"},
         problems=("record 3 is missing",),
+        damage=("record 3 is missing",),
     ),
     SessionRecord(1, 2, TitleChanged("Sums")),
     SessionStarted(id="a", created=1, cwd="/home/ada", title="Sums", metadata={"who": "ada"}, parent="b"),

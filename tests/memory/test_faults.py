@@ -260,6 +260,34 @@ async def test_records_that_are_due_together_share_one_sync(tmp_path: Path) -> N
         assert disk.syncs - before <= 2, "what is safe already is not synced again"
 
 
+@pytest.mark.parametrize("sync", [True, False])
+async def test_each_record_is_one_write(tmp_path: Path, sync: bool) -> None:
+    """So a crash of the program never leaves more than one record that is not whole."""
+    written: list[bytes] = []
+
+    class Scales(Disk):
+        def write(self, descriptor: int, data: bytes) -> int:
+            written.append(bytes(data))
+            return super().write(descriptor, data)
+
+    script = scripted([call("act", what="a"), call("act", what="b")], text("done"))
+
+    @tool
+    async def act(what: str) -> str:
+        """Acts."""
+        return what
+
+    with JsonlSessionStore(tmp_path, files=Scales(), sync=sync).create(title="a title") as session:
+        agent = Agent("test:model", stream_fn=script, tools=[act], state={"n": 1})
+        session.attach(agent)
+        await agent.prompt("go")
+        session.label("here")
+        session.note("kind", {"n": 1})
+    lines = session.path.read_bytes().splitlines(keepends=True)
+    assert written == lines
+    assert len(lines) == len(session.records()) >= 12
+
+
 async def test_a_record_is_written_at_once_whether_anyone_waits_or_not(tmp_path: Path) -> None:
     disk = Disk()
     disk.gate = threading.Event()

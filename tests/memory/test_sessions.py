@@ -267,6 +267,43 @@ def test_metadata_that_is_no_json_is_refused(store: JsonlSessionStore) -> None:
 REPLY = AssistantMessage([ToolCall("c", "add", {"a": 1}), ToolCall("c", "add", {"a": 2}), ToolCall("d", "add")])
 
 
+LIFE = """
+import sys
+from swink_agent import AssistantMessage, ToolCall, UserMessage
+from swink_agent.core.journal import MessageAdded, ToolStarted
+from swink_agent.memory import JsonlSessionStore
+session = JsonlSessionStore(sys.argv[1], sync=False).create()
+session.log.record(MessageAdded(UserMessage("go"), "prompt"))
+calls = [ToolCall("a", "add", {}), ToolCall("b", "add", {})]
+session.log.record(MessageAdded(AssistantMessage(calls), "reply"))
+session.log.record(ToolStarted(0, "a", "add"))
+print(session.id, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/locks"), reason="the system does not tell who has a lock")
+def test_a_call_that_runs_elsewhere_at_this_moment_is_not_taken_for_lost(store: JsonlSessionStore) -> None:
+    """And looking takes no lock: whoever wants to write is never told that a reader does."""
+    command = [sys.executable, "-c", LIFE, str(store.folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as life:
+        assert life.stdin is not None
+        assert life.stdout is not None
+        session_id = life.stdout.readline().strip()
+        before = store.load(session_id)
+        life.kill()
+        life.stdin.close()
+    after = store.load(session_id)
+    for loaded, words in ((before, ("may still be running", "may still be about to")), (after, ("never recorded", ""))):
+        running, waiting = [message for message in loaded.messages if isinstance(message, ToolResultMessage)]
+        assert (running.outcome, waiting.outcome) == (ToolOutcome.LOST, ToolOutcome.NEVER_RAN)
+        assert extract_text(running.content).startswith("outcome unknown")
+        assert extract_text(waiting.content).startswith("never ran")
+        assert words[0] in extract_text(running.content)
+        assert words[1] in extract_text(waiting.content)
+    assert "still" not in "".join(extract_text(message.content) for message in after.messages)  # type: ignore[union-attr]
+
+
 def crashed(store: JsonlSessionStore, *entries: Any) -> str:
     """A session whose record ends with these entries."""
     session = store.create()
@@ -494,6 +531,55 @@ async def test_no_secret_of_an_agent_that_never_ran_reaches_the_disk(
     assert store.load(session.id).info.problems == ()
 
 
+@pytest.mark.parametrize("sync", [True, False])
+async def test_a_title_and_metadata_from_before_the_agent_lose_their_secrets_with_it(
+    tmp_path: Path, sync: bool
+) -> None:
+    secret = "correct-horse-battery-staple-99"
+    store = JsonlSessionStore(tmp_path, sync=sync)
+    with store.create(title=f"about {secret}", metadata={"who": "me", "why": [secret]}) as session:
+        agent = agent_that(text("ok"), redactor=Redactor([secret], environment={}))
+        session.attach(agent)
+        assert (await agent.prompt("hi")).error is None
+    assert secret not in session.path.read_text()
+    loaded = store.load(session.id)
+    assert loaded.info.problems == ()
+    assert loaded.info.title.startswith("about [redacted:")
+    assert loaded.info.metadata["who"] == "me"
+    assert [record.number for record in loaded.records()] == list(range(len(loaded.records())))
+    assert store.list() == [loaded.info]
+
+
+@pytest.mark.parametrize("step", ["empty", "write"])
+async def test_a_first_line_that_cannot_be_masked_ends_the_run(tmp_path: Path, step: str) -> None:
+    secret = "correct-horse-battery-staple-99"
+
+    class Disk(FileOperations):
+        is_full = False
+
+        def empty(self, descriptor: int) -> None:
+            if self.is_full and step == "empty":
+                raise OSError(28, "full")
+            super().empty(descriptor)
+
+        def write(self, descriptor: int, data: bytes) -> int:  # type: ignore[override]
+            if self.is_full and step == "write":
+                raise OSError(28, "full")
+            return os.write(descriptor, data)
+
+    disk = Disk()
+    script = scripted("never")
+    session = JsonlSessionStore(tmp_path, files=disk).create(title=secret)
+    disk.is_full = True
+    agent = Agent("test:model", stream_fn=script, redactor=Redactor([secret], environment={}))
+    session.attach(agent)
+    result = await agent.prompt("hi")
+    assert str(session.path) in str(result.error)
+    with pytest.raises(SessionError):
+        session.close()
+    assert script.requests == []
+
+
 async def test_a_title_holds_no_half_of_a_secret(tmp_path: Path) -> None:
     secret = "correct-horse-battery-staple-99"
     store = JsonlSessionStore(tmp_path)
@@ -566,6 +652,20 @@ async def test_messages_of_unknown_types_keep_their_place(store: JsonlSessionSto
         other.messages = [UserMessage("new"), *other.messages]
         assert UnknownMessage({"role": "notice", "text": "psst"}) in list(other.messages)
     assert Notice("psst") in store.load(session.id).messages, "who knows the type has it again"
+
+
+def test_a_type_that_was_not_given_is_a_problem_and_no_damage(store: JsonlSessionStore) -> None:
+    with store.create() as session:
+        session.log.record(MessageAdded(Notice("psst"), "given"))
+        session.log.record(MessageAdded(UserMessage("b"), "given"))
+    stranger = JsonlSessionStore(store.folder)
+    for info in (stranger.load(session.id).info, *stranger.list()):
+        assert info.damage == ()
+    assert len(stranger.load(session.id).info.problems) == 1
+    session.path.write_bytes(session.path.read_bytes()[:-1] + b"{")
+    info = stranger.load(session.id).info
+    assert len(info.problems) == 2
+    assert info.damage == tuple(problem for problem in info.problems if "cut off" in problem)
 
 
 # -- the folder ----------------------------------------------------------------------------------------------

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +36,7 @@ from swink_agent import (
     extract_text,
     tool,
 )
-from swink_agent.memory import SummarizingCompactor
+from swink_agent.memory import JsonlSessionStore, SummarizingCompactor
 from swink_agent.memory.summary_text import is_summary, said_in
 from swink_agent.testing import call, check_conversation, check_events, collect, fail, scripted, stall, truncated
 
@@ -152,6 +154,34 @@ async def test_the_next_summary_takes_in_the_one_before_also_after_a_round_trip_
     assert "Summary of the earlier conversation" not in given, "its frame is no part of it"
     sent = later.requests[1].messages
     assert [said_in(message) for message in sent if is_summary(message)] == ["alpha and omega"]
+
+
+async def test_over_many_compactions_and_sessions_nothing_that_a_summary_said_is_forgotten(tmp_path: Path) -> None:
+    """Each of ten runs is a session that was opened anew; the summariser repeats what it was given, as a good one."""
+    store = JsonlSessionStore(tmp_path, sync=False)
+    summaries: list[str] = []
+
+    def reply(request: Any) -> str:
+        if not is_for_summary(request):
+            return "noted " + "x" * 400
+        facts = sorted({int(number) for number in re.findall(r"fact (\d+)", asked(request))})
+        summaries.append(", ".join(f"fact {number}" for number in facts))
+        return summaries[-1]
+
+    name = store.create().id
+    for run in range(10):
+        agent = Agent(MODEL, stream_fn=scripted(*[reply] * 20), transform_context=SummarizingCompactor(**SMALL))
+        with store.open(name) as session:
+            session.attach(agent)
+            for each in range(4):
+                assert (await agent.prompt(f"fact {4 * run + each} " + "y" * 100)).error is None
+    context = store.load(name).context
+    assert context is not None
+    known = {int(number) for number in re.findall(r"fact (\d+)", " ".join(map(text_of, context)))}
+    assert known == set(range(40))
+    assert len(summaries) >= 5
+    assert all(set(one.split(", ")) < set(other.split(", ")) for one, other in pairwise(summaries))
+    assert [is_summary(message) for message in context] == [True] + [False] * (len(context) - 1), "there is one"
 
 
 async def test_a_call_is_never_parted_from_its_results_whatever_is_kept() -> None:

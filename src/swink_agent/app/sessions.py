@@ -31,7 +31,6 @@ __all__ = [
     "SessionProblem",
     "WantedSession",
     "age_of",
-    "damage_of",
     "newest",
     "open_store",
     "session_ids",
@@ -42,10 +41,6 @@ __all__ = [
 
 _LISTED = "`swink sessions list --all` lists them"
 _NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,127})\.jsonl")
-_OWN_TYPE = re.compile(
-    r"record \d+ holds a message of a type that was not given, (?!'(?:user|assistant|tool_result)'$).*", re.DOTALL
-)
-"""What the library remarks of an application's own messages."""
 _AGE = re.compile(r"(\d{1,6})([hdw])")
 _UNITS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _SHORTEST_ID = len("20260131-235959")
@@ -93,11 +88,6 @@ def session_problems() -> Generator[None]:
         raise UsageProblem(f"{error}; write more of the one that is meant") from error
     except SessionError as error:
         raise SessionProblem(str(error)) from error
-
-
-def damage_of(info: SessionInfo) -> list[str]:
-    """What is wrong with a session's file. Messages of an application's own types are no damage."""
-    return [problem for problem in info.problems if _OWN_TYPE.fullmatch(problem) is None]
 
 
 def newest(store: JsonlSessionStore, folder: Path) -> SessionInfo:
@@ -192,7 +182,7 @@ class RunSession:
                 store = open_store(self._settings)
                 wanted = newest(store, self._folder).id if self._wanted.id is None else self._wanted.id
                 self._session = store.open(wanted)
-                if problems := damage_of(self._session.info):
+                if problems := list(self._session.info.damage):
                     more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
                     self.warning = f"session {self._session.id} was damaged: {problems[0]}{more}"
         elif self.is_kept:

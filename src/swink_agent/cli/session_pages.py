@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from swink_agent.app.sessions import damage_of
 from swink_agent.core.redaction import Redactor
 from swink_agent.core.types import (
     AgentMessage,
@@ -86,9 +85,7 @@ def listing(
         }
         title = redactor.redact(info.title) or "(nothing was said)"
         name = info.id if width is None else short.get(info.id, info.id)
-        rows.append(
-            (name, age(info.updated), *[cells[name] for name in shown], f"! {title}" if damage_of(info) else title)
-        )
+        rows.append((name, age(info.updated), *[cells[name] for name in shown], f"! {title}" if info.damage else title))
     right = [index for index, name in enumerate(head) if name in ("AGE", "MESSAGES", "COST")]
     return table(rows, right=right, room=width, whole=(0, *right))
 
@@ -120,7 +117,7 @@ def facts(loaded: LoadedSession, redactor: Redactor) -> list[tuple[str, str]]:
         ("cost", f"{cost(info.cost.total)} ({tokens})"),
         ("forked from", info.parent or ""),
         ("file", str(loaded.path)),
-        *[("problem", problem) for problem in damage_of(info)],
+        *[("problem", problem) for problem in info.damage],
     ]
     if loaded.context is not None:
         pairs.append(("compacted", f"the model is sent {len(loaded.context)} messages for these"))

@@ -22,7 +22,6 @@ from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.sessions import (
     SessionProblem,
     age_of,
-    damage_of,
     open_store,
     session_ids,
     session_problems,
@@ -106,7 +105,7 @@ def list_sessions(everywhere: bool = False, cwd: str | None = None, as_json: boo
         click.echo(safe_display(f"There is no session {where}.", None), err=True)
         return
     click.echo(_listing(store, infos, with_folder=folder is None))
-    if damaged := sum(bool(damage_of(info)) for info in infos):
+    if damaged := sum(bool(info.damage) for info in infos):
         click.echo(f"! {damaged} of them had damage, which `swink sessions show ID` tells of.", err=True)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -28,6 +28,9 @@ from .supervisor import LAST_MOMENTS, Interrupted
 from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
 from .types import AssistantMessage, PolicyStop, StopReason, ToolCall, ToolOutcome, ToolResultMessage
 from .value import copy_json, frozen_json, show
+
+if TYPE_CHECKING:
+    from .journal import Recorder
 
 __all__ = ["STEERED", "dispatch"]
 
@@ -71,6 +74,7 @@ class _Call:
     __slots__ = (
         "_message",
         "arguments",
+        "asked",
         "grant",
         "id",
         "index",
@@ -87,6 +91,8 @@ class _Call:
         """Among the calls of its reply."""
         self.id = call.id
         self.name = call.name
+        self.asked = call.arguments
+        """What the model asked for."""
         self.arguments = call.arguments
         """What will run: frozen, and nothing but copies of it is handed out."""
         self.tool = tool
@@ -399,8 +405,11 @@ class _Batch:
         for group in groups:
             if self.was_steered or self.supervisor.is_interrupted:
                 return
-            if self.run.transcript.recorder is not None and not await self._record_starts(group):
-                return
+            recorder = self.run.transcript.recorder
+            if recorder is not None:
+                self._record_starts(group, recorder)
+                if not recorder.is_safe(self.run.state) and not await self._may_start():
+                    return
             is_alone = len(group) == 1  # else they all start before the first of them does anything
             for call in group:
                 self._start(call, is_alone)
@@ -411,16 +420,19 @@ class _Batch:
             if self._running:
                 await self._wait_for_running()
 
-    async def _record_starts(self, group: list[_Call]) -> bool:
-        """Has it on record that these calls start, before any of them does; refuses what is left if that fails."""
-        run, recorder = self.run, self.run.transcript.recorder
-        assert recorder is not None
-        asked = self.message.tool_calls
+    def _record_starts(self, group: list[_Call], recorder: Recorder) -> None:
+        """Has it on record that these calls start, before any of them does."""
+        toolbox = self.run.toolbox
         for call in group:
-            if call.tool is not None and run.toolbox.problems(call.name, call.arguments) is None:
+            if call.tool is not None and toolbox.problems(call.name, call.arguments) is None:
                 call.is_checked = True
-                changed = call.arguments if call.arguments != asked[call.index].arguments else None
+                arguments = call.arguments
+                changed = None if arguments is call.asked or arguments == call.asked else arguments
                 recorder.tool_started(call.index, call.id, call.name, changed)
+
+    async def _may_start(self) -> bool:
+        """Waits until what is on record is safe; refuses what is left if that fails."""
+        run = self.run
         try:
             await run.make_durable()
         except Exception as error:

@@ -171,10 +171,11 @@ class Past(Value, frozen=True, kw_only=True):
 class Recorder:
     """Turns what happens to one agent into entries of one journal."""
 
-    __slots__ = ("_model", "_numbers", "_state", "journal", "redactor")
+    __slots__ = ("_model", "_numbers", "_record_in", "_state", "journal", "redactor")
 
     def __init__(self, journal: Journal, past: Past | None = None) -> None:
         self.journal = journal
+        self._record_in = journal.record
         self.redactor: Redactor | None = None
         past = Past() if past is None else past
         # By identity: the history keeps its messages alive, so an id stays theirs while it is in use.
@@ -183,19 +184,20 @@ class Recorder:
         self._state = _encoded(past.state)
 
     def _record(self, entry: JournalEntry) -> int:
-        return self.journal.record(entry, self.redactor)
+        return self._record_in(entry, self.redactor)
 
     # -- messages ----------------------------------------------------------------------------------------------
 
     def added(self, messages: Iterable[AgentMessage], source: MessageSource) -> None:
         for message in messages:
-            self._numbers[id(message)] = self._record(MessageAdded(message, source))
+            self._numbers[id(message)] = self._record_in(MessageAdded(message, source), self.redactor)
 
     def resolved(self, message: AgentMessage, call: int, state: Mapping[str, Any]) -> None:
         """A tool call has its result, in which no secret is left, and has made this of the state."""
-        with suppress(AgentError):  # what is no JSON is told when somebody waits for it
-            self.state_is(state)
-        self._numbers[id(message)] = self.journal.record(MessageAdded(message, "result", call))
+        if state or self._state is not _NO_STATE:
+            with suppress(AgentError):  # what is no JSON is told when somebody waits for it
+                self.state_is(state)
+        self._numbers[id(message)] = self._record_in(MessageAdded(message, "result", call))
 
     def replaced(self, old: AgentMessage, new: AgentMessage) -> None:
         number = self._numbers.pop(id(old), None)
@@ -223,7 +225,7 @@ class Recorder:
     # -- tools, model, state, runs -----------------------------------------------------------------------------
 
     def tool_started(self, call: int, call_id: str, name: str, arguments: dict[str, Any] | None) -> None:
-        self._record(ToolStarted(call, call_id, name, arguments))
+        self._record_in(ToolStarted(call, call_id, name, arguments), self.redactor)
 
     def model_is(self, model: ModelSpec) -> None:
         if model != self._model:
@@ -232,7 +234,7 @@ class Recorder:
 
     def state_is(self, state: Mapping[str, Any]) -> None:
         """Records the state if it has changed. Raises `AgentError` if it is no JSON."""
-        if not state and self._state == _NO_STATE:
+        if not state and self._state is _NO_STATE:
             return
         try:
             encoded = _encoded(state)
@@ -241,6 +243,10 @@ class Recorder:
         if encoded != self._state:
             self._state = encoded
             self._record(StateChanged(msgspec.json.decode(encoded)))
+
+    def is_safe(self, state: Mapping[str, Any]) -> bool:
+        """Whether all that happened is known to be safe, so that there is nothing to wait for. Never raises."""
+        return not state and self._state is _NO_STATE and getattr(self.journal, "is_durable", False)
 
     def run_started(self, run_id: str) -> None:
         self._record(RunStarted(run_id))
@@ -253,4 +259,4 @@ _NO_STATE = b"{}"
 
 
 def _encoded(state: Mapping[str, Any]) -> bytes:
-    return msgspec.json.encode(dict(state))
+    return msgspec.json.encode(dict(state)) if state else _NO_STATE

@@ -163,7 +163,8 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
         run.emit(TurnEnd(run.turn_index, None, (), TurnEndReason.STOPPED))
         run.turn_index += 1
         return False
-    if problem is None and run.transcript.recorder is not None:
+    recorder = run.transcript.recorder
+    if problem is None and recorder is not None and not recorder.is_safe(run.state):
         problem = await _refusal(run)
 
     if run.supervisor.is_eager and run.supervisor.is_held_up:

@@ -27,11 +27,12 @@ from .stream import AssistantMessageDelta
 from .types import AgentMessage
 from .value import is_secret_name
 
-__all__ = ["MASK", "EventRedactor", "Redactor", "RedactorStream"]
+__all__ = ["MASK", "SHORTEST_TEXT", "EventRedactor", "Redactor", "RedactorStream"]
 
 _SHORTEST = 6
 """Characters below which a value is no secret worth masking: it would be found in ordinary words."""
-_SHORTEST_TEXT = 6
+SHORTEST_TEXT = 6
+"""Characters below which a text holds no secret."""
 _AT_ONCE = 128 * 1024
 """Characters of a longer text that are looked through in one go: no other thread can run meanwhile."""
 _CONTEXT = 96
@@ -142,7 +143,7 @@ class Redactor:
 
         `before` is what stands in front of the text, where that is a part of a longer one.
         """
-        if not self.enabled or (len(text) < _SHORTEST_TEXT and not before):
+        if not self.enabled or (len(text) < SHORTEST_TEXT and not before):
             return text
         if len(text) > _AT_ONCE and not before:
             return self.mask(text).text
@@ -151,7 +152,7 @@ class Redactor:
 
     def mask(self, text: str) -> MaskedText:
         """The text with every secret masked, and what is behind each placeholder."""
-        if len(text) < _SHORTEST_TEXT or not self.enabled:
+        if len(text) < SHORTEST_TEXT or not self.enabled:
             return MaskedText(text)
         if len(text) <= _AT_ONCE:
             found = self._find(text, "")

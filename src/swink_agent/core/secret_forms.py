@@ -30,7 +30,6 @@ _HEX_SEPARATORS = _BLANKS + b":,-.;_'\"\\{}[]()|%x"
 _HEX_BETWEEN = _HEX_SEPARATORS.decode()
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 _LOWER = bytes(range(256)).lower()
-_SHORT_TEXT = 4096
 
 
 class _Patterns:
@@ -57,7 +56,7 @@ _patterns = lru_cache(maxsize=1)(_Patterns)
 class SecretForms:
     """All forms of some secrets. Made once and not changed: whoever learns another secret makes another."""
 
-    __slots__ = ("_base64", "_beginnings", "_flat_base64", "_flat_hex", "_hex", "_literal", "_may_hold", "_raw")
+    __slots__ = ("_base64", "_beginnings", "_flat_base64", "_flat_hex", "_hex", "_literal", "_raw")
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         literal: dict[str, str] = {}
@@ -79,8 +78,6 @@ class SecretForms:
         url_safe = [form.translate(_URL_UNSAFE).decode() for form in self._base64]
         upper = [form.decode().upper() for form in self._hex]
         self._beginnings = _Beginnings([*literal, *self._flat_base64.forms, *self._flat_hex.forms, *url_safe, *upper])
-        least = min([16, *map(len, self._base64)])
-        self._may_hold = re.compile(rf"[A-Za-z0-9+/=_-]{{{least}}}|(?:[0-9a-fA-F]{{2,8}}\W{{1,3}}(?:0?x|u00)?){{3}}")
 
     def __repr__(self) -> str:
         return f"<SecretForms of {len(self._raw)} pieces>"
@@ -94,8 +91,7 @@ class SecretForms:
                 while at >= 0:
                     found.append((at, at + len(form), name))
                     at = text.find(form, at + len(form))
-        # Encoded, a secret is a long word, or a long row of short ones; a glance at a short text tells.
-        if not self._literal or (len(text) < _SHORT_TEXT and self._may_hold.search(text) is None):
+        if not self._literal:
             return found
         data = text.encode("utf-8", "surrogatepass")
         flat = _flat_base64(data)

@@ -26,6 +26,7 @@ from swink_agent.core.journal import (
 )
 from swink_agent.core.types import AgentMessage, CustomMessage, decode_message
 
+from .info import Problem
 from .records import (
     LabelAdded,
     NoteAdded,
@@ -72,8 +73,11 @@ class EntryDecoder:
         self._types = tuple(types)
         self.decode_quickly: Callable[[bytes], RecordEntry] = msgspec.json.Decoder(_ANY).decode
         """What a line says that this version wrote. Raises one of `UNDECODED` for any other."""
-        self.unknown: list[str] = []
-        """What was not understood so far, in words."""
+        self.unknown: list[Problem] = []
+        """What was not understood so far."""
+
+    def _miss(self, words: str, *, is_damage: bool = True) -> None:
+        self.unknown.append(Problem(words, is_damage))
 
     def decode(self, line: bytes, number: int) -> RecordEntry:
         """What the line says; an `UnknownRecord` for what this version does not know."""
@@ -89,13 +93,13 @@ class EntryDecoder:
         except UNDECODED:
             document = None
         if not isinstance(document, dict):
-            self.unknown.append(f"record {number} is no JSON object, and is passed over")
+            self._miss(f"record {number} is no JSON object, and is passed over")
             return UnknownRecord("")
         fields = cast("dict[str, Any]", document)
         type_name = fields.get("type")
         kind = _KINDS.get(type_name) if isinstance(type_name, str) else None
         if kind is None:
-            self.unknown.append(f"record {number} is of a kind that this version does not know, {type_name!r}")
+            self._miss(f"record {number} is of a kind that this version does not know, {type_name!r}")
             return _unknown(fields)
         messages = self._take_messages(fields, number)
         if fields.get("source") not in _SOURCES and kind is MessageAdded:
@@ -103,7 +107,7 @@ class EntryDecoder:
         try:
             entry = self._lenient(fields, kind, number)
         except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):
-            self.unknown.append(f"record {number}, a {type_name}, is not understood by this version")
+            self._miss(f"record {number}, a {type_name}, is not understood by this version")
             return _unknown(fields)
         if isinstance(entry, (MessageAdded, MessageReplaced)) and messages:
             return structs.replace(entry, message=messages[0])
@@ -143,9 +147,12 @@ class EntryDecoder:
                 fields, where = left_out
                 said.append(f"record {number}: `{where}` of its message is not understood by this version")
             else:
-                self.unknown += said
+                for words in said:
+                    self._miss(words)
                 return message
-        self.unknown.append(f"record {number} holds a message of a type that was not given, {original.get('role')!r}")
+        role = original.get("role")
+        words = f"record {number} holds a message of a type that was not given, {role!r}"
+        self._miss(words, is_damage=role in _OUR_ROLES)
         return UnknownMessage(original)
 
     def _lenient(self, fields: dict[str, Any], kind: type, number: int) -> RecordEntry:
@@ -157,10 +164,12 @@ class EntryDecoder:
                 if left_out is None:
                     raise
                 fields, where = left_out
-                self.unknown.append(f"record {number}: `{where}` is not understood by this version")
+                self._miss(f"record {number}: `{where}` is not understood by this version")
         raise msgspec.ValidationError("too much of it is not understood")
 
 
+_OUR_ROLES = ("user", "assistant", "tool_result")
+"""Of messages that are no application's own."""
 _SOURCES = frozenset({"given", "prompt", "steering", "follow_up", "policy", "reply", "result"})
 
 

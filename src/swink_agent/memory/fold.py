@@ -3,7 +3,7 @@
 Pure: it knows no file. Entries are added one by one, with their numbers, in order; what they come to so far can be
 asked for at any time. It is always a valid history: a call whose result is missing has one that says so.
 
-    outcome unknown     the call had started: nobody knows what it did
+    outcome unknown     the call had started: nobody knows what it did, or whether it is still at it
     never ran           it had not
 
 Owns the rules of the fold and of recovery. What a recovered result becomes when the session goes on is in `session`.
@@ -40,16 +40,24 @@ from swink_agent.core.types import (
 )
 from swink_agent.core.value import copy_json
 
-from .info import title_from
+from .info import Problem, title_from
 from .records import LabelAdded, NoteAdded, RecordEntry, SessionStarted, Summary, TitleChanged
 
-__all__ = ["Fold", "Recovered", "fold_entries"]
+__all__ = ["Fold", "Recovered"]
 
 LOST = (
     "outcome unknown: this tool call had started, and its result was never recorded. It may have done all of its work, "
     "some of it, or none: look before you repeat it."
 )
 NEVER_RAN = "never ran: this tool call had not started when the program ended."
+RUNNING = (
+    "outcome unknown: this tool call had started, and its result was not there yet when the session was read, while "
+    "somebody had it in use: the call may still be running, or have ended since."
+)
+WAITING = (
+    "never ran: this tool call had not started when the session was read, while somebody had it in use: it may still "
+    "be about to."
+)
 
 
 _NO_USAGE, _NO_COST = Usage(), Cost()
@@ -202,6 +210,8 @@ class Fold:
         self.note_positions: list[int] = []
         """How many messages there were when each note was added."""
         self.needs_all = False
+        self.is_in_use = False
+        """Whether somebody writes on, so that the last calls may still get their results."""
         self.lost: list[str] = []
         if summary is not None:
             self._before = summary.messages
@@ -351,9 +361,14 @@ class Fold:
         if made is None:
             has_started = index in self._started.get(batch.reply, ())
             reply = self._known.get(batch.reply)
+            last = self._history.batch
+            if self.is_in_use and last is not None and last.reply == batch.reply:
+                words = RUNNING if has_started else WAITING
+            else:
+                words = LOST if has_started else NEVER_RAN
             made = self._recovered[key] = ToolResultMessage(
                 batch.calls[index].id,
-                LOST if has_started else NEVER_RAN,
+                words,
                 is_error=True,
                 tool_name=batch.calls[index].name,
                 timestamp=reply.timestamp if isinstance(reply, AssistantMessage) else self.updated,
@@ -396,10 +411,10 @@ class Fold:
         return tuple(self._history.all()[0])
 
     @property
-    def problems(self) -> list[str]:
+    def problems(self) -> list[Problem]:
         """What was lost, as far as the entries show it."""
         orphans = [f"record {number} is a result whose call is lost" for number in sorted(self._bereft)]
-        return [*self.lost, *orphans]
+        return [*map(Problem, self.lost), *map(Problem, orphans)]
 
     @property
     def context(self) -> tuple[AgentMessage, ...] | None:
@@ -468,14 +483,6 @@ class Fold:
             recorded.get(id(message), message) if number is None or number < 0 else number
             for number, message in self._context.on_record()
         ]
-
-
-def fold_entries(entries: Iterable[tuple[int, RecordEntry]]) -> Fold:
-    """What numbered entries come to."""
-    fold = Fold()
-    for number, entry in entries:
-        fold.add(number, entry)
-    return fold
 
 
 def _start_of(message: UserMessage) -> str:

@@ -1,16 +1,27 @@
 """What is known of a session without reading it whole.
 
-Owns `SessionInfo`, what a search gives (`SearchHit`), and how a title is made of the first thing that was said.
+Owns `SessionInfo`, the `Problem`s that it tells of, what a search gives (`SearchHit`), and how a title is made of the
+first thing that was said.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from swink_agent.core.types import Cost, ModelSpec, Usage
 from swink_agent.core.value import Value
 
-__all__ = ["SearchHit", "SessionInfo", "title_from"]
+__all__ = ["Problem", "SearchHit", "SessionInfo", "title_from"]
 
 _LONGEST_TITLE = 80
+
+
+class Problem(NamedTuple):
+    """What is wrong with a session's file."""
+
+    words: str
+    is_damage: bool = True
+    """Whether something is lost. What is whole, but of a type that only its application knows, is not."""
 
 
 class SessionInfo(Value, frozen=True, kw_only=True):
@@ -35,6 +46,9 @@ class SessionInfo(Value, frozen=True, kw_only=True):
     """What the application gave when it created the session."""
     problems: tuple[str, ...] = ()
     """What was wrong with the file, in words."""
+    damage: tuple[str, ...] = ()
+    """Those of the problems by which something is lost: all but an application's own messages, if their types were not
+    given to the store."""
 
 
 class SearchHit(Value, frozen=True):

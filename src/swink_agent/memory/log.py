@@ -15,11 +15,12 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from os import getpid
 from pathlib import Path
+from time import monotonic, time_ns
 from typing import NamedTuple, cast
 
 from msgspec import Struct, structs
@@ -33,8 +34,8 @@ from .errors import SessionError, reason_of
 from .files import FileOperations, close_quietly
 from .fold import Fold
 from .info import title_from
-from .masking import masked
-from .records import RecordEntry, Summary, encode_line
+from .masking import masked, may_need_masking
+from .records import RecordEntry, SessionStarted, Summary, encode_line
 from .tally import Tally
 
 __all__ = ["SessionLog"]
@@ -45,16 +46,14 @@ _MOST_UNSUMMARIZED = 64 * 1024
 """Bytes after which the next quiet moment gets a summary, so that a list reads little."""
 
 
-class _Queued(Struct, frozen=True, gc=False):
+class _Record(Struct, frozen=True, gc=False):
     """An entry with its number and time. Not tracked by the garbage collector: there may be very many."""
 
     number: int
     at: int
     entry: RecordEntry
     redactor: Redactor | None
-
-
-"""The number of an entry, when it was recorded, what it says, and what masks it."""
+    """What masks it."""
 
 
 class _Waiter(NamedTuple):
@@ -65,6 +64,39 @@ class _Waiter(NamedTuple):
 
 class SessionLog:
     """One session's file, open for its one writer. A `Journal`; safe from any thread."""
+
+    __slots__ = (
+        "__weakref__",
+        "_descriptor",
+        "_failure",
+        "_files",
+        "_fold",
+        "_folders",
+        "_is_abandoned",
+        "_is_closed",
+        "_is_idle",
+        "_is_inherited",
+        "_lock",
+        "_masked_titles",
+        "_number",
+        "_prefix",
+        "_process",
+        "_queue",
+        "_redactor",
+        "_start_line",
+        "_summarized",
+        "_sync",
+        "_synced",
+        "_tallied",
+        "_tally",
+        "_thread",
+        "_unfolded",
+        "_unsummarized",
+        "_waiters",
+        "_wake",
+        "_written",
+        "path",
+    )
 
     def __init__(
         self,
@@ -77,12 +109,15 @@ class SessionLog:
         sync: bool = True,
         folders: Sequence[Path] | None = None,
         prefix: bytes = b"",
+        start: SessionStarted | None = None,
     ) -> None:
         self.path = path
         self._fold = fold
-        self._unfolded: list[_Queued] = []
+        self._unfolded: list[_Record] = []
         """What the fold has not been given yet: nobody may ever ask for it."""
         self._tally = Tally(fold.summary(), is_open=fold.is_open)
+        self._tallied = 0
+        """How many of the unfolded the tally has counted: it counts when it is asked, many at once."""
         self._files = files
         self._descriptor = descriptor
         self._sync = sync
@@ -90,7 +125,9 @@ class SessionLog:
         """Where names are new, which are still to be made to survive a crash."""
         self._prefix = prefix
         """What is missing at the end of the file: the newline of its last record."""
-        self._process = os.getpid()
+        self._start_line = start
+        """What the first line of a new file says, as long as there is no other: nobody could mask it yet."""
+        self._process = getpid()
         self._is_inherited = False
         """Whether this process was forked from the one whose session it is."""
         self._lock = threading.RLock()
@@ -99,13 +136,16 @@ class SessionLog:
         """Of the last entry that was recorded."""
         self._written = number
         self._synced = number if folders is None else -1
-        self._queue: deque[_Queued] = deque()
+        self._queue: deque[_Record] = deque()
         self._waiters: list[_Waiter] = []
         self._thread: threading.Thread | None = None
+        self._is_idle = False
+        """Whether the thread waits to be woken. One that works finds what comes meanwhile by itself."""
         self._failure: str | None = None
         self._is_closed = False
         self._unsummarized = 0
-        self._needs_summary = False
+        self._summarized = number
+        """The number of the last summary, or of the last record that there was."""
         self._redactor: Redactor | None = None
         """The last that masked an entry: it masks what the log says of its own."""
         self._masked_titles: dict[int | None, str] = {}
@@ -126,18 +166,21 @@ class SessionLog:
     @property
     def _guard(self) -> threading.RLock:
         """The lock. Whoever takes it in a forked child finds that the session was left to the parent."""
-        if self._process != os.getpid():
-            # The thread is not here, and whatever held the lock will never give it back.
-            self._process, self._is_inherited, self._thread = os.getpid(), True, None
-            self._lock = threading.RLock()
-            self._wake = threading.Condition(self._lock)
-            self._queue.clear()
-            self._waiters.clear()
-            self._failure = (
-                f"{self.path} is written by the process that this one was forked from: "
-                "open or create a session of its own here"
-            )
+        if self._process != getpid():
+            self._leave_to_parent()
         return self._lock
+
+    def _leave_to_parent(self) -> None:
+        # The thread is not here, and whatever held the lock will never give it back.
+        self._process, self._is_inherited, self._thread = getpid(), True, None
+        self._lock = threading.RLock()
+        self._wake = threading.Condition(self._lock)
+        self._queue.clear()
+        self._waiters.clear()
+        self._failure = (
+            f"{self.path} is written by the process that this one was forked from: "
+            "open or create a session of its own here"
+        )
 
     def _let_go(self) -> None:
         """Closes the file, and gives its lock back if it is this process's."""
@@ -151,15 +194,33 @@ class SessionLog:
 
     def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
         """Takes an entry, and returns its number. What goes wrong is for `durable`."""
-        with self._guard:
-            if redactor is not None:
-                self._redactor = redactor
+        if self._process != getpid():
+            self._leave_to_parent()
+        with self._lock:
+            if redactor is not self._redactor and redactor is not None:
+                self._mask_with(redactor)
             if self._unsummarized > _MOST_UNSUMMARIZED and self._is_quiet_before(entry):
                 self._add_summary()
             number = self._add(entry, redactor)
             if type(entry) is RunEnded and not self._counted().is_open:
                 self._add_summary()
             return number
+
+    def _mask_with(self, redactor: Redactor) -> None:
+        """Takes the redactor of an agent. What was written before there was one is the first line: where that holds a
+        secret, it is written again, before anything is built on it."""
+        self._redactor = redactor
+        start = self._start_line
+        if start is None or self._number or self._failure is not None or self._is_closed:
+            return
+        self._start_line = None
+        new = masked(start, redactor)
+        if new is not start:
+            try:
+                self._files.empty(self._descriptor)
+                self._write(_Record(0, start.created, new, None))
+            except Exception as error:
+                self._fail(error, "written")
 
     def _is_quiet_before(self, entry: JournalEntry) -> bool:
         """Whether no call waits for its result, and this is not one."""
@@ -171,44 +232,54 @@ class SessionLog:
             return self._add(entry, self._redactor)
 
     def _add_summary(self) -> None:
-        self._add(self._counted().summary(), self._redactor)
-        self._unsummarized, self._needs_summary = 0, False
+        self._summarized = self._add(self._counted().summary(), self._redactor)
+        self._unsummarized = 0
 
     def _add(self, entry: RecordEntry, redactor: Redactor | None) -> int:
+        # For every record of every run: no step that is not needed.
         self._number = number = self._number + 1
         if self._failure is not None or self._is_closed:
             return number
-        queued = _Queued(number, time.time_ns() // 1_000_000, entry, redactor)
-        self._unfolded.append(queued)
-        if self._tally.is_sure:
-            self._tally.add(number, entry, queued.at)
-        self._needs_summary = True
+        record = _Record(number, time_ns() // 1_000_000, entry, redactor)
+        if type(entry) is not Summary:  # which says nothing new to those who made it
+            self._unfolded.append(record)
         if self._sync:
-            self._queue.append(queued)
-            self._start()
+            self._queue.append(record)
+            if self._thread is None or self._is_idle:
+                self._start()
             return number
         try:
-            self._write(queued)
-            self._written = number
+            self._write(record)
         except Exception as error:
             self._fail(error, "written")
+        else:
+            self._written = number
         return number
 
     def _counted(self) -> Tally | Fold:
         """Who knows what a list shows: the tally, or the fold where counting does not do."""
+        self._count()
         if self._tally.is_sure:
             return self._tally
         fold = self.fold
         self._tally = Tally(fold.summary(), is_open=fold.is_open)
         return self._tally if self._tally.is_sure else fold
 
+    def _count(self) -> None:
+        """Has the tally count what it has not counted yet: many at once cost half of one by one."""
+        if self._tally.is_sure:
+            self._tally.count(self._unfolded[self._tallied :])
+        self._tallied = len(self._unfolded)
+
     @property
     def fold(self) -> Fold:
         """What was recorded so far comes to."""
         with self._guard:
+            self._count()
             for one in self._unfolded:
                 self._fold.add(one.number, one.entry, one.at)
             self._unfolded.clear()
+            self._tallied = 0
             return self._fold
 
     # -- waiting -----------------------------------------------------------------------------------------------
@@ -236,11 +307,11 @@ class SessionLog:
 
     def flush(self, seconds: float) -> None:
         """Waits, in this thread, until everything recorded so far is written. Raises `SessionError`."""
-        deadline = time.monotonic() + seconds
+        deadline = monotonic() + seconds
         with self._guard:
             target = self._number
             while self._failure is None and self._written < target:
-                rest = deadline - time.monotonic()
+                rest = deadline - monotonic()
                 if rest <= 0:
                     raise SessionError(
                         f"{self.path} takes longer than {seconds:g} s to write: the disk may be slow or gone",
@@ -294,7 +365,7 @@ class SessionLog:
                 self._is_closed = True
                 self._let_go()
                 return  # nothing of it was this process's to keep
-            if self._failure is None and self._needs_summary:
+            if self._failure is None and self._summarized < self._number:
                 counted = self._counted()
                 if not counted.is_open and counted.summary().messages:
                     self._add_summary()
@@ -341,6 +412,7 @@ class SessionLog:
 
     def _start(self) -> None:
         if self._thread is not None:
+            self._is_idle = False
             self._wake.notify_all()
             return
         self._thread = threading.Thread(target=self._run, name=f"session {self.path.stem}", daemon=True)
@@ -354,7 +426,9 @@ class SessionLog:
         while True:
             with self._lock:
                 if not self._queue and not self._waiters and not self._is_closed:
+                    self._is_idle = True
                     self._wake.wait(_IDLE)
+                    self._is_idle = False
                 if self._is_closed or self._failure is not None or not (self._queue or self._waiters):
                     self._thread = None
                     if self._is_abandoned:
@@ -381,20 +455,17 @@ class SessionLog:
                 with self._lock:
                     self._fail(error, step)
 
-    def _write(self, queued: _Queued) -> None:
-        number, at, entry, redactor = queued.number, queued.at, queued.entry, queued.redactor
-        if redactor is not None:
-            entry = self._masked(number, entry, redactor)
-        line = encode_line(number, at, entry)
+    def _write(self, record: _Record) -> None:
+        entry, redactor = record.entry, record.redactor
+        if redactor is not None and may_need_masking(entry):
+            entry = self._masked(record.number, entry, redactor)
+        line = encode_line(record.number, record.at, entry)
         if self._prefix:
-            line = self._prefix + line
-        size = len(line)
+            line, self._prefix = self._prefix + line, b""
         taken = self._files.write(self._descriptor, line)
-        if taken != size:
-            raise OSError(f"only {taken} of {size} bytes were taken")
-        if self._prefix:
-            self._prefix = b""
-        self._unsummarized += size
+        if taken != len(line):
+            raise OSError(f"only {taken} of {len(line)} bytes were taken")
+        self._unsummarized += taken
 
     def _masked(self, number: int, entry: RecordEntry, redactor: Redactor) -> RecordEntry:
         """The entry without secrets. A title is the start of a masked text, not the mask of a start: half a secret is

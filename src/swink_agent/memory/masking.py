@@ -22,7 +22,7 @@ from swink_agent.core.journal import (
     StateChanged,
     ToolStarted,
 )
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.redaction import SHORTEST_TEXT, Redactor
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
@@ -35,14 +35,34 @@ from swink_agent.core.types import (
     UserMessage,
 )
 
-from .records import RecordEntry, Summary
+from .records import RecordEntry, SessionStarted, Summary
 
-__all__ = ["masked"]
+__all__ = ["masked", "may_need_masking"]
 
 _NOTHING_SAID = frozenset({HistoryCut, ModelChanged, RunStarted})
+_NO_TEXT = frozenset({int, float, bool, type(None)})
 
 # Types are compared by `type(x) is T`, as in `core.types`, and the most frequent come first: this is done for every
 # record of every run.
+
+
+def may_need_masking(entry: RecordEntry) -> bool:
+    """Whether there is any text in the entry that a redactor could find something in: a glance, which errs on that
+    side. Calls without text and their starts, which are half of what a busy agent records, are known by it."""
+    if type(entry) is MessageAdded:
+        message = entry.message
+        if type(message) is not AssistantMessage or message.error_message is not None:
+            return True
+        for block in message.content:
+            if type(block) is not ToolCall or block.partial_json is not None:
+                return True
+            for name, value in block.arguments.items():
+                if type(value) not in _NO_TEXT or len(name) >= SHORTEST_TEXT:
+                    return True
+        return False
+    if type(entry) is ToolStarted:
+        return entry.arguments is not None
+    return type(entry) not in _NOTHING_SAID
 
 
 def masked(entry: RecordEntry, redactor: Redactor) -> RecordEntry:
@@ -57,6 +77,8 @@ def masked(entry: RecordEntry, redactor: Redactor) -> RecordEntry:
         return entry
     if isinstance(entry, StateChanged):
         return _with(entry, state=redactor.redact_value(entry.state))
+    if isinstance(entry, SessionStarted):
+        return _with(entry, title=redactor.redact(entry.title), metadata=redactor.redact_value(entry.metadata))
     if isinstance(entry, Summary):
         return _with(entry, title=redactor.redact(entry.title), first=redactor.redact(entry.first))
     if isinstance(entry, ContextReplaced):

@@ -171,7 +171,7 @@ def create_log(
     fold = Fold()
     fold.add(0, start, created)
     folders = [folder, *[place.parent for place in missing]]
-    return SessionLog(path, descriptor, fold, 0, files=files, sync=sync, folders=folders), start
+    return SessionLog(path, descriptor, fold, 0, files=files, sync=sync, folders=folders, start=start), start
 
 
 def finished(path: Path) -> Path:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 from swink_agent.core.types import CustomMessage
 
 from .decoding import UNDECODED, EntryDecoder
+from .info import Problem
 from .records import VERSION, RecordEntry, SessionStarted
 
 __all__ = ["Numbered", "Reading", "Span", "problems_of_version", "read_records", "whole_lines"]
@@ -48,7 +49,7 @@ class Reading(NamedTuple):
 
     records: list[Numbered]
     """In the order of their numbers, each number once."""
-    problems: list[str]
+    problems: list[Problem]
     damaged: list[Span]
     """Where no record is."""
     ends_with_newline: bool
@@ -89,9 +90,8 @@ def read_records(data: bytes, types: Sequence[type[CustomMessage]] = (), *, is_w
             damaged += _gaps(line, at, spans)
         at += len(line) + 1
     damaged = _joined(damaged)
-    problems = _problems_of(data, damaged)
     records, disorder = _in_order(records, is_whole=is_whole)
-    problems += disorder
+    problems = [*map(Problem, _problems_of(data, damaged)), *map(Problem, disorder)]
     problems += decoder.unknown
     reading = Reading(records, problems, damaged, data.endswith(b"\n"))
     if is_whole and records:
@@ -116,19 +116,21 @@ def _numbers_of(line: bytes) -> tuple[int, int]:
 def _check_start(reading: Reading) -> None:
     start = reading.start
     if start is None:
-        reading.problems.insert(0, "the first line, which says what the session is, is missing or damaged")
+        words = "the first line, which says what the session is, is missing or damaged"
+        reading.problems.insert(0, Problem(words))
     else:
         reading.problems[:0] = problems_of_version(start)
 
 
-def problems_of_version(start: SessionStarted) -> list[str]:
+def problems_of_version(start: SessionStarted) -> list[Problem]:
     """What there is to say of the version that wrote the file: nothing, if it is this one or an older."""
     if start.version <= VERSION:
         return []
-    return [
+    words = (
         f"it was written by a newer version (format {start.version}; this one knows {VERSION}): "
         "it is shown as far as it is understood"
-    ]
+    )
+    return [Problem(words)]
 
 
 # -- damage --------------------------------------------------------------------------------------------------

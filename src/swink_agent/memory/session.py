@@ -23,7 +23,7 @@ from swink_agent.core.value import copy_json
 
 from .errors import SessionError
 from .fold import Fold
-from .info import SessionInfo
+from .info import Problem, SessionInfo
 from .log import SessionLog
 from .opening import Contents, read_contents
 from .reading import Reading
@@ -93,7 +93,7 @@ class Session:
         start: SessionStarted,
         *,
         types: Sequence[type[CustomMessage]] = (),
-        problems: Sequence[str] = (),
+        problems: Sequence[Problem] = (),
     ) -> None:
         self.log = log
         """Where it is written; for the rest of this package."""
@@ -324,8 +324,9 @@ def records_of(reading: Reading) -> tuple[SessionRecord, ...]:
     return tuple([SessionRecord(*record) for record in reading.records])
 
 
-def info_of(path: Path, start: SessionStarted, fold: Fold, problems: Sequence[str]) -> SessionInfo:
+def info_of(path: Path, start: SessionStarted, fold: Fold, problems: Sequence[Problem]) -> SessionInfo:
     """What a list shows of the session."""
+    known = [*problems, *fold.problems]
     return SessionInfo(
         id=path.stem,
         title=fold.title or fold.first,
@@ -339,5 +340,6 @@ def info_of(path: Path, start: SessionStarted, fold: Fold, problems: Sequence[st
         parent=start.parent,
         version=start.version,
         metadata=copy_json(start.metadata),
-        problems=(*problems, *fold.problems),
+        problems=tuple([problem.words for problem in known]),
+        damage=tuple([problem.words for problem in known if problem.is_damage]),
     )

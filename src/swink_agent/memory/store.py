@@ -72,7 +72,8 @@ class JsonlSessionStore:
     ) -> Session:
         """A new session; `cwd` is the folder that it is about, by default the current one. Raises `SessionError`.
 
-        Title and metadata are written as they are, before any agent with a redactor is attached: no secrets there.
+        Title and metadata are masked when an agent is attached, by its redactor; until then they are in the file as
+        they are.
         """
         return self._create(_folder_text(cwd, default=True), checked_text(title, "a title"), _checked(metadata), None)
 
@@ -100,9 +101,16 @@ class JsonlSessionStore:
         return Session(log, contents.start, types=self._types, problems=contents.reading.problems)
 
     def load(self, session_id: str) -> LoadedSession:
-        """The session of this id, or of the only one that begins so, to look at, whoever uses it."""
+        """The session of this id, or of the only one that begins so, to look at, whoever uses it.
+
+        Of a call without a result it says that it may still be running, where somebody has the session in use and the
+        system tells (on Linux).
+        """
         path = self._find(session_id)
-        return LoadedSession(path, read_contents(path, self._types))
+        is_in_use = self._files.is_locked(path)  # before it is read: who ends meanwhile may write until then
+        contents = read_contents(path, self._types)
+        contents.fold.is_in_use = is_in_use
+        return LoadedSession(path, contents)
 
     def rename(self, session_id: str, title: str) -> None:
         """Gives a session another title. Raises `SessionInUse` if somebody writes to it."""
@@ -169,7 +177,8 @@ class JsonlSessionStore:
             except (SessionDamaged, SessionNotFound, FileNotFoundError):
                 continue  # no session, or one that was deleted meanwhile
             except (OSError, SessionError) as error:
-                info = SessionInfo(id=path.stem, problems=(f"it cannot be read: {reason_of(error)}",))
+                unread = (f"it cannot be read: {reason_of(error)}",)
+                info = SessionInfo(id=path.stem, problems=unread, damage=unread)
             if wanted is None or info.cwd == wanted:
                 found.append(info)
         found.sort(key=lambda info: (info.updated, info.id), reverse=True)

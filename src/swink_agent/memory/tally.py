@@ -9,6 +9,9 @@ Owns the counting. What the numbers mean is said by `Summary`, and what they mus
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 from swink_agent.core.journal import (
     HistoryCut,
     MessageAdded,
@@ -18,7 +21,15 @@ from swink_agent.core.journal import (
     RunStarted,
     ToolStarted,
 )
-from swink_agent.core.types import AssistantMessage, Cost, ToolCall, ToolResultMessage, Usage, UserMessage, extract_text
+from swink_agent.core.types import (
+    AssistantMessage,
+    Cost,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    extract_text,
+)
 
 from .info import title_from
 from .records import RecordEntry, Summary, TitleChanged
@@ -26,6 +37,17 @@ from .records import RecordEntry, Summary, TitleChanged
 __all__ = ["Tally"]
 
 _NO_USAGE, _NO_COST = Usage(), Cost()
+
+
+class Recorded(Protocol):
+    """An entry with its number and time."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def at(self) -> int: ...
+    @property
+    def entry(self) -> RecordEntry: ...
 
 
 class Tally:
@@ -60,14 +82,47 @@ class Tally:
     def is_open(self) -> bool:
         return bool(self._open)
 
-    def add(self, number: int, entry: RecordEntry, at: int) -> None:
-        """Takes the next entry."""
-        kind = type(entry)
-        if kind is MessageAdded:
-            self._add_message(number, entry)  # pyright: ignore[reportArgumentType]
-        elif kind is ToolStarted:
-            pass  # the most frequent besides messages, and nothing to count
-        elif kind is HistoryCut or kind is MessageReplaced:
+    def count(self, records: Sequence[Recorded]) -> None:
+        """Takes the next records, none of them a summary, as far as it can be sure of what they come to."""
+        opened, messages = self._open, 0
+        for record in records:
+            entry = record.entry
+            if type(entry) is ToolStarted:
+                continue  # the most frequent besides messages, and nothing to count
+            if type(entry) is not MessageAdded:
+                self._add_other(entry)
+            elif entry.call in opened and type(entry.message) is ToolResultMessage:
+                opened.discard(entry.call)
+                messages += 1
+            else:
+                self._add_message(record.number, entry)
+            if not self.is_sure:
+                break
+        self.messages += messages
+        self._updated = max(self._updated, max([record.at for record in records], default=0))
+
+    def _add_message(self, number: int, entry: MessageAdded) -> None:
+        message = entry.message
+        if self._open or type(message) is ToolResultMessage:
+            # A reply whose calls were never answered; or a result, and where it belongs is for the fold to say.
+            self.is_sure = False
+            return
+        self.messages += 1
+        if type(message) is AssistantMessage:
+            content = message.content
+            if len(content) == 1:
+                if type(content[0]) is ToolCall:
+                    self._open.add(0)
+            else:
+                self._open.update(range(len(message.tool_calls)))
+            if entry.source == "reply" and (message.usage != _NO_USAGE or message.cost != _NO_COST):
+                self._run_usage += message.usage
+                self._run_cost += message.cost
+        elif not self._first and type(message) is UserMessage:
+            self._first, self._first_number = title_from(extract_text(message.content)), number
+
+    def _add_other(self, entry: RecordEntry) -> None:
+        if isinstance(entry, HistoryCut | MessageReplaced):
             self.is_sure = False
         elif isinstance(entry, ModelChanged):
             self._model = entry.model
@@ -79,31 +134,6 @@ class Tally:
         elif isinstance(entry, RunEnded):
             self._usage, self._cost = self._usage + entry.usage, self._cost + entry.cost
             self._run_usage, self._run_cost = Usage(), Cost()
-        if at > self._updated and kind is not Summary:
-            self._updated = at
-
-    def _add_message(self, number: int, entry: MessageAdded) -> None:
-        message = entry.message
-        if type(message) is ToolResultMessage:
-            if entry.call in self._open:
-                self._open.discard(entry.call)
-                self.messages += 1
-            else:
-                self.is_sure = False  # where it belongs, if anywhere, is for the fold to say
-            return
-        if self._open:
-            self.is_sure = False  # a reply whose calls were never answered
-            return
-        self.messages += 1
-        if type(message) is AssistantMessage:
-            content = message.content
-            if len(content) != 1 or type(content[0]) is ToolCall:
-                self._open.update(range(len(message.tool_calls)))
-            if entry.source == "reply" and (message.usage != _NO_USAGE or message.cost != _NO_COST):
-                self._run_usage += message.usage
-                self._run_cost += message.cost
-        elif not self._first and type(message) is UserMessage:
-            self._first, self._first_number = title_from(extract_text(message.content)), number
 
     def summary(self) -> Summary:
         """What it comes to so far."""
