@@ -6,10 +6,11 @@ python -m bench.ability --set fresh              tasks that nobody looks at whil
 python -m bench.ability --quick 10               ten of them, spread over all kinds
 python -m bench.ability --model local:/path.gguf another model; any provider's will do
 python -m bench.ability --only edit --verbose    tasks whose name or kind holds this, with every call shown
-python -m bench.ability --json out.json          the figures, kept after every task; a second run goes on behind them
+python -m bench.ability --store results          the result is kept after every task; a second run goes on behind it
 
-Each task is given to the agent that `swink -p PROMPT --approve all --max-turns 10 --timeout 300` makes. Not part of the
-test run: it takes minutes to an hour, by the machine.
+A set of evaluation cases, whose one metric is the task's own check. Each is given to the agent that
+`swink -p PROMPT --approve all --max-turns 10 --timeout 300` makes. What is kept can be looked at and compared with
+`swink eval report`, `compare` and `gate`. Not part of the test run: it takes minutes to an hour, by the machine.
 """
 
 from __future__ import annotations
@@ -19,18 +20,27 @@ import asyncio
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from swink_agent import AgentMessage, AssistantMessage, ToolResultMessage, UserMessage
-from swink_agent.app.agent import AgentOptions, standard_agent
 from swink_agent.app.credentials import Credentials
-from swink_agent.app.headless import HeadlessRun
+from swink_agent.app.evaluation import StandardAgents
 from swink_agent.app.models import named_model
-from swink_agent.app.settings import Settings, load_settings
+from swink_agent.app.settings import load_settings
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.evals import (
+    Attempt,
+    CaseResult,
+    EvalCase,
+    EvalRunner,
+    EvalSet,
+    EvalStore,
+    Invocation,
+    Progress,
+    Score,
+)
 from swink_agent.local import DEFAULT_MODEL, LocalStreamFn
 
 from .ability_fresh import FRESH_TASKS
@@ -42,45 +52,37 @@ SETS: dict[str, tuple[Task, ...]] = {
     "fresh": FRESH_TASKS,
     "all": (*TASKS, *REPORTED, *FRESH_TASKS),
 }
+RIGHT = "right"
 
 
-@dataclass(frozen=True)
-class Score:
-    """How one task went. `load` is the machine's, when the task ended."""
-
-    name: str
-    kind: str
-    is_right: bool
-    turns: int
-    seconds: float
-    load: float
-    answer: str
-    trace: tuple[str, ...]
+def case_of(task: Task) -> EvalCase:
+    """The task as a case; its check is a function, so it stays with the task."""
+    return EvalCase(task.name, task.name, [task.prompt], setup=task.files, metadata={"kind": task.kind})
 
 
-async def attempt(task: Task, settings: Settings, stream_fn: Any) -> Score:
-    with tempfile.TemporaryDirectory(prefix="ability-") as name:
-        folder = Path(name)
-        for path, content in task.files.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(content)
-        options = AgentOptions(settings=settings, credentials=Credentials(), folder=folder, stream_fn=stream_fn)
-        with standard_agent(options) as made:
-            run = HeadlessRun(made.agent, timeout=settings.value("timeout"), prepare=made.prepare)
-            ended = await run.run(task.prompt)
-            lines = trace(made.agent.messages)
-        outcome = Outcome(folder, ended.text if ended.is_answer else "")
-        lines += [f"ended: {ended.error}"] if ended.error else []
-        return Score(
-            name=task.name,
-            kind=task.kind,
-            is_right=bool(task.check(outcome)),
-            turns=ended.turns,
-            seconds=ended.seconds,
-            load=os.getloadavg()[0],
-            answer=ended.text,
-            trace=tuple(lines),
-        )
+def set_of(tasks: Sequence[Task], name: str) -> EvalSet:
+    """The set; a part of one has another id, so that it is not compared with the whole."""
+    part = "" if len(tasks) == len(SETS[name]) else "-part"
+    return EvalSet(f"ability-{name}{part}", f"Ability, {name} tasks", [case_of(task) for task in tasks])
+
+
+def check_of(tasks: Sequence[Task]) -> Any:
+    """The one evaluator: the check of the task that the case was made of."""
+    checks = {task.name: task.check for task in tasks}
+
+    def right(case: EvalCase, invocation: Invocation) -> Score:
+        assert invocation.folder is not None
+        is_answer = invocation.error is None and invocation.stopped_by is None
+        outcome = Outcome(invocation.folder, invocation.response if is_answer else "")
+        return Score(float(bool(checks[case.id](outcome))))
+
+    return right
+
+
+def is_right(attempt: Attempt) -> bool:
+    """Whether the check held: also of a run that ended badly, after it had done what was asked."""
+    score = attempt.scores.get(RIGHT)
+    return score is not None and score.passed
 
 
 def trace(messages: Sequence[AgentMessage]) -> list[str]:
@@ -126,35 +128,22 @@ class Speed:
         self.reading += finished.prompt_seconds
 
 
-class Kept:
-    """Scores in a file, written after each task, so that a run that was ended can be gone on with."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self.scores: dict[str, Score] = {}
-        if path is not None and path.exists():
-            rows = [Score(**{**row, "trace": tuple(row["trace"])}) for row in json.loads(path.read_text())]
-            self.scores = {score.name: score for score in rows}
-
-    def add(self, score: Score) -> None:
-        self.scores[score.name] = score
-        if self._path is not None:
-            unfinished = self._path.with_name(self._path.name + ".new")
-            unfinished.write_text(json.dumps([asdict(each) for each in self.scores.values()], indent=1))
-            os.replace(unfinished, self._path)
+def kind_of(result: CaseResult) -> str:
+    return "" if result.case is None else str(result.case.metadata.get("kind", ""))
 
 
-def summary(scores: Sequence[Score], speed: Speed) -> str:
+def summary(results: Sequence[CaseResult], loads: Sequence[float], speed: Speed) -> str:
+    attempts = [result.attempts[0] for result in results]
     lines: list[str] = []
-    for kind in dict.fromkeys(score.kind for score in scores):
-        of_kind = [score for score in scores if score.kind == kind]
-        right = sum(score.is_right for score in of_kind)
+    for kind in dict.fromkeys(kind_of(result) for result in results):
+        of_kind = [result.attempts[0] for result in results if kind_of(result) == kind]
+        right = sum(is_right(attempt) for attempt in of_kind)
         lines.append(f"{kind:<9} {right} of {len(of_kind)}  ({right / len(of_kind):.0%})")
-    lines.append(f"all       {sum(score.is_right for score in scores)} of {len(scores)}")
-    seconds = sum(score.seconds for score in scores)
-    loads = [score.load for score in scores]
-    lines.append(f"time      {seconds:.0f} s, {seconds / len(scores):.0f} s a task")
-    lines.append(f"load      {min(loads):.1f} to {max(loads):.1f} on {os.cpu_count()} cores")
+    lines.append(f"all       {sum(is_right(attempt) for attempt in attempts)} of {len(attempts)}")
+    seconds = sum(attempt.seconds for attempt in attempts)
+    lines.append(f"time      {seconds:.0f} s, {seconds / len(attempts):.0f} s a task")
+    if loads:
+        lines.append(f"load      {min(loads):.1f} to {max(loads):.1f} on {os.cpu_count()} cores")
     if speed.writing and speed.reading:
         lines.append(
             f"speed     {speed.output / speed.writing:.1f} tokens/s written, "
@@ -164,14 +153,30 @@ def summary(scores: Sequence[Score], speed: Speed) -> str:
     return "\n".join(lines)
 
 
-def show(score: Score, place: str, is_verbose: bool) -> None:
-    print(
-        f"{place} {'ok  ' if score.is_right else 'FAIL'} {score.kind:<9} {score.name:<18} "
-        f"{score.turns} turns {score.seconds:5.0f} s",
-        flush=True,
-    )
-    if is_verbose or not score.is_right:
-        print("".join(f"       {line}\n" for line in score.trace), end="", flush=True)
+class Shown:
+    """Tells of each task when it is done, and keeps how busy the machine was then."""
+
+    def __init__(self, is_verbose: bool) -> None:
+        self._is_verbose = is_verbose
+        self.loads: list[float] = []
+
+    def begin(self, progress: Progress) -> None:
+        if progress.resumed:
+            print(f"{progress.resumed} tasks are done already", flush=True)
+
+    def __call__(self, progress: Progress) -> None:
+        result = progress.latest
+        assert result is not None
+        self.loads.append(os.getloadavg()[0])
+        attempt = result.attempts[0]
+        print(
+            f"{progress.done:>2}/{progress.total} {'ok  ' if is_right(attempt) else 'FAIL'} {kind_of(result):<9} "
+            f"{result.case_id:<18} {attempt.turns} turns {attempt.seconds:5.0f} s",
+            flush=True,
+        )
+        if self._is_verbose or not is_right(attempt):
+            lines = trace(attempt.invocation.messages) + ([f"ended: {attempt.error}"] if attempt.error else [])
+            print("".join(f"       {line}\n" for line in lines), end="", flush=True)
 
 
 async def main() -> int:
@@ -182,28 +187,29 @@ async def main() -> int:
     parser.add_argument("--only", nargs="*", default=[], metavar="WORD", help="tasks whose kind or name holds a word")
     parser.add_argument("--sandbox", default="auto", choices=["auto", "off"])
     parser.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS", help="for each task")
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE")
+    parser.add_argument("--store", type=Path, default=None, metavar="FOLDER", help="keep the result here, and go on")
     parser.add_argument("--verbose", action="store_true", help="show every call, also where the task went well")
     arguments = parser.parse_args()
-    flags = {
-        "model": arguments.model,
-        "approve": "all",
-        "max_turns": 10,
-        "timeout": arguments.timeout,
-        "sandbox": arguments.sandbox,
-    }
+    flags = {"model": arguments.model, "max_turns": 10, "sandbox": arguments.sandbox}
     settings, model, speed = load_settings(flags=flags), named_model(arguments.model), Speed()
     stream_fn = None
     if model.provider == "local":  # as the standard agent makes it, with somebody who listens
         stream_fn = LocalStreamFn(model.model_id, cache_dir=settings.value("models_dir"), on_finished=speed.hear)
-    kept, tasks = Kept(arguments.json), chosen(arguments)
-    for number, task in enumerate(tasks, 1):
-        if task.name not in kept.scores:
-            kept.add(await attempt(task, settings, stream_fn))
-        show(kept.scores[task.name], f"{number:>2}/{len(tasks)}", arguments.verbose)
-    print(summary([kept.scores[task.name] for task in tasks], speed))
-    if stream_fn is not None:
-        stream_fn.close()
+    tasks, shown = chosen(arguments), Shown(arguments.verbose)
+    agents = StandardAgents(flags, Credentials(), stream_fn=stream_fn)
+    store = None if arguments.store is None else EvalStore(arguments.store)
+    try:
+        if agents.prepare is not None:
+            await asyncio.to_thread(agents.prepare, CancellationToken())
+        runner = EvalRunner(agents, [check_of(tasks)], parallel=1, store=store, timeout=arguments.timeout)
+        run = await runner.run(set_of(tasks, arguments.set), shown, resume=store is not None)
+    finally:
+        agents.close()
+        if stream_fn is not None:
+            stream_fn.close()
+    print(summary(run.results, shown.loads, speed))
+    if run.path:
+        print(f"kept      {run.path}")
     return 0
 
 

@@ -9,6 +9,7 @@ LIST = Path(__file__).with_name("exports.txt")
 MODULES = (
     "swink_agent",
     "swink_agent.adapters",
+    "swink_agent.evals",
     "swink_agent.local",
     "swink_agent.memory",
     "swink_agent.policies",

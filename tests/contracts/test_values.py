@@ -103,6 +103,37 @@ from swink_agent import (
     UserMessage,
     tool,
 )
+from swink_agent.evals import (
+    Attempt,
+    CaseBudget,
+    CaseResult,
+    Comparison,
+    EvalCase,
+    EvalError,
+    EvalRun,
+    EvalSet,
+    EvalSetError,
+    EvalStoreError,
+    EvalTask,
+    ExpectedCall,
+    ExpectedFile,
+    ExpectedTrajectory,
+    Gate,
+    GateResult,
+    Invocation,
+    JudgeRubric,
+    Progress,
+    ResponseCriteria,
+    RunInfo,
+    Score,
+    Script,
+    ScriptedCall,
+    ScriptedReply,
+    StoredTrajectory,
+    ToolCallRecord,
+    Versions,
+)
+from swink_agent.evals import Summary as EvalSummary
 from swink_agent.local import LocalModelError, LocalModelEvent, LocalState, Preset, StoredModel
 from swink_agent.local.presets import HubFile, IndexFile
 from swink_agent.memory import (
@@ -344,9 +375,94 @@ ERRORS += [
     WorkspaceError("outside"),
 ]
 
+CASE = EvalCase(
+    "sum",
+    "Adds",
+    ["1+2?"],
+    "Add.",
+    "A sum",
+    expected_trajectory=ExpectedTrajectory([ExpectedCall("add", {"a": 1})]),
+    expected_response=ResponseCriteria(exact="3"),
+    expected_files=[ExpectedFile("a.txt", content="3")],
+    budget=CaseBudget(0.5, 100, 3, 9.0),
+    judge=JudgeRubric("Is it 3?", votes=1),
+    evaluators=["response"],
+    setup={"b.txt": "1 2"},
+    metadata={"owner": "ada"},
+)
+DONE = Invocation(
+    messages=[USER],
+    turns=1,
+    tool_calls=[ToolCallRecord("add", {"a": 1}, "3", 0.1, True, call_id="call_1", turn=1)],
+    response="3",
+    usage=Usage(1),
+    cost=Cost(0.5),
+    seconds=0.1,
+    error="stopped",
+    folder=Path("/cases/sum"),
+    stopped_by=PolicyStop("budget_guard", "no more"),
+)
+SCORED = Attempt(
+    number=1,
+    scores={"response": Score(1.0, 0.5, "it is 3", 0.1, 5)},
+    error="stopped",
+    usage=Usage(1),
+    cost=Cost(0.5),
+    turns=1,
+    calls=1,
+    seconds=0.1,
+    started=1,
+    versions=Versions("test:m", "0" * 64, {"add": "1" * 64}, "0.1.0"),
+    chain=("2" * 64,),
+    trajectory=DONE,
+    case=CASE,
+)
+ONE = CaseResult("sum", (SCORED,), "Adds")
+VALUES += [
+    CASE,
+    *(CASE.expected_trajectory, CASE.expected_response, CASE.expected_files[0], CASE.budget, CASE.judge),
+    ExpectedCall("add", {"a": 1}),
+    *(ResponseCriteria(contains="3"), ResponseCriteria(regex="3"), ResponseCriteria(schema={"type": "integer"})),
+    ExpectedFile("a.txt", regex="3"),
+    EvalSet("sums", "Sums", [CASE], "All of them"),
+    DONE,
+    DONE.tool_calls[0],
+    SCORED,
+    SCORED.scores["response"],
+    SCORED.versions,
+    ONE,
+    EvalRun(
+        "r", "sums", (ONE,), EvalSummary.of([ONE], 1.0), "Sums", "3" * 64, 1, 1, 1, False, "4" * 64, "/results/r.json"
+    ),
+    EvalTask("r", "sums", CASE, 1),
+    Progress(1, 2, 1, 0, 0.5, 1.0, 1, 2, 1, ("sum",), ONE),
+    RunInfo("r", "sums", "Sums", 1, EvalSummary.of([ONE], 1.0), 1, 1, False, "/results/r.json"),
+    StoredTrajectory("/results/r.json", 10, 20),
+    EvalSummary.of([CaseResult("sum", (Attempt(1, {"x": Score(1.0, tokens=5)}, cost=Cost(total=1.0)),))], 1.0),
+    EvalSummary(1, 1, 1, 1.0, 1, 1.0),
+    Comparison(
+        **dict.fromkeys(("better", "worse", "same", "only_before", "only_after", "fixed", "broken"), ("sum",)),
+        difference=0.1,
+        low=0.05,
+        high=0.2,
+        is_significant=True,
+        cases=5,
+    ),
+    Gate(0.9, 1.0, 60.0, EvalRun("r", "sums")),
+    GateResult(False, ("no case was run",)),
+    Script({"sum": ("3", ScriptedReply("3", "hm", (ScriptedCall("add", {"a": 1}),), "no", 1, 1, 0.1))}, "{}"),
+    ScriptedReply("3", "hm", (ScriptedCall("add", {"a": 1}),), "no", 1, 1, 0.1),
+    ScriptedCall("add", {"a": 1}),
+]
+ERRORS += [
+    EvalError("no"),
+    EvalSetError("unknown field", path="/sets/a.yaml", line=3),
+    EvalStoreError("is damaged", path="/results/r.json"),
+]
+
 MODULES = [
     swink_agent,
-    *(import_module(f"swink_agent.{room}") for room in ("local", "memory", "policies", "sandbox", "tools")),
+    *(import_module(f"swink_agent.{room}") for room in ("evals", "local", "memory", "policies", "sandbox", "tools")),
 ]
 PUBLIC = {name: getattr(module, name) for module in MODULES for name in module.__all__}
 ENUMS: list[Any] = [value for value in PUBLIC.values() if inspect.isclass(value) and issubclass(value, Enum)]

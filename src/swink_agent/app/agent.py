@@ -61,6 +61,8 @@ class AgentOptions(Value, frozen=True, kw_only=True):
     redactor: Redactor | None = None
     trust: SessionTrust | None = None
     """What a person was asked already, where one conversation goes on with another agent."""
+    policies: tuple[object, ...] = ()
+    """Besides the standard ones, and asked after them."""
 
 
 class StandardAgent:
@@ -123,7 +125,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         stream_fn=stream_fn,
         stream_options=StreamOptions(max_tokens=reply, extra=provider_options(model, settings)),
         transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
-        policies=[*_policies(root, added, settings, rules), *_claim_check(model, settings, tools)],
+        policies=[*_policies(root, added, settings, rules), *_claim_check(model, settings, tools), *options.policies],
         approve=approvals,
         approval_mode=ApprovalMode.SMART,
         get_api_key=_key_finder(credentials, redactor),

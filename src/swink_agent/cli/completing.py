@@ -17,6 +17,7 @@ __all__ = [
     "local_models",
     "models",
     "providers",
+    "results",
     "rules",
     "sessions",
     "setting_values",
@@ -89,6 +90,17 @@ def sessions(ctx: click.Context, parameter: click.Parameter, incomplete: str) ->
         return _beginning(session_ids(sessions_folder(load_settings())), incomplete)
     except ApplicationError:  # what is wrong is told by the command itself
         return []
+
+
+def results(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Ids of results in the store that is named, or the usual one; a path is completed as one."""
+    from swink_agent.app.evaluation import results_folder
+    from swink_agent.evals import EvalStore
+
+    if "/" in incomplete or incomplete.startswith("."):
+        return files(ctx, parameter, incomplete)
+    store = EvalStore(ctx.params.get("store") or results_folder())
+    return _beginning([info.id for info in store.list()], incomplete)
 
 
 def settings(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:

@@ -20,6 +20,7 @@ COMMANDS = {
     "keys": ("swink_agent.cli.keys:keys", "Keep the keys of providers: set, list, remove."),
     "config": ("swink_agent.cli.config:config", "Show and change settings; trust a folder's own."),
     "sessions": ("swink_agent.cli.sessions:sessions", "List, show, search, export, fork and remove recorded runs."),
+    "eval": ("swink_agent.cli.eval:eval_group", "Run cases on an agent, score, compare, gate a release."),
     "undo": ("swink_agent.cli.undo:undo", "Put back what the file tools of a run changed."),
     "doctor": ("swink_agent.cli.doctor:doctor", "Tell what works on this machine, and what to do about the rest."),
     "proxy": ("swink_agent.cli.proxy:proxy", "Serve models to machines that have no keys."),

@@ -272,6 +272,11 @@ class Agent:
         return frozenset() if run is None else frozenset(run.executing)
 
     @property
+    def redactor(self) -> hints.Redactor | None:
+        """What keeps secrets out of what others write down of this agent, if it was given one."""
+        return self._config.redactor
+
+    @property
     def last_error(self) -> str | None:
         """What the last run ended with, if that was an error or an abort."""
         return self._last_error

@@ -6,6 +6,7 @@ Owns the wrapping of content blocks whose type this version does not know. Which
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
@@ -13,16 +14,16 @@ import msgspec
 __all__ = ["decode_json"]
 
 
-def decode_json(data: bytes | str, kind: Any, noun: str) -> Any:
+def decode_json(data: bytes | str, kind: Any, noun: str, dec_hook: Callable[[type, Any], Any] | None = None) -> Any:
     """`data` as a value of `kind`; blocks of unknown type become `Extension`s. Raises `ValueError`."""
     try:
         try:
-            return msgspec.json.decode(data, type=kind)
+            return msgspec.json.decode(data, type=kind, dec_hook=dec_hook)
         except msgspec.ValidationError:
             document = msgspec.json.decode(data)
             if not _wrap_unknown_blocks(document):
                 raise
-            return msgspec.json.decode(msgspec.json.encode(document), type=kind)
+            return msgspec.json.decode(msgspec.json.encode(document), type=kind, dec_hook=dec_hook)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ValueError(f"not a valid {noun}: {error}") from error
 

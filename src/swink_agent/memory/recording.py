@@ -7,12 +7,9 @@ what the history is when a session goes on is in `fold`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
-import msgspec
-
-from swink_agent.core.errors import ErrorKind
 from swink_agent.core.journal import (
     HistoryCut,
     MessageAdded,
@@ -23,27 +20,10 @@ from swink_agent.core.journal import (
     StateChanged,
     ToolStarted,
 )
-from swink_agent.core.stream import (
-    AssistantMessageEvent,
-    StreamDone,
-    StreamFailed,
-    StreamStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
     StopReason,
-    Text,
-    Thinking,
     ToolCall,
     ToolOutcome,
     ToolResultMessage,
@@ -51,7 +31,7 @@ from swink_agent.core.types import (
     extract_text,
 )
 
-__all__ = ["ANSWER", "Expected", "Record", "RecordedRun", "RecordedSession", "Turn", "events_of", "read_runs"]
+__all__ = ["ANSWER", "Expected", "Record", "RecordedRun", "RecordedSession", "Turn", "read_runs"]
 
 ANSWER = re.compile(r"final_answer_*")
 """The name of the library's own tool, by which structured output is given."""
@@ -384,38 +364,3 @@ def _place(turn: Turn, number: int, message: ToolResultMessage, call: int | None
         if calls[index].id == message.tool_call_id:
             turn.results[index], turn.result_numbers[index] = message, number
             return
-
-
-# -- a reply, streamed again ---------------------------------------------------------------------------------
-
-
-def events_of(reply: AssistantMessage) -> Iterator[AssistantMessageEvent]:
-    """The stream events that make this reply."""
-    yield StreamStart()
-    is_cut = reply.stop_reason is StopReason.LENGTH
-    index = 0
-    for block in reply.content:
-        match block:
-            case Text():
-                yield from (TextStart(index), TextDelta(index, block.text), TextEnd(index))
-            case Thinking():
-                yield from (ThinkingStart(index), ThinkingDelta(index, block.thinking))
-                yield ThinkingEnd(index, block.signature)
-            case ToolCall():
-                yield ToolCallStart(index, block.id, block.name)
-                partial = block.partial_json
-                yield ToolCallDelta(index, _json(block.arguments) if partial is None else partial)
-                if partial is None or not is_cut:
-                    yield ToolCallEnd(index)
-            case _:
-                continue  # of another version of this library: no stream can make it
-        index += 1
-    if reply.is_failed:
-        kind = reply.error_kind or ErrorKind.STREAM
-        yield StreamFailed(reply.error_message or "", kind, reply.stop_reason, usage=reply.usage, cost=reply.cost)
-    else:
-        yield StreamDone(reply.stop_reason, reply.usage, reply.cost)
-
-
-def _json(arguments: dict[str, Any]) -> str:
-    return msgspec.json.encode(arguments).decode()

@@ -22,6 +22,7 @@ from swink_agent.core.approval import ApproveFn, Reject, ToolApprovalRequest
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind
 from swink_agent.core.events import AgentEvent, MessageEnd, MessageStart, ToolExecutionEnd, TurnEnd
+from swink_agent.core.playback import events_of
 from swink_agent.core.queues import QueueName
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
@@ -39,7 +40,7 @@ from swink_agent.core.types import (
 from swink_agent.core.value import copy_json
 
 from .divergence import Compared, Divergence, is_same
-from .recording import ANSWER, Expected, RecordedRun, Turn, arguments_of, events_of
+from .recording import ANSWER, Expected, RecordedRun, Turn, arguments_of
 
 __all__ = ["Stage"]
 

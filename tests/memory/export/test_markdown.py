@@ -12,7 +12,7 @@ from markdown_it.token import Token
 
 from swink_agent import AssistantMessage, Text, Thinking, UserMessage
 from swink_agent.memory import SessionInfo, export_markdown
-from swink_agent.memory.export.tame import code_span, fenced, tamed
+from swink_agent.rendering.tame import code_span, fenced, tamed
 
 from .sessions import ATTACKS, Exported, infected, ordinary
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from swink_agent import AssistantMessage, Base64Image, Image, ToolCall, ToolResultMessage, UserMessage
 from swink_agent.core.types import ToolOutcome
 from swink_agent.memory import SessionInfo, export_html
-from swink_agent.memory.export.characters import visible
+from swink_agent.rendering.characters import visible
 
 from .pages import Page
 from .sessions import ATTACKS, ROLES, Notice, infected, ordinary, png

@@ -1,8 +1,7 @@
 """A session as a document for people and programs: Markdown, one HTML page, or JSON.
 
-Each is a function from plain values to a string; nothing is read, fetched or written. `turns` puts calls and results
-together, `page` and `markdown` lay them out, `prose` and `highlight` make safe HTML of what was said, `characters`
-makes visible what hides. Importing this module loads none of them.
+Each is a function from plain values to a string; nothing is read, fetched or written. The pieces that they are made of
+are in `swink_agent.rendering`. Importing this module loads none of them.
 """
 
 from __future__ import annotations

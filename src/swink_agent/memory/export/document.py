@@ -13,9 +13,8 @@ import msgspec
 
 from swink_agent.core.types import AgentMessage, encode_message
 from swink_agent.memory.info import SessionInfo
-
-from .turns import LabelAt, NoteAt
-from .values import pretty_json
+from swink_agent.rendering.turns import LabelAt, NoteAt
+from swink_agent.rendering.values import pretty_json
 
 __all__ = ["FORMAT", "VERSION", "export_json"]
 

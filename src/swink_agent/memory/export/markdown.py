@@ -21,12 +21,11 @@ from swink_agent.core.types import (
     UrlImage,
 )
 from swink_agent.memory.info import SessionInfo
-
-from .characters import one_line, visible
-from .highlight import looks_like_diff
-from .images import size_of
-from .tame import code_span, fenced, tamed
-from .turns import (
+from swink_agent.rendering.characters import one_line, visible
+from swink_agent.rendering.highlight import looks_like_diff
+from swink_agent.rendering.images import size_of
+from swink_agent.rendering.tame import code_span, escaped, fenced, tamed
+from swink_agent.rendering.turns import (
     Entry,
     Label,
     LabelAt,
@@ -41,32 +40,26 @@ from .turns import (
     entries,
     moment,
     status,
-    title_of,
     usage_words,
 )
-from .values import pretty_json
+from swink_agent.rendering.values import pretty_json
+
+from .title import title_of
 
 __all__ = ["export_markdown"]
-
-_SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~&!$"})
 
 
 def export_markdown(
     info: SessionInfo, messages: Sequence[AgentMessage], *, labels: Sequence[LabelAt] = (), notes: Sequence[NoteAt] = ()
 ) -> str:
     """The session as one Markdown document."""
-    parts = [f"# {_words(title_of(info))}", _facts(info)]
+    parts = [f"# {escaped(title_of(info))}", _facts(info)]
     if info.problems:
-        problems = "\n".join([f"> - {_words(one_line(problem, 400))}" for problem in info.problems])
+        problems = "\n".join([f"> - {escaped(one_line(problem, 400))}" for problem in info.problems])
         parts.append(f"> **Problems with this session's file:**\n>\n{problems}")
     for entry in entries(messages, labels, notes):
         parts += _entry(entry)
     return "\n\n".join([part for part in parts if part]) + "\n"
-
-
-def _words(line: str) -> str:
-    """One line of somebody's text among ours."""
-    return line.translate(_SPECIAL)
 
 
 def _facts(info: SessionInfo) -> str:
@@ -90,7 +83,7 @@ def _entry(entry: Entry) -> list[str]:
     if isinstance(entry, Reply):
         return _reply(entry)
     if isinstance(entry, Label):
-        return [f"---\n\n**Label:** {_words(one_line(entry.text))}"]
+        return [f"---\n\n**Label:** {escaped(one_line(entry.text))}"]
     if isinstance(entry, Note):
         return [f"## Note {code_span(one_line(entry.kind, 60))}", _json(entry.data)]
     if isinstance(entry, Other):
@@ -138,7 +131,7 @@ def _image(block: Image) -> str:
     """A picture is named and not shown: a document of text has no place for its data."""
     source = block.source
     if isinstance(source, Base64Image):
-        return f"[image, {_words(one_line(source.media_type, 60))}, {size_of(source)}]"
+        return f"[image, {escaped(one_line(source.media_type, 60))}, {size_of(source)}]"
     if isinstance(source, UrlImage):
         return f"[image at {code_span(one_line(source.url, 300))}]"
     return f"[image in the file {code_span(one_line(source.path, 300))}]"

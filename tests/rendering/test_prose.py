@@ -8,9 +8,9 @@ from html import escape
 
 import pytest
 
-from swink_agent.memory.export.highlight import LONGEST, code_html, diff_html, highlighted
-from swink_agent.memory.export.languages import FAMILIES, family, language
-from swink_agent.memory.export.prose import prose_html
+from swink_agent.rendering.highlight import LONGEST, code_html, diff_html, highlighted, parts
+from swink_agent.rendering.languages import FAMILIES, family, language
+from swink_agent.rendering.prose import prose_html
 
 
 def shape(text: str) -> str:
@@ -166,3 +166,14 @@ def test_no_code_takes_longer_than_its_length(name: str) -> None:
     assert language(name) is not None
     for piece in CODE:
         assert takes_less_than(1, highlighted, (piece * 12_000)[:12_000], name), piece
+
+
+@pytest.mark.parametrize("kind", ["python", "", "no such language", "json"])
+def test_the_parts_of_a_text_are_the_whole_text(kind: str) -> None:
+    text = 'def f(x):\n    return "a" + str(12)  # done\n'
+    assert "".join([piece for _, piece in parts(text, kind)]) == text
+
+
+def test_parts_say_what_they_are() -> None:
+    styled = [piece for piece in parts('def f(): return "a" # b', "python") if piece[0]]
+    assert styled == [("k", "def"), ("f", "f"), ("k", "return"), ("s", '"a"'), ("c", "# b")]

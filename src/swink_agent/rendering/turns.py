@@ -19,7 +19,6 @@ from swink_agent.core.types import (
     Usage,
     UserMessage,
 )
-from swink_agent.memory.info import SessionInfo
 
 from .characters import one_line
 
@@ -40,7 +39,6 @@ __all__ = [
     "gist",
     "moment",
     "status",
-    "title_of",
     "usage_words",
 ]
 
@@ -197,10 +195,6 @@ def gist(call: ToolCall) -> str:
         if isinstance(value, str) and value.strip():
             return one_line(value)
     return ""
-
-
-def title_of(info: SessionInfo) -> str:
-    return one_line(info.title, 160) or f"Session {one_line(info.id)}"
 
 
 def moment(milliseconds: int) -> str:

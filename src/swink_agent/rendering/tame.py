@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["code_span", "fenced", "tamed"]
+__all__ = ["code_span", "escaped", "fenced", "tamed"]
 
 _BELOW = 3
 _FENCE = re.compile(r"( *)(`{3,}|~{3,})([^`]*)")
@@ -19,12 +19,18 @@ _UNDERLINE = re.compile(r"[ \t>]*(?:=+|-+)[ \t]*")
 _DEFINITION = re.compile(r"([ \t>]*)\[(?=[^\]]{1,999}\]:)")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _TICKS = re.compile(r"`+")
+_SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~&!$"})
 
 
 def tamed(shown: str) -> str:
     """The text as Markdown that cannot pass for what stands around it."""
     made = _tamed(shown.strip("\n").split("\n"))
     return fenced(shown, "markdown") if made is None else "\n".join(made)
+
+
+def escaped(line: str) -> str:
+    """One line of somebody's text among ours."""
+    return line.translate(_SPECIAL)
 
 
 def fenced(shown: str, name: str = "") -> str:

@@ -8,13 +8,13 @@ regular expressions of a general highlighter do not promise, and nothing has to 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html import escape
 
 from .characters import visible
 from .languages import family, language
 
-__all__ = ["code_html", "diff_html", "highlighted", "language_of_path", "looks_like_diff"]
+__all__ = ["code_html", "diff_html", "highlighted", "language_of_path", "looks_like_diff", "parts"]
 
 LONGEST = 200_000
 _CLASSES = {"comment": "c", "string": "s", "digits": "n", "number": "n", "name": "a", "meta": "m", "keyword": "k"}
@@ -32,28 +32,38 @@ def code_html(shown: str, name: str = "") -> str:
 
 def highlighted(shown: str, kind: str) -> str:
     """The text as HTML, its parts marked as the family of languages has them."""
-    if len(shown) > LONGEST:
-        return escape(shown)
-    if kind == "diff":
+    if kind == "diff" and len(shown) <= LONGEST:
         return _lines((_kind_of_line(line), line) for line in shown.split("\n"))
-    known = language(kind)
-    if known is None:
-        return escape(shown)
-    out: list[str] = []
+    return "".join(
+        [
+            f'<span class="{style}">{escape(text)}</span>' if style else escape(text)
+            for style, text in parts(shown, kind)
+        ]
+    )
+
+
+def parts(shown: str, kind: str) -> Iterator[tuple[str, str]]:
+    """The text in pieces, each with its style: `k`eyword, `s`tring, `n`umber, `c`omment, `f`unction, n`a`me, `m`eta.
+
+    Together they are the text, letter for letter; the style of what is nothing of these is empty.
+    """
+    known = language(kind) if len(shown) <= LONGEST else None
     at = 0
-    for found in known.pattern.finditer(shown):
-        part, text, end = found.lastgroup, found[0], found.end()
-        if part == "word":
-            is_word = (text.lower() if known.ignores_case else text) in known.words
-            style = "k" if is_word else "f" if shown[end : end + 1] == "(" else ""
-        else:
-            style = _CLASSES[part or "string"]
-        if style and text:
-            out.append(escape(shown[at : found.start()]))
-            out.append(f'<span class="{style}">{escape(text)}</span>')
-            at = end
-    out.append(escape(shown[at:]))
-    return "".join(out)
+    if known is not None:
+        for found in known.pattern.finditer(shown):
+            part, text, end = found.lastgroup, found[0], found.end()
+            if part == "word":
+                is_word = (text.lower() if known.ignores_case else text) in known.words
+                style = "k" if is_word else "f" if shown[end : end + 1] == "(" else ""
+            else:
+                style = _CLASSES[part or "string"]
+            if style and text:
+                if at < found.start():
+                    yield "", shown[at : found.start()]
+                yield style, text
+                at = end
+    if at < len(shown):
+        yield "", shown[at:]
 
 
 def looks_like_diff(shown: str) -> bool:

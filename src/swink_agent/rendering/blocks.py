@@ -45,21 +45,24 @@ from .turns import (
 )
 from .values import pretty_json
 
-__all__ = ["anchor", "entry_html"]
+__all__ = ["anchor", "conversation_html", "entry_html"]
 
 _SHORT = 100
 _COMMANDS = frozenset({"command", "cmd", "script"})
 _ENDINGS = {"length": "cut off at the length limit", "aborted": "stopped", "error": "failed"}
 
 
-def entry_html(entry: Entry, out: list[str], *, goes_on: bool, model: str) -> None:
-    """Adds one entry; `goes_on`: it is a reply right after another; `model`: the session's, not to be named again."""
+def entry_html(entry: Entry, out: list[str], *, goes_on: bool, model: str, prefix: str = "") -> None:
+    """Adds one entry; `goes_on`: it is a reply right after another; `model`: the session's, not to be named again.
+
+    `prefix` stands before the names of the messages, for a page that shows more than one conversation.
+    """
     if isinstance(entry, Prompt):
-        _begin("user", "User", entry.position, entry.message.timestamp, out)
+        _begin("user", "User", anchor(entry.position, prefix), entry.message.timestamp, out)
         _content(entry.message.content, out)
         out.append("</article>\n")
     elif isinstance(entry, Reply):
-        _reply(entry, goes_on, model, out)
+        _reply(entry, anchor(entry.position, prefix), goes_on, model, out)
     elif isinstance(entry, Label):
         out.append(f'<p class="label"><span>Label</span> <bdi>{escape(one_line(entry.text))}</bdi></p>\n')
     elif isinstance(entry, Note):
@@ -67,27 +70,36 @@ def entry_html(entry: Entry, out: list[str], *, goes_on: bool, model: str) -> No
         _folded(f'Note <code class="tag">{escape(one_line(entry.kind, 60))}</code>', _json(entry.data), "data", out)
         out.append("</section>\n")
     elif isinstance(entry, Other):
-        _begin("custom", "Application", entry.position, None, out)
+        _begin("custom", "Application", anchor(entry.position, prefix), None, out)
         out.append(f"{_json(entry.message)}</article>\n")
     else:
-        _begin("custom", "Result without a call", entry.position, entry.message.timestamp, out)
+        _begin("custom", "Result without a call", anchor(entry.position, prefix), entry.message.timestamp, out)
         _tool(ToolUse(ToolCall(entry.message.tool_call_id, entry.message.tool_name), entry.message), out)
         out.append("</article>\n")
 
 
-def _begin(kind: str, name: str, position: int, timestamp: int | None, out: list[str]) -> None:
-    header = f"<header><h2>{name}</h2>{_time(timestamp)}{_here(position)}</header>"
-    out.append(f'<article class="{kind}" id="{anchor(position)}">{header}\n')
+def conversation_html(shown: Sequence[Entry], out: list[str], *, model: str, prefix: str = "") -> None:
+    """Adds the entries in order; replies that follow one another are drawn as one."""
+    before: Entry | None = None
+    for entry in shown:
+        goes_on = isinstance(entry, Reply) and isinstance(before, Reply)
+        entry_html(entry, out, goes_on=goes_on, model=model, prefix=prefix)
+        before = entry
 
 
-def _here(position: int) -> str:
-    number = position + 1
-    return f'<a class="here" href="#{anchor(position)}" aria-label="Link to message {number}">#{number}</a>'
+def _begin(kind: str, name: str, place: str, timestamp: int | None, out: list[str]) -> None:
+    header = f"<header><h2>{name}</h2>{_time(timestamp)}{_here(place)}</header>"
+    out.append(f'<article class="{kind}" id="{place}">{header}\n')
 
 
-def anchor(position: int) -> str:
+def _here(place: str) -> str:
+    number = place.rpartition("m")[2]
+    return f'<a class="here" href="#{place}" aria-label="Link to message {number}">#{number}</a>'
+
+
+def anchor(position: int, prefix: str = "") -> str:
     """The name of a message in the page. People count from 1, as `swink sessions show` does."""
-    return f"m{position + 1}"
+    return f"{prefix}m{position + 1}"
 
 
 def _time(timestamp: int | None) -> str:
@@ -100,13 +112,13 @@ def _time(timestamp: int | None) -> str:
     return f'<time datetime="{exact}">{moment(timestamp)}</time>'
 
 
-def _reply(entry: Reply, goes_on: bool, usual_model: str, out: list[str]) -> None:
+def _reply(entry: Reply, place: str, goes_on: bool, usual_model: str, out: list[str]) -> None:
     message = entry.message
     if goes_on:  # its time and number go to its foot, and its heading is for those who listen
-        out.append(f'<article class="assistant again" id="{anchor(entry.position)}">')
+        out.append(f'<article class="assistant again" id="{place}">')
         out.append("<header><h2>Assistant</h2></header>\n")
     else:
-        _begin("assistant", "Assistant", entry.position, message.timestamp, out)
+        _begin("assistant", "Assistant", place, message.timestamp, out)
     uses = iter(entry.uses)
     for block in message.content:
         if type(block) is ToolCall:
@@ -117,17 +129,17 @@ def _reply(entry: Reply, goes_on: bool, usual_model: str, out: list[str]) -> Non
         words = visible(message.error_message or f"The reply was {_ENDINGS[message.stop_reason]}.")
         kind = f"{message.error_kind.value.replace('_', ' ')}: " if message.error_kind is not None else ""
         out.append(f'<p class="failure" dir="auto"><strong>{escape(kind)}</strong>{escape(words)}</p>\n')
-    _footer(entry, goes_on, usual_model, out)
+    _footer(entry, place if goes_on else "", usual_model, out)
     out.append("</article>\n")
 
 
-def _footer(entry: Reply, goes_on: bool, usual_model: str, out: list[str]) -> None:
+def _footer(entry: Reply, place: str, usual_model: str, out: list[str]) -> None:
     message = entry.message
     model = ":".join([part for part in (message.provider, message.model_id) if part])
     facts = [one_line(model, 80) if model != usual_model else "", usage_words(message.usage), cost_words(message.cost)]
     facts.append(_ENDINGS.get(message.stop_reason, ""))
     shown = "".join([f"<li><bdi>{escape(fact)}</bdi></li>" for fact in facts if fact])
-    aside = _time(message.timestamp) + _here(entry.position) if goes_on else ""
+    aside = _time(message.timestamp) + _here(place) if place else ""
     if shown or aside:
         out.append(f'<footer><ul class="facts">{shown}</ul>{aside}</footer>\n')
 

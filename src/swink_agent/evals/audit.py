@@ -1,0 +1,140 @@
+"""The audit chain: proof that a stored result is what was recorded.
+
+    link 0      the case, the attempt and the versions of model, prompt and tools
+    link 1..n   one for each turn: its messages and calls, and the link before
+    seal        scores, figures and the rest, and the last link
+    run.chain   all seals, in order
+
+Owns what is hashed and how damage is found. A chain shows accidents, and changes by who cannot or does not think of
+making it anew; against everybody else, keep `run.chain` where they cannot write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from swink_agent.core.types import AgentMessage, AssistantMessage, ToolResultMessage
+
+from .codec import decode_attempt, encode_attempt, plain_bytes, plain_message
+from .errors import EvalStoreError
+from .types import Attempt, CaseResult, EvalRun, ToolCallRecord
+
+__all__ = ["AuditTrail"]
+
+_FORMAT = b"swink-agent evaluation 1\n"
+_LEFT_OUT = frozenset({"case", "chain", "trajectory", "versions", "number"})
+
+
+class AuditTrail:
+    """Makes and checks the chains of attempts and runs."""
+
+    @staticmethod
+    def sealed(set_id: str, case_id: str, attempt: Attempt) -> Attempt:
+        """The attempt with its chain, over everything that it holds now."""
+        link, chain = "", list[str]()
+        for part in _parts(set_id, case_id, attempt):
+            link = _link(link, part)
+            chain.append(link)
+        return replace(attempt, chain=tuple(chain))
+
+    @staticmethod
+    def chain_of(results: Iterable[CaseResult]) -> str:
+        """The hash over the seals of all attempts."""
+        digest = hashlib.sha256(_FORMAT)
+        for result in results:
+            for attempt in result.attempts:
+                digest.update(plain_bytes([result.case_id, attempt.number, attempt.chain[-1:]]))
+        return digest.hexdigest()
+
+    @classmethod
+    def verify(cls, run: EvalRun) -> list[str]:
+        """What is not as it was recorded, each with its case and turn; empty if nothing is."""
+        problems: list[str] = []
+        for result in run.results:
+            for attempt in result.attempts:
+                where = f"case {result.case_id}"
+                if len(result.attempts) > 1 or run.repeat > 1:
+                    where += f", attempt {attempt.number}"
+                problems += [f"{where}{problem}" for problem in _problems(run.set_id, result.case_id, attempt)]
+            numbers = [attempt.number for attempt in result.attempts]
+            if run.is_complete and numbers != list(range(1, run.repeat + 1)):
+                problems.append(f"case {result.case_id}: has attempts {numbers}, not 1 to {run.repeat}")
+        if run.is_complete and run.cases and len(run.results) != run.cases:
+            problems.append(f"the run has results for {len(run.results)} of {run.cases} cases")
+        if run.chain and not problems and run.chain != cls.chain_of(run.results):
+            problems.append("the run's own hash does not fit its attempts: some were added, taken away or exchanged")
+        return problems
+
+
+def _problems(set_id: str, case_id: str, attempt: Attempt) -> list[str]:
+    recorded = attempt.chain
+    if not recorded:
+        return [": has no audit chain"]
+    try:
+        parts = [*_parts(set_id, case_id, attempt)]
+    except EvalStoreError as error:
+        return [f": {error.message}"]
+    problems: list[str] = []
+    names = ["", *[f", turn {number}" for number in range(1, max(len(recorded), len(parts)) - 1)]]
+    # Each link is made again from the one that was recorded before it, so that one change is one problem; or from the
+    # one that should have been recorded, for a link may be what was changed.
+    stored, reckoned = "", ""
+    for name, part, link in zip(names, parts[:-1], recorded[:-1], strict=False):
+        candidates = (_link(stored, part), _link(reckoned, part))
+        if link not in candidates:
+            what = "was changed after it was recorded"
+            problems.append(f"{name}: {what}" if name else f": the case or its versions {what.replace('was', 'were')}")
+        stored, reckoned = link, candidates[0]
+    for name in names[len(parts) - 1 : len(recorded) - 1]:
+        problems.append(f"{name}: is missing")
+    for name in names[len(recorded) - 1 : len(parts) - 1]:
+        problems.append(f"{name}: was added after it was recorded")
+    if not problems and recorded[-1] not in (_link(stored, parts[-1]), _link(reckoned, parts[-1])):
+        problems.append(": the case, its scores or its figures were changed after they were recorded")
+    return problems
+
+
+def _link(before: str, part: bytes) -> str:
+    return hashlib.sha256(_FORMAT + before.encode() + b"\n" + part).hexdigest()
+
+
+def _parts(set_id: str, case_id: str, attempt: Attempt) -> Iterable[bytes]:
+    """What is hashed, in order: the head, the turns, the rest."""
+    # As it is after it was stored: what went in as 1 may come back as 1.0. A case is made anew only by who reads it.
+    asked = "" if attempt.case is None else attempt.case.digest
+    attempt = decode_attempt(encode_attempt(replace(attempt, case=None)))
+    invocation = attempt.invocation
+    yield plain_bytes([set_id, case_id, attempt.number, attempt.versions])
+    turns = _turns(invocation.messages)
+    calls: dict[int, list[ToolCallRecord]] = {}
+    for call in invocation.tool_calls:
+        calls.setdefault(call.turn, []).append(call)
+    for number, messages in enumerate(turns, 1):
+        yield plain_bytes([[plain_message(message) for message in messages], calls.pop(number, [])])
+    rest: dict[str, Any] = {name: getattr(attempt, name) for name in attempt.__struct_fields__ if name not in _LEFT_OUT}
+    done = {
+        name: getattr(invocation, name)
+        for name in invocation.__struct_fields__
+        if name not in ("messages", "tool_calls")
+    }
+    yield plain_bytes([asked, rest, done, list(calls.items())])
+
+
+def _turns(messages: Sequence[AgentMessage]) -> list[list[AgentMessage]]:
+    """The messages, each turn from what was said to the model to the results of its calls."""
+    turns: list[list[AgentMessage]] = []
+    is_over = True
+    for message in messages:
+        if is_over and not isinstance(message, ToolResultMessage):
+            turns.append([])
+            is_over = False
+        if not turns:
+            turns.append([])
+        turns[-1].append(message)
+        if isinstance(message, AssistantMessage):
+            is_over = True
+    return turns

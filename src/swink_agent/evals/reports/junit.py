@@ -1,0 +1,115 @@
+"""The report as JUnit XML: what build servers read.
+
+Owns the elements, in the form that the schemas in use have in common (the one of Ant's task, which demands the most,
+and the one of Jenkins): a suite is the set, a test is a case. What did not meet a metric is a failure, what never came
+to be scored an error. XML has no way to write most control characters, so they are written out.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from xml.sax.saxutils import escape, quoteattr
+
+from swink_agent.evals.types import Attempt, CaseResult, EvalRun
+from swink_agent.rendering.characters import one_line, visible
+
+from .words import case_name, headline, invocation_of, pass_words, reasons, run_facts, title_of
+
+__all__ = ["junit_report"]
+
+_LONGEST_MESSAGE = 400
+_LONGEST_TEXT = 20_000
+
+
+def junit_report(run: EvalRun) -> str:
+    errors = sum(_is_error(result) for result in run.results)
+    failures = sum(not result.passed for result in run.results) - errors
+    attributes = {
+        "id": "0",
+        "package": _token(run.set_id),
+        "name": title_of(run),
+        "timestamp": _timestamp(run.created),
+        "hostname": "localhost",
+        "tests": str(len(run.results)),
+        "failures": str(failures),
+        "errors": str(errors),
+        "time": _decimal(run.summary.seconds),
+    }
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", f"  <testsuite{_attributes(attributes)}>"]
+    lines += ["    <properties>", *[_property(*fact) for fact in run_facts(run)], "    </properties>"]
+    for result in run.results:
+        lines += _case(run, result)
+    lines += [f"    <system-out>{_text(headline(run))}</system-out>", "    <system-err></system-err>"]
+    return "\n".join([*lines, "  </testsuite>", "</testsuites>"]) + "\n"
+
+
+def _case(run: EvalRun, result: CaseResult) -> list[str]:
+    name = case_name(result)
+    attributes = {
+        "classname": _token(run.set_id),
+        "name": f"{_token(result.case_id)}: {name}" if name else _token(result.case_id),
+        "time": _decimal(result.seconds),
+    }
+    if result.passed:
+        return [f"    <testcase{_attributes(attributes)}></testcase>"]
+    element = "error" if _is_error(result) else "failure"
+    what, why = next((reason for attempt in result.attempts for reason in reasons(attempt)), ("error", "not run"))
+    problem = {"message": f"{one_line(what, 60)}: {one_line(why, _LONGEST_MESSAGE)}", "type": _token(what)}
+    text = "\n".join(part for part in (pass_words(result), *map(_attempt, result.attempts)) if part)
+    return [
+        f"    <testcase{_attributes(attributes)}>",
+        f"      <{element}{_attributes(problem)}>{_text(text)}</{element}>",
+        "    </testcase>",
+    ]
+
+
+def _is_error(result: CaseResult) -> bool:
+    return not result.passed and (result.error is not None or not result.attempts)
+
+
+def _attempt(attempt: Attempt) -> str:
+    """Everything that went wrong, and what the agent did."""
+    found = reasons(attempt)
+    if not found:
+        return ""
+    invocation, problem = invocation_of(attempt)
+    lines = [f"attempt {attempt.number}:", *[f"  {what}: {why}" for what, why in found]]
+    lines += [f"  {problem}"] if problem else []
+    lines += [f"  called {call.name}" for call in invocation.tool_calls]
+    lines += [f"  replied: {invocation.response}"] if invocation.response.strip() else []
+    return "\n".join(lines)[:_LONGEST_TEXT]
+
+
+def _property(name: str, value: str) -> str:
+    return f"      <property{_attributes({'name': name.lower().replace(' ', '-'), 'value': value})}></property>"
+
+
+def _attributes(values: dict[str, str]) -> str:
+    return "".join([f" {name}={quoteattr(_valid(value))}" for name, value in values.items()])
+
+
+def _text(text: str) -> str:
+    return escape(_valid(visible(text)))
+
+
+def _token(text: str) -> str:
+    """A name, which the schema wants to have at least one letter."""
+    return one_line(text) or "unnamed"
+
+
+def _valid(text: str) -> str:
+    """What can stand in XML: two characters that are none are left."""
+    return text.replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
+
+
+def _timestamp(milliseconds: int) -> str:
+    """Without a zone, as the schema has it; it is UTC."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return "1970-01-01T00:00:00"
+
+
+def _decimal(seconds: float) -> str:
+    return f"{seconds:.3f}" if math.isfinite(seconds) else "0.000"

@@ -1,0 +1,92 @@
+"""The report in Markdown: for a pull request, or the summary page of a build.
+
+Owns the layout: the figures, a table of the cases, and beneath it what went wrong. What cases and models say is escaped
+or fenced, so that it cannot pass for ours.
+"""
+
+from __future__ import annotations
+
+from swink_agent.evals.types import Attempt, CaseResult, EvalRun
+from swink_agent.rendering.characters import one_line, visible
+from swink_agent.rendering.tame import code_span, escaped, fenced
+
+from .words import (
+    case_name,
+    duration,
+    headline,
+    invocation_of,
+    money,
+    number,
+    pass_words,
+    reasons,
+    run_facts,
+    title_of,
+)
+
+__all__ = ["markdown_report"]
+
+_LONGEST_REASON = 1000
+_LONGEST_RESPONSE = 4000
+
+
+def markdown_report(run: EvalRun) -> str:
+    parts = [f"# {escaped(title_of(run))}", f"**{escaped(headline(run))}.**", _facts(run)]
+    if run.results:
+        parts.append(_table(run))
+    failed = [result for result in run.results if not result.passed]
+    if failed:
+        parts.append("## What failed")
+        for result in failed:
+            parts += _failure(result)
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(run: EvalRun) -> str:
+    return "\n".join([f"- {name}: {escaped(value)}" for name, value in run_facts(run)])
+
+
+def _table(run: EvalRun) -> str:
+    rows = ["| | Case | Name | Score | Turns | Time | Cost |", "|---|---|---|--:|--:|--:|--:|"]
+    for result in run.results:
+        cells = [
+            "✅" if result.passed else "❌",
+            _cell(result.case_id),
+            escaped(case_name(result)),
+            number(result.mean),
+            str(sum(attempt.turns for attempt in result.attempts)),
+            duration(result.seconds),
+            money(result.cost),
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def _cell(case_id: str) -> str:
+    """Code in a table: a bar would end the cell even there."""
+    return code_span(one_line(case_id, 80)).replace("|", "\\|")
+
+
+def _failure(result: CaseResult) -> list[str]:
+    parts = [f"### {escaped(one_line(result.case_id, 80))}", escaped(case_name(result)), escaped(pass_words(result))]
+    for attempt in result.attempts:
+        parts += _attempt(attempt, several=len(result.attempts) > 1)
+    if not result.attempts:
+        parts.append("No attempt was made.")
+    return [part for part in parts if part]
+
+
+def _attempt(attempt: Attempt, *, several: bool) -> list[str]:
+    found = reasons(attempt)
+    if not found:
+        return []
+    lines = [f"- **{escaped(one_line(what, 60))}**: {escaped(one_line(why, _LONGEST_REASON))}" for what, why in found]
+    parts = [f"Attempt {attempt.number}:"] if several else []
+    parts.append("\n".join(lines))
+    invocation, problem = invocation_of(attempt)
+    if problem:
+        parts.append(escaped(one_line(problem, _LONGEST_REASON)))
+    elif invocation.response.strip():
+        shown = visible(invocation.response)
+        cut = shown if len(shown) <= _LONGEST_RESPONSE else f"{shown[:_LONGEST_RESPONSE]}…"
+        parts += ["The reply:", fenced(cut)]
+    return parts

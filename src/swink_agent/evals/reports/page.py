@@ -1,0 +1,190 @@
+"""The report as one HTML page: a summary, figures over time, and a page for each case.
+
+Owns the frame and the overview; `case_page` has the cases, `charts` the pictures, `rendering.frame` the head with the
+policy that lets no script run. There is none: a case is shown by the browser when its name is in the address, and what
+is folded or filtered is so by the page's style.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from html import escape
+from importlib.resources import files
+from statistics import fmean
+
+from swink_agent.evals.types import CaseResult, EvalRun, RunInfo, Score, Summary
+from swink_agent.rendering.characters import one_line
+from swink_agent.rendering.frame import bar as top_bar
+from swink_agent.rendering.frame import head
+from swink_agent.rendering.turns import moment
+
+from .case_page import case_html, mark, place_of
+from .charts import Point, bar, over_time, ring
+from .words import case_name, duration, headline, money, number, reasons, run_facts, share, title_of
+
+__all__ = ["html_report"]
+
+_MOST_RUNS = 60
+_MOST_IN_STRIP = 12
+
+
+def html_report(run: EvalRun, history: Sequence[EvalRun | RunInfo] = ()) -> str:
+    runs = _in_order(run, history)
+    out = [head(f"{title_of(run)}: {headline(run)}", skip="report", style=_style()), top_bar(has_contents=True)]
+    out.append(f'<div class="page">\n{_contents(run)}<main id="report">\n')
+    _overview(run, runs, out)
+    for index, result in enumerate(run.results):
+        case_html(index, len(run.results), result, out)
+    out.append("</main>\n</div>\n</body>\n</html>\n")
+    return "".join(out)
+
+
+@lru_cache(maxsize=1)
+def _style() -> str:
+    return files(__package__ or __name__).joinpath("report.css").read_text(encoding="utf-8")
+
+
+def _in_order(run: EvalRun, history: Sequence[EvalRun | RunInfo]) -> list[EvalRun | RunInfo]:
+    """The runs of the set that have figures, the oldest first, this one among them once."""
+    others = {other.id: other for other in history if other.set_id == run.set_id and _summary(other) is not None}
+    others[run.id] = run
+    return sorted(others.values(), key=lambda other: (other.created, other.id))[-_MOST_RUNS:]
+
+
+def _summary(run: EvalRun | RunInfo) -> Summary | None:
+    return run.summary if run.is_complete else None
+
+
+# -- navigation ----------------------------------------------------------------------------------------------
+
+
+def _contents(run: EvalRun) -> str:
+    lines = [
+        f'<li class="{_word(result)}"><a href="#{place_of(index)}">{mark(result.passed)}'
+        f"<bdi>{escape(case_name(result) or one_line(result.case_id, 90))}</bdi></a></li>\n"
+        for index, result in enumerate(run.results)
+    ]
+    return (
+        '<nav class="contents" aria-label="Cases"><h2>Cases</h2>\n'
+        f'<ol>\n<li><a class="to-overview" href="#overview">Overview</a></li>\n{"".join(lines)}</ol></nav>\n'
+    )
+
+
+def _word(result: CaseResult) -> str:
+    return "passed" if result.passed else "failed"
+
+
+# -- the overview --------------------------------------------------------------------------------------------
+
+
+def _overview(run: EvalRun, runs: Sequence[EvalRun | RunInfo], out: list[str]) -> None:
+    summary = run.summary
+    rows = "".join(
+        [f"<div><dt>{name}</dt><dd><bdi>{escape(value)}</bdi></dd></div>\n" for name, value in run_facts(run)]
+    )
+    kind = "good" if run.is_complete and summary.total and summary.passed == summary.total else "bad"
+    out.append(
+        f'<section class="overview" id="overview" aria-label="Overview">\n<header class="session">\n'
+        f'<h1 dir="auto">{escape(title_of(run))}</h1>\n'
+        f'<div class="verdict {kind}">{ring(summary.pass_rate)}<p><strong>{escape(headline(run))}</strong></p></div>\n'
+        f"<dl>\n{rows}</dl>\n</header>\n"
+    )
+    _over_time(run, runs, out)
+    _by_metric(run, out)
+    _cases(run, runs, out)
+    out.append("</section>\n")
+
+
+def _over_time(run: EvalRun, runs: Sequence[EvalRun | RunInfo], out: list[str]) -> None:
+    figures = [(other, found) for other in runs if (found := other.summary) is not None]
+    if len(figures) < 2:
+        return
+
+    def points(value: str, words: str) -> list[Point]:
+        made: list[Point] = []
+        for other, summary in figures:
+            figure = float(getattr(summary, value))
+            label = f"{moment(other.created)}: {_WORDS[words](figure)}"
+            made.append(Point(figure, label, other.id == run.id))
+        return made
+
+    out.append(
+        f'<section class="over-time"><h2>Over time</h2><p class="quiet">{len(figures)} runs</p>\n<div class="charts">\n'
+    )
+    out.append(over_time("Pass rate", points("pass_rate", "share"), share, top=1.0))
+    if any(summary.cost for _, summary in figures):
+        out.append(over_time("Cost", points("cost", "money"), money))
+    out.append(over_time("Duration", points("seconds", "duration"), duration))
+    out.append("</div></section>\n")
+
+
+_WORDS = {"share": share, "money": money, "duration": duration}
+
+
+def _by_metric(run: EvalRun, out: list[str]) -> None:
+    found: dict[str, list[Score]] = {}
+    for result in run.results:
+        for attempt in result.attempts:
+            for name, score in attempt.scores.items():
+                found.setdefault(name, []).append(score)
+    if not found:
+        return
+    rows = "".join([_metric(name, scores) for name, scores in sorted(found.items())])
+    out.append(
+        '<section class="metrics"><h2>By metric</h2>\n<div class="table" tabindex="0" role="region" '
+        f'aria-label="metrics"><table>\n<thead><tr><th>Metric</th><th>Mean</th><th class="right"></th>'
+        f'<th class="right">Passed</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div></section>\n'
+    )
+
+
+def _metric(name: str, scores: Sequence[Score]) -> str:
+    mean = fmean([score.value for score in scores])
+    passed = sum(score.passed for score in scores)
+    kind = "passed" if passed == len(scores) else "failed"
+    return (
+        f'<tr class="{kind}"><td><bdi>{escape(one_line(name, 60))}</bdi></td><td>{bar(mean)}</td>'
+        f'<td class="right">{number(mean)}</td><td class="right">{passed} of {len(scores)}</td></tr>\n'
+    )
+
+
+def _cases(run: EvalRun, runs: Sequence[EvalRun | RunInfo], out: list[str]) -> None:
+    whole = [other for other in runs if isinstance(other, EvalRun)][-_MOST_IN_STRIP:]
+    before = [{result.case_id: result.passed for result in other.results} for other in whole]
+    has_strip = len(whole) > 1
+    rows = "".join([_row(index, result, before if has_strip else []) for index, result in enumerate(run.results)])
+    strip = "<th>History</th>" if has_strip else ""
+    choices = "".join(
+        f'<label><input type="radio" name="cases" id="cases-{name.lower()}"{" checked" if name == "All" else ""}>'
+        f"<span>{name}</span></label>"
+        for name in ("All", "Failed")
+    )
+    out.append(
+        f'<section class="cases"><h2>Cases</h2><fieldset class="theme"><legend>Cases</legend>{choices}</fieldset>\n'
+        '<div class="table" tabindex="0" role="region" aria-label="cases"><table>\n<thead><tr><th>Case</th>'
+        f'{strip}<th class="right">Score</th><th class="right less">Turns</th><th class="right less">Time</th>'
+        f'<th class="right">Cost</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div></section>\n'
+    )
+
+
+def _row(index: int, result: CaseResult, before: Sequence[dict[str, bool]]) -> str:
+    why = next((f"{what}: {why}" for attempt in result.attempts for what, why in reasons(attempt)), "")
+    reason = f'<div class="reason" dir="auto">{escape(one_line(why, 220))}</div>' if why else ""
+    name = case_name(result)
+    under = f'<div class="quiet"><code><bdi>{escape(one_line(result.case_id, 90))}</bdi></code></div>' if name else ""
+    strip = f"<td>{_strip([run.get(result.case_id) for run in before])}</td>" if before else ""
+    return (
+        f'<tr class="{_word(result)}"><td><div class="what">{mark(result.passed)}<div><a href="#{place_of(index)}">'
+        f"<bdi>{escape(name or one_line(result.case_id, 90))}</bdi></a>{under}{reason}</div></div></td>{strip}"
+        f'<td class="right">{number(result.mean)}</td>'
+        f'<td class="right less">{sum(attempt.turns for attempt in result.attempts)}</td>'
+        f'<td class="right less">{duration(result.seconds)}</td><td class="right">{money(result.cost)}</td></tr>\n'
+    )
+
+
+def _strip(outcomes: Sequence[bool | None]) -> str:
+    """How a case went in the last runs, the newest at the right; a gap where it was not run."""
+    kinds = {True: "passed", False: "failed", None: "missing"}
+    squares = "".join([f'<span class="{kinds[outcome]}"></span>' for outcome in outcomes])
+    told = f"{sum(outcome is True for outcome in outcomes)} of the last {len(outcomes)} runs passed"
+    return f'<span class="strip" title="{told}">{squares}</span>'

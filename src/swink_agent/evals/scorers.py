@@ -1,0 +1,278 @@
+"""The built-in evaluators that need no model.
+
+Owns how each expectation of a case becomes a score, and the words for what was missing. Calls are matched in
+`matching`, patterns searched in `patterns`; the evaluator that asks a model is in `judge`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from swink_agent.core.validation import compile_schema, describe_problems
+
+from .cases import EvalCase, ExpectedFile, ResponseCriteria
+from .matching import MadeCall, canonical, matched, trajectory_value
+from .patterns import PatternTimeout, found_within, is_quick
+from .types import Invocation, Score
+
+__all__ = [
+    "BudgetEvaluator",
+    "EfficiencyEvaluator",
+    "FilesEvaluator",
+    "ResponseEvaluator",
+    "StructuredEvaluator",
+    "TrajectoryEvaluator",
+]
+
+_LARGEST_FILE = 16 * 1024 * 1024
+_LONGEST_SHOWN = 200
+_FENCED = re.compile(r"```[a-zA-Z]*\n(.*)\n```", re.DOTALL)
+_ANSWER_TOOL = "final_answer"
+_CENT_FRACTION = 1e-9
+_NOTHING = object()
+
+
+def _never(_case: EvalCase, _invocation: Invocation) -> bool:
+    return False
+
+
+class TrajectoryEvaluator:
+    """Whether the expected calls were made: the value is the part of them that were."""
+
+    name = "trajectory"
+    may_block = staticmethod(_never)
+
+    def evaluate(self, case: EvalCase, invocation: Invocation) -> Score | None:
+        expected = case.expected_trajectory
+        if expected is None:
+            return None
+        made = invocation.tool_calls
+        count = matched(expected, made)
+        reason = f"{count} of {len(expected.calls)} expected calls, {len(made)} made, {expected.match.value}"
+        value = trajectory_value(expected, made)
+        if value < 1:
+            reason += f"; expected {_names(expected.calls)}; made {_names(made)}"
+        return Score(value, reason=reason)
+
+
+class ResponseEvaluator:
+    """Whether the last reply is what was expected of it: all or nothing."""
+
+    name = "response"
+
+    def may_block(self, case: EvalCase, invocation: Invocation) -> bool:
+        regex = None if case.expected_response is None else case.expected_response.regex
+        return regex is not None and not is_quick(regex, len(invocation.response))
+
+    def evaluate(self, case: EvalCase, invocation: Invocation) -> Score | None:
+        expected = case.expected_response
+        if expected is None:
+            return None
+        if expected.schema is not None and not invocation.response.strip() and _answer(invocation) is not _NOTHING:
+            return None  # the value was given by a call, and there is no reply to speak of
+        return _response_score(expected, invocation.response)
+
+
+class StructuredEvaluator:
+    """Whether the value that the agent gave is valid under the expected schema.
+
+    The value is that of `structured_output`, if there was one, else the last reply, read as JSON.
+    """
+
+    name = "structured"
+    may_block = staticmethod(_never)
+
+    def evaluate(self, case: EvalCase, invocation: Invocation) -> Score | None:
+        if case.expected_response is None or case.expected_response.schema is None:
+            return None
+        answer = _answer(invocation)
+        if answer is _NOTHING:
+            return _response_score(case.expected_response, invocation.response)
+        schema = case.expected_response.schema
+        if set(answer) == {"value"} and "value" not in schema.get("properties", ()):
+            answer = answer["value"]  # a tool takes objects alone: any other shape travels inside one
+        return _schema_score(schema, answer)
+
+
+class BudgetEvaluator:
+    """Whether the case kept to its budget: 1 if it did, else the smallest ratio of a limit to what was used."""
+
+    name = "budget"
+    may_block = staticmethod(_never)
+
+    def evaluate(self, case: EvalCase, invocation: Invocation) -> Score | None:
+        budget = case.budget
+        if budget is None:
+            return None
+        used = {
+            "cost": invocation.cost.total,
+            "tokens": invocation.usage.total,
+            "turns": invocation.turns,
+            "seconds": invocation.seconds,
+        }
+        value, reasons = 1.0, list[str]()
+        for name, amount in used.items():
+            limit = getattr(budget, name)
+            if limit is not None and amount > limit + _CENT_FRACTION:
+                value = min(value, limit / amount)
+                reasons.append(f"{name} {_figure(amount)} of {_figure(limit)}")
+        return Score(value, reason=f"exceeded: {', '.join(reasons)}" if reasons else "within budget")
+
+
+class EfficiencyEvaluator:
+    """How directly the agent went: 0.6 of unique/total calls, 0.4 of ideal/actual turns, the ratio at most 1.
+
+    The ideal number of turns is the budget's, else the number of unique calls. Without calls it does not apply.
+    """
+
+    name = "efficiency"
+    may_block = staticmethod(_never)
+
+    def __init__(self, threshold: float = 0.5) -> None:
+        self.threshold = threshold
+
+    def evaluate(self, case: EvalCase, invocation: Invocation) -> Score | None:
+        calls = invocation.tool_calls
+        if not calls:
+            return None
+        unique = len({(call.name, canonical(call.arguments)) for call in calls})
+        ideal = case.budget.turns if case.budget is not None and case.budget.turns is not None else unique
+        actual = max(invocation.turns, 1)
+        value = 0.6 * (unique / len(calls)) + 0.4 * min(1.0, ideal / actual)
+        reason = f"{unique} unique of {len(calls)} calls, {actual} turns where {ideal} would do"
+        return Score(min(value, 1.0), self.threshold, reason)
+
+
+class FilesEvaluator:
+    """Whether the expected files are in the case's folder: the value is the part of them that are as expected."""
+
+    name = "files"
+
+    def may_block(self, case: EvalCase, invocation: Invocation) -> bool:
+        return bool(case.expected_files)
+
+    def evaluate(self, case: EvalCase, invocation: Invocation) -> Score | None:
+        if not case.expected_files:
+            return None
+        if invocation.folder is None:
+            return Score(0.0, reason="there is no folder to look into")
+        problems = [_file_problem(invocation.folder, file) for file in case.expected_files]
+        wrong = [problem for problem in problems if problem is not None]
+        value = 1 - len(wrong) / len(problems)
+        return Score(value, reason="; ".join(wrong) or f"{len(problems)} files as expected")
+
+
+# -- replies ---------------------------------------------------------------------------------------------------------
+
+
+def _response_score(expected: ResponseCriteria, response: str) -> Score:
+    if expected.exact is not None:
+        return _all_or_nothing(response == expected.exact, f"exactly {_short(expected.exact)}", response)
+    if expected.contains is not None:
+        return _all_or_nothing(expected.contains in response, f"one with {_short(expected.contains)}", response)
+    if expected.regex is not None:
+        try:
+            is_found = found_within(expected.regex, response)
+        except PatternTimeout as error:
+            return Score(0.0, reason=str(error))
+        return _all_or_nothing(is_found, f"one that matches {_short(expected.regex)}", response)
+    fenced = _FENCED.fullmatch(response.strip())
+    try:
+        value = msgspec.json.decode(fenced.group(1) if fenced else response)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        return Score(0.0, reason=f"the reply is no JSON: {error}; it is {_short(response)}")
+    return _schema_score(expected.schema or {}, value)
+
+
+def _schema_score(schema: dict[str, Any], value: Any) -> Score:
+    validator = compile_schema(schema)
+    if validator.is_valid(value):
+        return Score(1.0, reason="valid under the schema")
+    return Score(0.0, reason=f"not valid under the schema: {_cut(describe_problems(validator, value), 1000)}")
+
+
+def _answer(invocation: Invocation) -> Any:
+    """What the agent gave through the tool for structured output."""
+    for call in reversed(invocation.tool_calls):
+        if call.name.rstrip("_") == _ANSWER_TOOL and not call.is_error:
+            return call.arguments
+    return _NOTHING
+
+
+def _all_or_nothing(is_met: bool, expected: str, response: str) -> Score:
+    if is_met:
+        return Score(1.0, reason=f"the reply is {expected}")
+    return Score(0.0, reason=f"expected {expected}, the reply is {_short(response)}")
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def _file_problem(folder: Path, expected: ExpectedFile) -> str | None:
+    try:
+        content = _content(folder, expected.path)
+    except (OSError, ValueError) as error:
+        reason = os.strerror(error.errno).lower() if isinstance(error, OSError) and error.errno else str(error)
+        return f"{expected.path}: {reason}"
+    if expected.content is None and expected.regex is None:
+        return None
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return f"{expected.path}: not UTF-8 text"
+    if expected.content is not None:
+        if text == expected.content:
+            return None
+        return f"{expected.path}: expected {_short(expected.content)}, it holds {_short(text)}"
+    try:
+        if found_within(expected.regex or "", text):
+            return None
+    except PatternTimeout as error:
+        return f"{expected.path}: {error}"
+    return f"{expected.path}: nothing in it matches {_short(expected.regex or '')}, it holds {_short(text)}"
+
+
+def _content(folder: Path, path: str) -> bytes:
+    """What the file holds, which lies beneath the folder itself: an agent can leave a link to anywhere."""
+    place = (folder / path).resolve(strict=True)
+    if not place.is_relative_to(folder.resolve()):
+        raise ValueError("a link that leads out of the folder")
+    if not stat.S_ISREG(place.stat().st_mode):
+        raise ValueError("not a file")
+    with place.open("rb") as file:
+        content = file.read(_LARGEST_FILE + 1)
+    if len(content) > _LARGEST_FILE:
+        raise ValueError(f"larger than {_LARGEST_FILE >> 20} MiB")
+    return content
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+
+
+def _names(calls: Sequence[Any | MadeCall]) -> str:
+    shown = [
+        call.name if call.arguments is None else f"{call.name}{_cut(msgspec.json.encode(call.arguments).decode(), 80)}"
+        for call in calls[:8]
+    ]
+    if len(calls) > 8:
+        shown.append(f"…+{len(calls) - 8}")
+    return ", ".join(shown) or "none"
+
+
+def _short(text: str) -> str:
+    return repr(text) if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]!r}…+{len(text) - _LONGEST_SHOWN}"
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _figure(number: float) -> str:
+    return str(number) if isinstance(number, int) else f"{number:.4g}"

@@ -1,0 +1,164 @@
+"""Models that say what is written for them, case by case: a set runs without a key, and the same every time.
+
+Owns the format of a script and the stream function that plays replies. Recorded sessions are read elsewhere, and played
+by the same function.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import msgspec
+from msgspec import Meta
+
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import ErrorKind
+from swink_agent.core.playback import events_of
+from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
+from swink_agent.core.types import (
+    AgentContext,
+    AssistantBlock,
+    AssistantMessage,
+    Cost,
+    ModelSpec,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
+from swink_agent.core.value import Value
+
+from .documents import DocumentError, parse_json, parse_yaml
+from .errors import EvalSetError
+
+__all__ = ["ANY_CASE", "Script", "ScriptedCall", "ScriptedModel", "ScriptedReply", "load_script"]
+
+ANY_CASE = "*"
+"""The entry of a script for the cases that have none of their own."""
+_LARGEST = 32 * 1024 * 1024
+
+
+class ScriptedCall(Value, frozen=True, forbid_unknown_fields=True):
+    """A call that the model makes."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    arguments: dict[str, Any] = {}
+
+
+class ScriptedReply(Value, frozen=True, forbid_unknown_fields=True):
+    """One reply of the model: what it thinks, says and calls; or the error that comes in its place."""
+
+    text: str = ""
+    thinking: str = ""
+    calls: tuple[ScriptedCall, ...] = ()
+    error: str = ""
+    input: Annotated[int, Meta(ge=0)] = 0
+    """Tokens that the provider says it read."""
+    output: Annotated[int, Meta(ge=0)] = 0
+    cost: Annotated[float, Meta(ge=0)] = 0.0
+
+    def message(self, number: int) -> AssistantMessage:
+        """The reply as the model gives it; `number` tells its calls from those of other replies."""
+        content: list[AssistantBlock] = [Thinking(self.thinking)] if self.thinking else []
+        content += [Text(self.text)] if self.text else []
+        for index, call in enumerate(self.calls, 1):
+            content.append(ToolCall(f"call_{number}_{index}", call.name, call.arguments))
+        reason = StopReason.ERROR if self.error else StopReason.TOOL_USE if self.calls else StopReason.STOP
+        return AssistantMessage(
+            content,
+            usage=Usage(self.input, self.output, total=self.input + self.output),
+            cost=Cost(total=self.cost),
+            stop_reason=reason,
+            error_message=self.error or None,
+            error_kind=ErrorKind.INVALID_REQUEST if self.error else None,
+        )
+
+
+class Script(Value, frozen=True, forbid_unknown_fields=True):
+    """What a model says in each case: lists of replies by the ids of the cases, `*` for all others."""
+
+    replies: dict[str, tuple[str | ScriptedReply, ...]]
+    judge: str | None = None
+    """What a judge says each time that it is asked, as JSON: `{"score": 1, "reasoning": "…"}`."""
+
+    def replies_for(self, case_id: str) -> tuple[AssistantMessage, ...] | None:
+        """The replies in a case, or `None` if nothing is written for it."""
+        written = self.replies.get(case_id, self.replies.get(ANY_CASE))
+        if written is None:
+            return None
+        replies = [ScriptedReply(reply) if isinstance(reply, str) else reply for reply in written]
+        return tuple([reply.message(number) for number, reply in enumerate(replies, 1)])
+
+
+def load_script(path: str | os.PathLike[str]) -> Script:
+    """The script in a YAML or JSON file. Raises `EvalSetError`, with the line where one is to blame."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise EvalSetError(f"cannot be read: {error.strerror or error}", path=path) from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise EvalSetError("is not UTF-8 text", path=path, line=data.count(b"\n", 0, error.start) + 1) from error
+    if len(data) > _LARGEST:
+        raise EvalSetError(f"is larger than {_LARGEST >> 20} MiB, which is no script", path=path)
+    try:
+        document = parse_json(text) if Path(path).suffix.lower() == ".json" else parse_yaml(text)
+    except DocumentError as error:
+        raise EvalSetError(str(error), path=path, line=error.line) from error
+    except EvalSetError as error:
+        raise EvalSetError(error.message, path=path) from error.__cause__
+    for case_id, written in _entries(document.data).items():
+        try:
+            msgspec.convert(written, tuple[str | ScriptedReply, ...])
+        except msgspec.ValidationError as error:
+            line = document.line(("replies", case_id))
+            raise EvalSetError(f"the replies of {case_id!r}: {error}", path=path, line=line) from error
+    try:
+        return msgspec.convert(document.data, Script)
+    except msgspec.ValidationError as error:
+        raise EvalSetError(f"is no script: {error}", path=path, line=document.line(())) from error
+
+
+def _entries(data: Any) -> dict[str, Any]:
+    """What may be the replies in what may be a script."""
+    replies: object = cast("dict[str, Any]", data).get("replies") if isinstance(data, dict) else None
+    return cast("dict[str, Any]", replies) if isinstance(replies, dict) else {}
+
+
+class ScriptedModel:
+    """A stream function that gives the replies in order, one for each request; after the last one it fails.
+
+    With `is_endless` it gives the last one again and again.
+    """
+
+    def __init__(
+        self, replies: Sequence[AssistantMessage], source: str = "the script", *, is_endless: bool = False
+    ) -> None:
+        self._replies = tuple(replies)
+        self._source = source
+        self._is_endless = is_endless
+        self._given = 0
+
+    def __repr__(self) -> str:
+        return f"<scripted model, {self._given} of {len(self._replies)} replies given>"
+
+    async def __call__(
+        self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
+    ) -> AsyncIterator[AssistantMessageEvent]:
+        position = self._given
+        self._given += 1
+        if self._is_endless:
+            position = min(position, len(self._replies) - 1)
+        if position >= len(self._replies):
+            count = len(self._replies)
+            told = f"{self._source} has {count} {'reply' if count == 1 else 'replies'}, this is request {position + 1}"
+            yield StreamFailed(told, ErrorKind.INVALID_REQUEST)
+            return
+        for event in events_of(self._replies[position]):
+            yield event

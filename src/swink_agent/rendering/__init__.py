@@ -1,0 +1,7 @@
+"""What was said and done, as safe HTML and Markdown: the pieces of which every document here is made.
+
+`characters` makes visible what hides; `highlight` and `languages` colour code, `prose` and `inline` lay out Markdown,
+`tame` keeps it from passing for ours; `turns` puts calls and results together, `blocks` draws them, `frame` is the page
+around them. All of it goes from plain values to strings: nothing is read, fetched or written. Importing this module
+loads none of them.
+"""

@@ -1,0 +1,128 @@
+"""What is remembered of a run, and the guard that ends one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from swink_agent import Agent, AgentResult, Cost, StopReason, ToolOutcome, Usage, tool
+from swink_agent.evals import BudgetGuard, CaseBudget, TrajectoryCollector
+from swink_agent.testing import call, fail, scripted, stall
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Adds."""
+    return a + b
+
+
+@tool
+async def break_down() -> str:
+    """Fails."""
+    raise RuntimeError("no")
+
+
+def agent_with(collector: TrajectoryCollector | None, *replies: Any, **more: Any) -> Agent:
+    stream = scripted(*replies, usage=Usage(total=100), cost=Cost(total=0.1))
+    agent = Agent("test:m", stream_fn=stream, tools=[add, break_down], **more)
+    if collector is not None:
+        agent.subscribe(collector)
+    return agent
+
+
+async def test_an_invocation_has_everything_that_happened() -> None:
+    times = iter(range(100))
+    collector = TrajectoryCollector(clock=lambda: next(times))
+    agent = agent_with(
+        collector,
+        call("add", a=1, b=2) + call("break_down"),
+        call("nothing"),
+        "3",
+        "again",
+    )
+    result = await agent.prompt("1+2?")
+    done = collector.invocation()
+    assert done.messages == result.messages
+    assert (done.turns, done.response, done.stop_reason, done.error) == (3, "3", StopReason.STOP, None)
+    assert (done.usage.total, done.cost.total) == (300, pytest.approx(0.3))
+    assert [(one.name, one.arguments, one.is_error, one.outcome, one.turn) for one in done.tool_calls] == [
+        ("add", {"a": 1, "b": 2}, False, ToolOutcome.RAN, 1),
+        ("break_down", {}, True, ToolOutcome.FAILED, 1),
+        ("nothing", {}, True, ToolOutcome.UNKNOWN_TOOL, 2),
+    ]
+    assert done.tool_calls[0].result == "3"
+    assert done.tool_calls[0].seconds > 0
+    assert done.seconds > 0
+    await agent.prompt("again?")
+    assert collector.invocation().response == "again"
+    assert collector.invocation().turns == 4
+    assert collector.invocation().messages == tuple(agent.messages)
+
+
+async def test_an_error_and_what_was_said_before_it_are_kept() -> None:
+    collector = TrajectoryCollector()
+    await agent_with(collector, fail("auth", "bad key")).prompt("hi")
+    done = collector.invocation()
+    assert (done.stop_reason, done.error) == (StopReason.ERROR, "bad key")
+
+
+async def test_a_run_that_has_not_ended_can_be_looked_at() -> None:
+    collector = TrajectoryCollector()
+    agent = agent_with(collector, call("add", a=1, b=2), stall())
+    is_asked_again = asyncio.Event()
+    agent.subscribe(lambda event: is_asked_again.set() if collector.invocation().turns == 2 else None)
+    task = asyncio.create_task(agent.prompt("1+2?"))
+    await is_asked_again.wait()
+    assert [one.result for one in collector.invocation().tool_calls] == ["3"]
+    assert len(collector.invocation().messages) == 2
+    agent.abort()
+    await task
+    assert collector.invocation().stop_reason is StopReason.ABORTED
+    assert collector.invocation().error is not None
+
+
+# -- the guard -------------------------------------------------------------------------------------------------------
+
+
+ADDS = call("add", a=1, b=2)
+
+
+async def stopped(guard: BudgetGuard, *replies: Any) -> tuple[AgentResult, TrajectoryCollector]:
+    collector = TrajectoryCollector()
+    return await agent_with(collector, *replies, policies=[guard]).prompt("go"), collector
+
+
+async def test_turns_that_are_used_up_end_the_run() -> None:
+    result, collector = await stopped(BudgetGuard(turns=2), ADDS, ADDS, ADDS)
+    assert result.stopped_by is not None
+    assert (result.stopped_by.policy, result.stopped_by.reason) == ("budget_guard", "2 of 2 turns are used up")
+    assert collector.invocation().turns == 2
+    assert collector.invocation().stopped_by == result.stopped_by
+
+
+@pytest.mark.parametrize("guard", [BudgetGuard(cost=0.15), BudgetGuard(tokens=150), BudgetGuard.of(CaseBudget(0.15))])
+async def test_a_reply_that_is_too_much_is_not_acted_upon(guard: BudgetGuard) -> None:
+    result, collector = await stopped(guard, ADDS, ADDS, ADDS)
+    assert result.stopped_by is not None
+    assert collector.invocation().turns == 2
+    first, second = collector.invocation().tool_calls
+    assert first.outcome is ToolOutcome.RAN
+    assert second.outcome is not ToolOutcome.RAN
+
+
+async def test_what_is_within_budget_goes_on_and_several_runs_count_together() -> None:
+    guard = BudgetGuard(cost=0.45, turns=4)
+    agent = agent_with(None, ADDS, "ok", ADDS, "never", policies=[guard])
+    assert (await agent.prompt("one")).stopped_by is None
+    second = await agent.prompt("two")
+    assert second.stopped_by is None
+    third = await agent.prompt("three")
+    assert third.stopped_by is not None
+    assert third.stopped_by.reason == "4 of 4 turns are used up"
+
+
+def test_a_guard_is_told_what_it_can_keep() -> None:
+    with pytest.raises(ValueError, match="turns is -1"):
+        BudgetGuard(turns=-1)
