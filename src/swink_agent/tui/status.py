@@ -60,19 +60,20 @@ def _layouts(status: Status, width: int) -> list[list[list[Span]]]:
     model, folder = status.model, status.folder
     bare = model.rpartition(":")[2].rpartition("/")[2]
     wanted: list[list[list[Span]]] = []
-    for gauge, figures, name in (
-        (_gauge(status.fill, _BAR), plain, model),
-        (_gauge(status.fill, _BAR), short, bare),
-        (_gauge(status.fill, 0), short, bare),
+    bar, percent = _gauge(status.fill, _BAR), _gauge(status.fill, 0)
+    for gauge, figures, name, is_cut in (
+        (bar, plain, model, False),
+        (bar, short, bare, False),
+        (percent, short, bare, False),
+        (percent, short, bare, True),
     ):
         rest = [gauge, *figures, *approve]
-        used = _width(_joined([*head, [Span("", "status")], *rest, [Span("", "status")]]))
-        room = width - used
-        for model_room in (cell_width(name), max(_LEAST_MODEL, room - _LEAST_FOLDER)):
-            folder_room = max(room - min(cell_width(name), model_room), _LEAST_FOLDER)
-            shown = [Span(cut_middle(name, model_room), "status.model")]
-            where = [Span(cut_start(folder, folder_room), "status.folder")]
-            wanted.append([*head, shown, *rest, where])
+        room = width - _width(_joined([*head, [Span("", "status")], *rest, [Span("", "status")]]))
+        model_room = max(_LEAST_MODEL, room - _LEAST_FOLDER) if is_cut else cell_width(name)
+        folder_room = max(room - min(cell_width(name), model_room), _LEAST_FOLDER)
+        shown = [Span(cut_middle(name, model_room), "status.model")]
+        where = [Span(cut_start(folder, folder_room), "status.folder")]
+        wanted.append([*head, shown, *rest, where])
     tight = [[Span(text, "status")] for text in (tokens.replace(" tokens", ""), cost)]
     wanted.append([*head, [Span(cut_middle(bare, _LEAST_MODEL), "status.model")], _gauge(status.fill, 0), *tight])
     wanted.append([*head, _gauge(status.fill, 0)])

@@ -1,6 +1,6 @@
 """Code as spans, a line at a time: what a line began (a comment, a long string) the next goes on with.
 
-Owns the state between two lines. The languages are those of exported sessions (`memory.export.languages`), read here
+Owns the state between two lines. The languages are those of exported pages (`rendering.languages`), read here
 without the rest of the text, so that a finished line never changes and a line costs what it is long.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from swink_agent.memory.export.languages import family, language
+from swink_agent.rendering.languages import family, language
 
 from .line import Span
 

@@ -121,7 +121,7 @@ def _drawn(
     if name == "read_file" and isinstance(path, str):
         first = details.get("first_line", 1) if details else 1
         return _numbered(lines, family_of_path(path), before + (first if isinstance(first, int) else 1), width)
-    from swink_agent.memory.export.highlight import looks_like_diff
+    from swink_agent.rendering.highlight import looks_like_diff
 
     if looks_like_diff(body):
         return _highlighted(lines, Highlighter("diff", "tool.output"), width)
