@@ -42,7 +42,8 @@ MODEL = scripted(
         edits=[
             {
                 "old": "    return sum(values) / len(values) + 1\n",
-                "new": '    if not values:\n        raise ValueError("no values")\n    return sum(values) / len(values)\n',
+                "new": '    if not values:\n        raise ValueError("no values")\n'
+                "    return sum(values) / len(values)\n",
             }
         ],
     ),
