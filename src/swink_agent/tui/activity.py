@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from swink_agent.policies.cells import cell_width, cut, cut_middle
+from swink_agent.policies.escaping import safe_display
 
 from .transcript.line import Line, Span
 
@@ -40,12 +41,13 @@ def activity_lines(running: Sequence[Activity], width: int, frame: int | None) -
 
 
 def _line(activity: Activity, width: int, sign: str) -> Line:
+    name, summary = safe_display(activity.name, 60), safe_display(activity.summary, 400)
     took = f" {int(activity.seconds)}s" if activity.seconds >= 1 else ""
-    head = [Span(f" {sign} ", "activity"), Span(activity.name, "tool.name")]
+    head = [Span(f" {sign} ", "activity"), Span(name, "tool.name")]
     used = sum([cell_width(span.text) for span in head]) + len(took) + 1
     room = max(width - used, 0)
-    newest = activity.newest if room >= 2 * _LEAST_NEWEST else ""
-    summary = cut_middle(activity.summary, max(room // 2 if newest else room - 1, 1)) if activity.summary else ""
+    newest = safe_display(activity.newest, 400) if room >= 2 * _LEAST_NEWEST else ""
+    summary = cut_middle(summary, max(room // 2 if newest else room - 1, 1)) if summary else ""
     spans = [*head, Span(f" {summary}" if summary else "", "text"), Span(took, "dim")]
     left = width - sum([cell_width(span.text) for span in spans]) - 4
     if newest and left >= _LEAST_NEWEST:

@@ -296,9 +296,7 @@ class SwinkApp(App[int]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if len(self.screen_stack) > 1:  # a list or a question stands over it all, and has keys of its own
             return action in ("leave", "suspend_process")
-        if self._question is not None and action == "page":  # what is asked about scrolls
-            return False
-        return action != "select_tool" or not self.composer.text
+        return self._question is None or action != "page"  # what is asked about scrolls
 
     def action_select_tool(self, step: int) -> None:
         self.view.select_tool(step)

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from swink_agent.core.value import Value
 from swink_agent.policies.cells import cell_width, cut_middle, cut_start
+from swink_agent.policies.escaping import safe_display
 
 from .transcript.line import Line, Span
 
@@ -57,7 +58,7 @@ def _layouts(status: Status, width: int) -> list[list[list[Span]]]:
     plain = [[Span(text, "status")] for text in (tokens, cost, elapsed)]
     approve = [] if status.approve == "smart" else [[Span(f"approve {status.approve}", "status.warning")]]
     short = [[Span(tokens.replace(" tokens", ""), "status")], *plain[1:]]
-    model, folder = status.model, status.folder
+    model, folder = safe_display(status.model, 200), safe_display(status.folder, 400)
     bare = model.rpartition(":")[2].rpartition("/")[2]
     wanted: list[list[list[Span]]] = []
     bar, percent = _gauge(status.fill, _BAR), _gauge(status.fill, 0)

@@ -15,6 +15,9 @@ from .looks import Looks
 
 __all__ = ["ActivityPanel"]
 
+_UNSEEN = 80
+"""Columns to lay out for while it is not on the screen; it hears of its size when it is."""
+
 
 class ActivityPanel(Widget, can_focus=False):
     """Draws what goes on; not there while nothing does."""
@@ -45,7 +48,7 @@ class ActivityPanel(Widget, can_focus=False):
             self.refresh()
 
     def _lay_out(self) -> None:
-        width = self.size.width or self.screen.size.width
+        width = self.size.width or _UNSEEN
         shown = list(self._shown)
         self._lines = activity_lines(shown, width, self._frame)
         if self._progress:
