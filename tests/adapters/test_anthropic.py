@@ -49,8 +49,8 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.adapters._frames import FrameError
 from swink_agent.adapters.anthropic import AnthropicParser, AnthropicStreamFn
+from swink_agent.adapters.kit.frames import FrameError
 from swink_agent.testing.servers import LoopbackServer, answer
 
 MODEL = ModelSpec("anthropic", "claude-sonnet-4-6")

@@ -53,9 +53,9 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.adapters._frames import AwsEventFrames, FrameError
-from swink_agent.adapters._http import RequestError
 from swink_agent.adapters.bedrock import BedrockParser, BedrockStreamFn
+from swink_agent.adapters.kit.frames import AwsEventFrames, FrameError
+from swink_agent.adapters.kit.http import RequestError
 from swink_agent.testing.servers import LoopbackServer, ReceivedRequest, answer
 
 CLAUDE = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent import ErrorKind
-from swink_agent.adapters._errors import classify, classify_error, retry_after
+from swink_agent.adapters.kit.errors import classify, classify_error, retry_after
 
 thoroughly = settings(max_examples=150)
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swink_agent.adapters import _frames
-from swink_agent.adapters._frames import (
+from swink_agent.adapters.kit import frames
+from swink_agent.adapters.kit.frames import (
     MOST_BYTES,
     AwsEventFrames,
     AwsMessage,
@@ -183,7 +183,7 @@ def test_an_event_of_lines_without_an_end_is_refused() -> None:
 
 
 def test_an_event_of_empty_lines_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_frames, "MOST_BYTES", 100_000)  # eight million lines would take their time
+    monkeypatch.setattr(frames, "MOST_BYTES", 100_000)  # eight million lines would take their time
     with pytest.raises(FrameError, match="100000"):
         feed_pieces(SseFrames(), b"data:\n" * 10_000, 11)
 

@@ -43,9 +43,9 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.adapters._frames import FrameError
-from swink_agent.adapters._transport import HttpRequest
 from swink_agent.adapters.gemini import GeminiParser, GeminiStreamFn
+from swink_agent.adapters.kit.frames import FrameError
+from swink_agent.adapters.kit.transport import HttpRequest
 from swink_agent.testing.servers import LoopbackServer, answer
 
 PRO = ModelSpec("gemini", "gemini-3.1-pro-preview")

@@ -45,7 +45,7 @@ from swink_agent.adapters import (
     ProxyStreamFn,
     XAiStreamFn,
 )
-from swink_agent.adapters._frames import FrameError
+from swink_agent.adapters.kit.frames import FrameError
 from swink_agent.testing import FakeReply
 from swink_agent.testing.servers import Answer, LoopbackServer, answer, drips, floods_a_line, gzip_bomb, hangs, resets
 
@@ -199,7 +199,7 @@ def sse(*frames: dict[str, Any]) -> bytes:
 
 def wrapped(*events: dict[str, Any]) -> bytes:
     """Anthropic's events, as Bedrock's older call wraps them."""
-    from swink_agent.testing.fakes._wire import aws_event
+    from swink_agent.testing.fakes.kit.wire import aws_event
 
     data = [base64.b64encode(msgspec.json.encode(event)).decode() for event in events]
     return b"".join(aws_event("chunk", {"bytes": piece}) for piece in data)

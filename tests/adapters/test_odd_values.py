@@ -39,7 +39,7 @@ from swink_agent.adapters import (
     OpenAiStreamFn,
     ProxyStreamFn,
 )
-from swink_agent.adapters._blocks import ReplyWriter
+from swink_agent.adapters.kit.reply import ReplyWriter
 from swink_agent.testing import FakeReply
 from swink_agent.testing.servers import LoopbackServer, answer
 
@@ -98,7 +98,7 @@ def named_sse_body(frames: list[Any]) -> bytes:
 
 
 def aws_frames(body: bytes) -> list[Any]:
-    from swink_agent.adapters._frames import AwsEventFrames
+    from swink_agent.adapters.kit.frames import AwsEventFrames
 
     messages = AwsEventFrames().feed(body)
     return [{"event": message.headers[":event-type"], "payload": json.loads(message.payload)} for message in messages]

@@ -41,8 +41,8 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.adapters._frames import FrameError
-from swink_agent.adapters._transport import HttpRequest
+from swink_agent.adapters.kit.frames import FrameError
+from swink_agent.adapters.kit.transport import HttpRequest
 from swink_agent.adapters.ollama import OllamaParser, OllamaStreamFn
 from swink_agent.testing.servers import LoopbackServer, answer
 

@@ -43,7 +43,7 @@ from swink_agent import (
     encode_message,
     tool,
 )
-from swink_agent.adapters._frames import FrameError
+from swink_agent.adapters.kit.frames import FrameError
 from swink_agent.adapters.openai_responses import OpenAiResponsesStreamFn, ResponsesParser
 from swink_agent.testing.servers import LoopbackServer, answer
 

@@ -46,7 +46,7 @@ from swink_agent.adapters import (
     ProxyStreamFn,
     XAiStreamFn,
 )
-from swink_agent.adapters._images import MOST_IMAGE_BYTES, Note, Picture, picture
+from swink_agent.adapters.kit.images import MOST_IMAGE_BYTES, Note, Picture, picture
 from swink_agent.adapters.proxy_server import ProxyServer
 from swink_agent.testing import scripted, text
 from swink_agent.testing.servers import LoopbackServer, answer

@@ -24,7 +24,7 @@ from swink_agent import (
     TextDelta,
     UserMessage,
 )
-from swink_agent.adapters._transport import AiohttpTransport, Limits
+from swink_agent.adapters.kit.transport import AiohttpTransport, Limits
 from swink_agent.adapters.openai import OpenAiStreamFn
 from swink_agent.testing.servers import (
     Answer,

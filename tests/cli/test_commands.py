@@ -31,9 +31,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     from swink_agent.app.providers import PROVIDERS
 
     for provider in PROVIDERS:
-        for name in (*provider.key_variables, provider.url_variable, *provider.other_url_variables):
-            if name:
-                monkeypatch.delenv(name, raising=False)
+        for name in (*provider.key_variables, *provider.url_variables):
+            monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SWINK_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.setenv("SWINK_MODELS_DIR", str(tmp_path / "models"))
     folder = tmp_path / "work"

@@ -9,12 +9,14 @@ LIST = Path(__file__).with_name("exports.txt")
 MODULES = (
     "swink_agent",
     "swink_agent.adapters",
+    "swink_agent.adapters.kit",
     "swink_agent.evals",
     "swink_agent.local",
     "swink_agent.memory",
     "swink_agent.policies",
     "swink_agent.sandbox",
     "swink_agent.testing",
+    "swink_agent.testing.fakes.kit",
     "swink_agent.tools",
 )
 
@@ -31,3 +33,12 @@ def test_every_public_name_is_there() -> None:
     for entry in exported():
         module, _, name = entry.rpartition(".")
         assert hasattr(importlib.import_module(module), name), entry
+
+
+def test_a_name_of_the_kit_has_one_home() -> None:
+    from swink_agent import adapters, testing
+    from swink_agent.adapters import kit
+    from swink_agent.testing.fakes import kit as fakes_kit
+
+    assert not set(kit.__all__) & set(adapters.__all__)
+    assert not set(fakes_kit.__all__) & set(testing.__all__)

@@ -34,8 +34,8 @@ from swink_agent.testing.fakes import (
     openai_responses,
     xai,
 )
-from swink_agent.testing.fakes._reply import sign
 from swink_agent.testing.fakes._sigv4 import signature_problem
+from swink_agent.testing.fakes.kit.replies import sign
 from swink_agent.testing.servers import ReceivedRequest
 
 Body = dict[str, Any]

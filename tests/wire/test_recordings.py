@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from swink_agent import AgentContext, CancellationToken, MessageAssembler, StreamOptions, UserMessage
-from swink_agent.adapters._frames import FrameError
+from swink_agent.adapters.kit.frames import FrameError
 from swink_agent.core.errors import ErrorKind
 from swink_agent.testing.servers import LoopbackServer, answer
 

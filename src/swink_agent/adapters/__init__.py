@@ -13,12 +13,12 @@ from swink_agent.core.stream import StreamFn, StreamOptions
 from swink_agent.core.types import AgentContext, ModelSpec, UserMessage
 
 if TYPE_CHECKING:
-    from ._transport import AiohttpTransport, Limits, Transport, TransportError
     from .anthropic import AnthropicStreamFn
     from .azure import AzureStreamFn
     from .bedrock import BedrockStreamFn
     from .catalog import ModelCatalog, ModelInfo
     from .gemini import GeminiStreamFn
+    from .kit.transport import AiohttpTransport, Limits, Transport, TransportError
     from .mistral import MistralStreamFn
     from .ollama import OllamaStreamFn
     from .openai import OpenAiStreamFn
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from .xai import XAiStreamFn
 
 _HOMES = {
-    "AiohttpTransport": "_transport",
+    "AiohttpTransport": "kit.transport",
     "AnthropicStreamFn": "anthropic",
     "AzureStreamFn": "azure",
     "BedrockStreamFn": "bedrock",
     "GeminiStreamFn": "gemini",
-    "Limits": "_transport",
+    "Limits": "kit.transport",
     "MistralStreamFn": "mistral",
     "ModelCatalog": "catalog",
     "ModelInfo": "catalog",
@@ -40,8 +40,8 @@ _HOMES = {
     "OpenAiResponsesStreamFn": "openai_responses",
     "OpenAiStreamFn": "openai",
     "ProxyStreamFn": "proxy",
-    "Transport": "_transport",
-    "TransportError": "_transport",
+    "Transport": "kit.transport",
+    "TransportError": "kit.transport",
     "XAiStreamFn": "xai",
 }
 

@@ -26,8 +26,8 @@ from swink_agent.core.types import (
     ToolResultMessage,
 )
 
-from ._bodies import json_array
-from ._json import mapping
+from .kit.bodies import json_array
+from .kit.documents import mapping
 
 __all__ = [
     "REDACTED",

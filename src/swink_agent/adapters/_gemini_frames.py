@@ -16,10 +16,10 @@ from msgspec import Struct
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.types import StopReason, Usage
 
-from ._blocks import ReplyWriter
-from ._errors import classify_error
-from ._frames import FrameError, JsonArrayFrames, LineFrames, ShapeError, SseFrames
-from ._json import UNREADABLE, count, mapping, read, text
+from .kit.documents import UNREADABLE, count, mapping, read, text
+from .kit.errors import classify_error
+from .kit.frames import FrameError, JsonArrayFrames, LineFrames, ShapeError, SseFrames
+from .kit.reply import ReplyWriter
 
 __all__ = ["GeminiParser"]
 

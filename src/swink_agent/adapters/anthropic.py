@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
+from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -30,8 +31,7 @@ from swink_agent.core.types import (
     UserMessage,
 )
 
-from ._blocks import ReplyWriter
-from ._bodies import json_object, short_id
+from . import registry
 from ._claude import (
     REDACTED,
     arguments_of,
@@ -44,12 +44,14 @@ from ._claude import (
     unused_id,
     with_extra,
 )
-from ._errors import classify_error
-from ._frames import FrameError, ShapeError, SseFrames
-from ._images import Note, picture
-from ._json import UNREADABLE, count, json_text, mapping, read, text
-from ._keyed import JSON_HEADERS, KeyedStreamFn
-from ._transport import HttpRequest
+from .kit.bodies import json_object, short_id
+from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
+from .kit.errors import classify_error
+from .kit.frames import FrameError, ShapeError, SseFrames
+from .kit.images import Note, picture
+from .kit.keyed import JSON_HEADERS, KeyedStreamFn
+from .kit.reply import ReplyWriter
+from .kit.transport import HttpRequest
 
 __all__ = ["AnthropicParser", "AnthropicStreamFn"]
 
@@ -64,10 +66,8 @@ class AnthropicStreamFn(KeyedStreamFn):
     Anthropic's own may need none.
     """
 
-    provider: ClassVar[str] = "anthropic"
+    description: ClassVar[ProviderDescription] = registry.anthropic
     default_url: ClassVar[str] = "https://api.anthropic.com/v1"
-    key_variable: ClassVar[str] = "ANTHROPIC_API_KEY"
-    url_variable: ClassVar[str] = "ANTHROPIC_BASE_URL"
     session_field: ClassVar[str] = "metadata"
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:

@@ -14,10 +14,12 @@ from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 import msgspec
 
 from swink_agent.core.errors import AuthError
+from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.types import ModelSpec
 
-from ._transport import HttpRequest, Limits, Transport
+from . import registry
+from .kit.transport import HttpRequest, Limits, Transport
 from .openai import OpenAiStreamFn
 
 __all__ = ["AzureStreamFn"]
@@ -32,11 +34,9 @@ class AzureStreamFn(OpenAiStreamFn):
     key comes from `AZURE_OPENAI_API_KEY`, the URL from `AZURE_OPENAI_BASE_URL` or `AZURE_OPENAI_ENDPOINT`.
     """
 
-    provider: ClassVar[str] = "azure"
+    description: ClassVar[ProviderDescription] = registry.azure
     kin: ClassVar[frozenset[str]] = frozenset()
     default_url: ClassVar[str] = ""
-    key_variable: ClassVar[str] = "AZURE_OPENAI_API_KEY"
-    url_variable: ClassVar[str] = "AZURE_OPENAI_BASE_URL"
 
     def __init__(
         self,

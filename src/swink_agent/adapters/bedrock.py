@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import AuthError, ErrorKind
+from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -36,8 +37,7 @@ from swink_agent.core.types import (
     UserMessage,
 )
 
-from ._blocks import ReplyWriter
-from ._bodies import EncodedMessages, json_object, short_id
+from . import registry
 from ._claude import (
     REDACTED,
     arguments_of,
@@ -51,14 +51,16 @@ from ._claude import (
     unused_id,
     with_extra,
 )
-from ._errors import classify_error
-from ._frames import AwsEventFrames, AwsMessage, FrameError
-from ._http import HttpStreamFn
-from ._images import Note, picture
-from ._json import UNREADABLE, count, json_text, mapping, read, text
-from ._outgoing import RequestError
-from ._transport import HttpRequest, Limits, Transport
 from .anthropic import MessageEvents
+from .kit.bodies import EncodedMessages, json_object, short_id
+from .kit.documents import UNREADABLE, count, json_text, mapping, read, text
+from .kit.errors import classify_error
+from .kit.frames import AwsEventFrames, AwsMessage, FrameError
+from .kit.http import HttpStreamFn
+from .kit.images import Note, picture
+from .kit.outgoing import RequestError
+from .kit.reply import ReplyWriter
+from .kit.transport import HttpRequest, Limits, Transport
 
 __all__ = ["BedrockParser", "BedrockStreamFn"]
 
@@ -81,7 +83,7 @@ class BedrockStreamFn(HttpStreamFn):
     one's own may need no credentials.
     """
 
-    provider: ClassVar[str] = "bedrock"
+    description: ClassVar[ProviderDescription] = registry.bedrock
     content_types: ClassVar[tuple[str, ...]] = ("application/vnd.amazon.eventstream",)
     session_field: ClassVar[str] = "requestMetadata"
 

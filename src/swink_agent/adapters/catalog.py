@@ -6,95 +6,23 @@ Does not own what a reply costs: that is in `prices`. Nothing is read before the
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable, Iterator
-from datetime import date, datetime
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date
 from functools import cache
 
 import msgspec
 
+from swink_agent.core.model_info import ModelCapabilities, ModelInfo, ModelPrices, PriceTier, TokenPrices
 from swink_agent.core.types import ModelSpec
 from swink_agent.core.value import Value
 
 __all__ = ["ModelCapabilities", "ModelCatalog", "ModelInfo", "ModelPrices", "PriceTier", "TokenPrices"]
 
-# -- the facts -----------------------------------------------------------------------------------------------
+log = logging.getLogger("swink_agent")
 
-
-class TokenPrices(Value, frozen=True, omit_defaults=True, gc=False):
-    """US dollars for a million tokens. A price that is None is not charged apart.
-
-    Cached tokens then cost as input, reasoning as output.
-    """
-
-    input: float = 0.0
-    output: float = 0.0
-    cache_read: float | None = None
-    cache_write: float | None = None
-    reasoning: float | None = None
-
-
-class PriceTier(TokenPrices, frozen=True, omit_defaults=True, gc=False):
-    """Prices that take the place of the usual ones for a whole request, when all that is set here holds."""
-
-    above: int | None = None
-    """More tokens than this in the request, the cached ones among them."""
-    since: date | None = None
-    """A price that was announced for this day (UTC)."""
-    hours: tuple[int, int] | None = None
-    """From one minute of the day to another (UTC), Monday to Friday."""
-
-    def applies(self, tokens: int, moment: datetime) -> bool:
-        """Whether a request of so many tokens costs these prices at that moment, which is in UTC."""
-        if self.above is not None and tokens <= self.above:
-            return False
-        if self.since is not None and moment.date() < self.since:
-            return False
-        if self.hours is None:
-            return True
-        start, end = self.hours
-        return moment.weekday() < 5 and start <= moment.hour * 60 + moment.minute < end
-
-
-class ModelPrices(TokenPrices, frozen=True, omit_defaults=True, gc=False):
-    """The usual prices, and those for special cases; the last one that applies counts."""
-
-    tiers: tuple[PriceTier, ...] = ()
-
-    def at(self, tokens: int, moment: datetime) -> TokenPrices:
-        """The prices of a request of so many tokens at that moment, which is in UTC."""
-        for tier in reversed(self.tiers):
-            if tier.applies(tokens, moment):
-                return tier
-        return self
-
-
-class ModelCapabilities(Value, frozen=True, omit_defaults=True, gc=False):
-    """What a model can do; None where it is not known."""
-
-    tools: bool | None = None
-    images: bool | None = None
-    thinking: bool | None = None
-    caching: bool | None = None
-
-
-class ModelInfo(Value, frozen=True, omit_defaults=True, gc=False):
-    """One model at one provider. Limits are in tokens, None where they are not known."""
-
-    provider: str
-    model_id: str
-    name: str
-    context_window: int | None = None
-    output_limit: int | None = None
-    capabilities: ModelCapabilities = ModelCapabilities()
-    prices: ModelPrices = ModelPrices()
-    aliases: tuple[str, ...] = ()
-    """Other names that the provider gives it. A date or version behind any name need not be listed."""
-    prefixes: tuple[str, ...] = ()
-    """Whatever begins like this is this model too."""
-
-    def __str__(self) -> str:
-        return f"{self.provider}:{self.model_id}"
+# -- the file ----------------------------------------------------------------------------------------------
 
 
 class _CatalogFile(Value, frozen=True):
@@ -108,20 +36,40 @@ def _packaged() -> ModelCatalog:
     from importlib.resources import files  # on use: it loads a good part of the standard library
 
     data = files("swink_agent.adapters").joinpath("catalog.json").read_bytes()
-    return ModelCatalog(msgspec.json.decode(data, type=_CatalogFile).models)
+    return ModelCatalog(msgspec.json.decode(data, type=_CatalogFile).models, others=_described)
+
+
+@cache
+def _described(provider: str) -> ModelCatalog | None:
+    """The models that an installed provider's own description lists. A package that is broken has none."""
+    from swink_agent.core.providers import description_of
+
+    try:
+        description = description_of(provider)
+        return None if description is None or not description.models else ModelCatalog(description.models)
+    except Exception as error:
+        log.warning("the models of the provider %r are not known: it cannot be loaded: %r", provider, error)
+        return None
 
 
 # -- finding a model -----------------------------------------------------------------------------------------
 
 
 class ModelCatalog:
-    """Models by name. `ModelCatalog.load()` has those that come with the package. Nothing in it changes."""
+    """Models by name. `ModelCatalog.load()` has those that come with the package. Nothing in it changes.
 
-    __slots__ = ("_models", "_names", "_prefixes")
+    `others` is asked for the models of a provider that is not in it: `load()` finds those that an installed provider's
+    `ProviderDescription` lists, when that provider is named.
+    """
 
-    def __init__(self, models: Iterable[ModelInfo]) -> None:
+    __slots__ = ("_models", "_names", "_others", "_prefixes")
+
+    def __init__(
+        self, models: Iterable[ModelInfo], *, others: Callable[[str], ModelCatalog | None] | None = None
+    ) -> None:
         """Raises `ValueError` if two models of a provider claim one name."""
         self._models = tuple(models)
+        self._others = others
         self._names: dict[str, dict[str, ModelInfo]] = {}
         self._prefixes: dict[str, list[tuple[str, ModelInfo]]] = {}
         for info in self._models:
@@ -155,6 +103,8 @@ class ModelCatalog:
         if provider is None:
             return self._models
         provider = _canonical(provider)
+        if (other := self._other(provider)) is not None:
+            return other.models(provider)
         return tuple([info for info in self._models if info.provider == provider])
 
     def find(self, model: ModelSpec | str) -> ModelInfo | None:
@@ -165,6 +115,8 @@ class ModelCatalog:
         such as `anthropic/claude-…` at OpenRouter or `us.anthropic.claude-…-v1:0` at Bedrock.
         """
         provider, name = self._split(model)
+        if (other := self._other(provider)) is not None:
+            return other._find_at(provider, name)
         for place in [provider] if provider else self._names:
             if info := self._find_at(place, name):
                 return info
@@ -176,6 +128,8 @@ class ModelCatalog:
 
         named, name = self._split(name)
         provider = _canonical(provider) if provider else named
+        if (other := self._other(provider)) is not None:
+            return other.nearest(name, provider, count)
         places = (provider, *_ORIGINS["azure"]) if provider == "azure" else (provider,) if provider else self.providers
         names = {key: info for place in reversed(places) for key, info in self._names.get(place, {}).items()}
         # Several names may belong to one model, so more of them are asked for than are wanted.
@@ -189,7 +143,14 @@ class ModelCatalog:
         provider, colon, name = model.partition(":")
         provider = _canonical(provider)
         # A colon alone proves nothing: Bedrock's own names end in ":0".
-        return (provider, name.strip()) if colon and provider in self._names else ("", model.strip())
+        is_provider = colon and (provider in self._names or self._other(provider) is not None)
+        return (provider, name.strip()) if is_provider else ("", model.strip())
+
+    def _other(self, provider: str) -> ModelCatalog | None:
+        """The models of a provider that is not listed here, if somebody else knows them."""
+        if not provider or self._others is None or provider in self._names or provider in _ORIGINS:
+            return None
+        return self._others(provider)
 
     def _find_at(self, provider: str, name: str) -> ModelInfo | None:
         if provider == "openrouter" and name.endswith(":free"):

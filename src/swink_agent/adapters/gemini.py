@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
+from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -35,11 +36,12 @@ from swink_agent.core.types import (
     extract_text,
 )
 
-from ._bodies import json_array, json_object
+from . import registry
 from ._gemini_frames import GeminiParser
-from ._images import Note, picture
-from ._keyed import JSON_HEADERS, KeyedStreamFn
-from ._transport import HttpRequest
+from .kit.bodies import json_array, json_object
+from .kit.images import Note, picture
+from .kit.keyed import JSON_HEADERS, KeyedStreamFn
+from .kit.transport import HttpRequest
 
 __all__ = ["GeminiParser", "GeminiStreamFn"]
 
@@ -58,11 +60,8 @@ class GeminiStreamFn(KeyedStreamFn):
     Google's own may need none.
     """
 
-    provider: ClassVar[str] = "gemini"
+    description: ClassVar[ProviderDescription] = registry.gemini
     default_url: ClassVar[str] = "https://generativelanguage.googleapis.com"
-    key_variable: ClassVar[str] = "GEMINI_API_KEY"
-    other_key_variable: ClassVar[str] = "GOOGLE_API_KEY"
-    url_variable: ClassVar[str] = "GEMINI_BASE_URL"
     content_types: ClassVar[tuple[str, ...]] = ("text/event-stream", "application/json")
 
     def with_version(self, url: str) -> str:

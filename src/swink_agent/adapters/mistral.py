@@ -13,8 +13,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.types import AgentContext, Image, ModelSpec, Text, ToolResultMessage, UserMessage
 
+from . import registry
 from .openai import OpenAiStreamFn, is_silent
 
 __all__ = ["MistralStreamFn"]
@@ -27,11 +29,9 @@ _BRIDGE = msgspec.json.encode({"role": "assistant", "content": "I have the resul
 class MistralStreamFn(OpenAiStreamFn):
     """Mistral's models, by chat completions."""
 
-    provider: ClassVar[str] = "mistral"
+    description: ClassVar[ProviderDescription] = registry.mistral
     kin: ClassVar[frozenset[str]] = frozenset()
     default_url: ClassVar[str] = "https://api.mistral.ai/v1"
-    key_variable: ClassVar[str] = "MISTRAL_API_KEY"
-    url_variable: ClassVar[str] = "MISTRAL_BASE_URL"
     max_tokens_field: ClassVar[str] = "max_tokens"
 
     def usage_fields(self) -> dict[str, Any]:

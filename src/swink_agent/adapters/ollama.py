@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
+from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamFailed, StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -35,14 +36,15 @@ from swink_agent.core.types import (
     extract_text,
 )
 
-from ._blocks import ReplyWriter
-from ._bodies import EncodedMessages, json_array, json_object
-from ._errors import classify_error
-from ._frames import FrameError, LineFrames, ShapeError
-from ._http import HttpStreamFn, with_advice
-from ._images import Note, picture
-from ._json import UNREADABLE, count, items, mapping, read, text
-from ._transport import HttpRequest, Limits, Transport, TransportError
+from . import registry
+from .kit.bodies import EncodedMessages, json_array, json_object
+from .kit.documents import UNREADABLE, count, items, mapping, read, text
+from .kit.errors import classify_error
+from .kit.frames import FrameError, LineFrames, ShapeError
+from .kit.http import HttpStreamFn, with_advice
+from .kit.images import Note, picture
+from .kit.reply import ReplyWriter
+from .kit.transport import HttpRequest, Limits, Transport, TransportError
 
 __all__ = ["OllamaParser", "OllamaStreamFn"]
 
@@ -50,7 +52,7 @@ __all__ = ["OllamaParser", "OllamaStreamFn"]
 class OllamaStreamFn(HttpStreamFn):
     """Models of an Ollama server, by default the one on this machine. A key is needed at ollama.com only."""
 
-    provider: ClassVar[str] = "ollama"
+    description: ClassVar[ProviderDescription] = registry.ollama
     content_types: ClassVar[tuple[str, ...]] = ("application/x-ndjson", "application/json")
 
     def __init__(

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
+from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -34,15 +35,16 @@ from swink_agent.core.types import (
     extract_text,
 )
 
-from ._blocks import ReplyWriter
-from ._bodies import json_array, json_object, short_id
-from ._errors import classify_error
-from ._frames import FrameError, ShapeError, SseFrames
-from ._http import Parser
-from ._images import Note, image_url
-from ._json import count, items, json_text, mapping, read, text
-from ._keyed import JSON_HEADERS, KeyedStreamFn
-from ._transport import HttpRequest
+from . import registry
+from .kit.bodies import json_array, json_object, short_id
+from .kit.documents import count, items, json_text, mapping, read, text
+from .kit.errors import classify_error
+from .kit.frames import FrameError, ShapeError, SseFrames
+from .kit.http import Parser
+from .kit.images import Note, image_url
+from .kit.keyed import JSON_HEADERS, KeyedStreamFn
+from .kit.reply import ReplyWriter
+from .kit.transport import HttpRequest
 
 __all__ = ["ChatParser", "OpenAiStreamFn", "is_silent"]
 
@@ -66,12 +68,10 @@ class OpenAiStreamFn(KeyedStreamFn):
     the provider's own may need none.
     """
 
-    provider: ClassVar[str] = "openai"
+    description: ClassVar[ProviderDescription] = registry.openai
     kin: ClassVar[frozenset[str]] = frozenset({"openai-responses"})
     serves_all_elsewhere: ClassVar[bool] = True
     default_url: ClassVar[str] = "https://api.openai.com/v1"
-    key_variable: ClassVar[str] = "OPENAI_API_KEY"
-    url_variable: ClassVar[str] = "OPENAI_BASE_URL"
     max_tokens_field: ClassVar[str] = "max_completion_tokens"
     session_field: ClassVar[str] = "prompt_cache_key"
 

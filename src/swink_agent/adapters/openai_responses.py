@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
+from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions, prompt_text
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
@@ -35,14 +36,15 @@ from swink_agent.core.types import (
     UserMessage,
 )
 
-from ._blocks import ReplyWriter
-from ._bodies import json_array, json_object, short_id
-from ._errors import classify_error
-from ._frames import FrameError, ShapeError, SseFrames
-from ._images import Note, image_url
-from ._json import count, document, items, mapping, read, text
-from ._keyed import JSON_HEADERS, KeyedStreamFn
-from ._transport import HttpRequest
+from . import registry
+from .kit.bodies import json_array, json_object, short_id
+from .kit.documents import count, document, items, mapping, read, text
+from .kit.errors import classify_error
+from .kit.frames import FrameError, ShapeError, SseFrames
+from .kit.images import Note, image_url
+from .kit.keyed import JSON_HEADERS, KeyedStreamFn
+from .kit.reply import ReplyWriter
+from .kit.transport import HttpRequest
 
 __all__ = ["OpenAiResponsesStreamFn", "ResponsesParser"]
 
@@ -64,11 +66,9 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
     a name that does not tell, such as a deployment's, `StreamOptions.extra={"include": None}` leaves that out.
     """
 
-    provider: ClassVar[str] = "openai-responses"
+    description: ClassVar[ProviderDescription] = registry.openai_responses
     kin: ClassVar[frozenset[str]] = frozenset({"openai"})
     default_url: ClassVar[str] = "https://api.openai.com/v1"
-    key_variable: ClassVar[str] = "OPENAI_API_KEY"
-    url_variable: ClassVar[str] = "OPENAI_BASE_URL"
     session_field: ClassVar[str] = "prompt_cache_key"
 
     # -- the request -------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ __all__ = ["cost_of", "worst_case"]
 
 log = logging.getLogger("swink_agent")
 
-_FREE = frozenset({"local", "ollama", "scripted"})
+_SCRIPTED = "scripted"
+"""The provider of models that tests script."""
 _MILLION = 1_000_000
 
 
@@ -31,7 +32,7 @@ def cost_of(model: ModelSpec, usage: Usage, *, now: Callable[[], datetime] = _ut
 
     The latter are named in one warning each. `now` is the time in UTC: some prices depend on it.
     """
-    if model.provider in _FREE:
+    if _is_free(model.provider):
         return Cost()
     known = _prices(model.provider, model.model_id)
     if known is None:
@@ -58,7 +59,7 @@ def worst_case(model: ModelSpec, input_tokens: int, max_output: int | None) -> t
     The cost is `None` for a model whose price is not known; so is the output, if neither the caller nor the catalog
     limits it. Every input token counts as the dearest kind, and every price that may apply to such a call is tried.
     """
-    if model.provider in _FREE:
+    if _is_free(model.provider):
         return 0.0, max_output
     info = ModelCatalog.load().find(model)
     if info is None:
@@ -74,6 +75,20 @@ def worst_case(model: ModelSpec, input_tokens: int, max_output: int | None) -> t
         outward = max(prices.output, prices.reasoning or 0.0)
         dearest = max(dearest, (input_tokens * inward + output * outward) / _MILLION)
     return dearest, output
+
+
+@lru_cache(maxsize=256)
+def _is_free(provider: str) -> bool:
+    """Whether the provider's models run on the user's own machines, as its description says."""
+    if provider == _SCRIPTED or provider in ModelCatalog.load().providers:
+        return provider == _SCRIPTED
+    from swink_agent.core.providers import description_of
+
+    try:
+        description = description_of(provider)
+    except Exception:  # a package that is broken is told of by whoever uses it
+        return False
+    return description is not None and description.is_local
 
 
 @lru_cache(maxsize=4096)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from swink_agent.core.errors import AuthError
+from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import (
     AssistantMessageEvent,
     StreamDone,
@@ -31,12 +32,13 @@ from swink_agent.core.stream import (
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
 from swink_agent.core.types import AgentContext, Cost, LlmMessage, ModelSpec, Usage
 
-from ._blocks import ReplyWriter
-from ._bodies import EncodedMessages, json_array, json_object, short_id
-from ._frames import FrameError, ShapeError, SseFrames
-from ._http import HttpStreamFn
-from ._json import UNREADABLE
-from ._transport import HttpRequest, Limits, Transport
+from . import registry
+from .kit.bodies import EncodedMessages, json_array, json_object, short_id
+from .kit.documents import UNREADABLE
+from .kit.frames import FrameError, ShapeError, SseFrames
+from .kit.http import HttpStreamFn
+from .kit.reply import ReplyWriter
+from .kit.transport import HttpRequest, Limits, Transport
 
 __all__ = ["PATH", "ProxyRequest", "ProxyStreamFn", "ToolDescription"]
 
@@ -80,7 +82,7 @@ class ProxyRequest(Struct, frozen=True, kw_only=True):
 class ProxyStreamFn(HttpStreamFn):
     """Any model behind a proxy. The URL comes from `SWINK_PROXY_URL`, the token from `SWINK_PROXY_TOKEN`."""
 
-    provider: ClassVar[str] = "proxy"
+    description: ClassVar[ProviderDescription] = registry.proxy
     is_bound: ClassVar[bool] = False
     is_relay: ClassVar[bool] = True
 

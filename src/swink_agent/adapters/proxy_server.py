@@ -22,7 +22,7 @@ from swink_agent.core.errors import AgentError, ErrorKind
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamFn, StreamOptions
 from swink_agent.core.types import AgentContext, ModelSpec
 
-from ._outgoing import refused_files
+from .kit.outgoing import refused_files
 from .proxy import PATH, ProxyRequest
 
 __all__ = ["ProxyServer"]

@@ -1,72 +1,111 @@
-"""The adapters by provider: what the entry points of the group `swink_agent.providers` name.
+"""The providers that come with the package: what the entry points of the group `swink_agent.providers` name.
 
-Owns the way from a provider's name to a stream function with its usual environment variables. Each function loads its
-adapter when it is called.
+Owns one description for each: its variables, a sensible first model, and how its stream function is made. Whoever needs
+to know something of a provider reads it here, the adapters among them. Each adapter is loaded when it is made.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamFn
-from swink_agent.core.types import ModelSpec
 
-__all__ = ["anthropic", "azure", "bedrock", "gemini", "mistral", "ollama", "openai", "openai_responses", "proxy", "xai"]
-
-
-def anthropic(model: ModelSpec) -> StreamFn:
-    from .anthropic import AnthropicStreamFn
-
-    return AnthropicStreamFn()
-
-
-def azure(model: ModelSpec) -> StreamFn:
-    from .azure import AzureStreamFn
-
-    return AzureStreamFn()
-
-
-def bedrock(model: ModelSpec) -> StreamFn:
-    from .bedrock import BedrockStreamFn
-
-    return BedrockStreamFn()
+__all__ = [
+    "PROVIDERS",
+    "anthropic",
+    "azure",
+    "bedrock",
+    "gemini",
+    "mistral",
+    "ollama",
+    "openai",
+    "openai_responses",
+    "proxy",
+    "xai",
+]
 
 
-def gemini(model: ModelSpec) -> StreamFn:
-    from .gemini import GeminiStreamFn
+def _made_by(module: str, name: str) -> Callable[[str | None], StreamFn]:
+    def make(base_url: str | None) -> StreamFn:
+        from importlib import import_module
 
-    return GeminiStreamFn()
+        adapter: Any = getattr(import_module(f".{module}", __package__), name)
+        return adapter(base_url=base_url)
 
-
-def mistral(model: ModelSpec) -> StreamFn:
-    from .mistral import MistralStreamFn
-
-    return MistralStreamFn()
+    return make
 
 
-def ollama(model: ModelSpec) -> StreamFn:
-    from .ollama import OllamaStreamFn
+anthropic = ProviderDescription(
+    name="anthropic",
+    make=_made_by("anthropic", "AnthropicStreamFn"),
+    key_variables=("ANTHROPIC_API_KEY",),
+    url_variables=("ANTHROPIC_BASE_URL",),
+    default_model="claude-sonnet-4-6",
+)
+openai = ProviderDescription(
+    name="openai",
+    make=_made_by("openai", "OpenAiStreamFn"),
+    key_variables=("OPENAI_API_KEY",),
+    url_variables=("OPENAI_BASE_URL",),
+    default_model="gpt-5.6-terra",
+)
+gemini = ProviderDescription(
+    name="gemini",
+    make=_made_by("gemini", "GeminiStreamFn"),
+    key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    url_variables=("GEMINI_BASE_URL",),
+    default_model="gemini-3.5-flash",
+)
+xai = ProviderDescription(
+    name="xai",
+    make=_made_by("xai", "XAiStreamFn"),
+    key_variables=("XAI_API_KEY",),
+    url_variables=("XAI_BASE_URL",),
+    default_model="grok-4.3",
+)
+mistral = ProviderDescription(
+    name="mistral",
+    make=_made_by("mistral", "MistralStreamFn"),
+    key_variables=("MISTRAL_API_KEY",),
+    url_variables=("MISTRAL_BASE_URL",),
+    default_model="mistral-medium-latest",
+)
+openai_responses = ProviderDescription(
+    name="openai-responses",
+    make=_made_by("openai_responses", "OpenAiResponsesStreamFn"),
+    key_variables=("OPENAI_API_KEY",),
+    url_variables=("OPENAI_BASE_URL",),
+    default_model="gpt-5.6-terra",
+    keys_of="openai",
+)
+azure = ProviderDescription(
+    name="azure",
+    make=_made_by("azure", "AzureStreamFn"),
+    key_variables=("AZURE_OPENAI_API_KEY",),
+    url_variables=("AZURE_OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT"),
+)
+proxy = ProviderDescription(
+    name="proxy",
+    make=_made_by("proxy", "ProxyStreamFn"),
+    key_variables=("SWINK_PROXY_TOKEN",),
+    url_variables=("SWINK_PROXY_URL",),
+)
+ollama = ProviderDescription(
+    name="ollama",
+    make=_made_by("ollama", "OllamaStreamFn"),
+    key_variables=("OLLAMA_API_KEY",),
+    url_variables=("OLLAMA_HOST",),
+    needs_key=False,
+    is_local=True,
+    has_bare_address=True,
+)
+bedrock = ProviderDescription(
+    name="bedrock",
+    make=_made_by("bedrock", "BedrockStreamFn"),
+    credential_variables=("AWS_BEARER_TOKEN_BEDROCK", "AWS_ACCESS_KEY_ID"),
+)
 
-    return OllamaStreamFn()
-
-
-def openai(model: ModelSpec) -> StreamFn:
-    from .openai import OpenAiStreamFn
-
-    return OpenAiStreamFn()
-
-
-def openai_responses(model: ModelSpec) -> StreamFn:
-    from .openai_responses import OpenAiResponsesStreamFn
-
-    return OpenAiResponsesStreamFn()
-
-
-def proxy(model: ModelSpec) -> StreamFn:
-    from .proxy import ProxyStreamFn
-
-    return ProxyStreamFn()
-
-
-def xai(model: ModelSpec) -> StreamFn:
-    from .xai import XAiStreamFn
-
-    return XAiStreamFn()
+PROVIDERS = (anthropic, openai, gemini, xai, mistral, openai_responses, azure, proxy, ollama, bedrock)
+"""In the order in which the first one with a key is chosen."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
+from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.types import ModelSpec, ThinkingLevel
 
-from ._bodies import short_id
+from . import registry
+from .kit.bodies import short_id
 from .openai import OpenAiStreamFn
 
 __all__ = ["XAiStreamFn"]
@@ -20,11 +22,9 @@ _FIXED_EFFORT = re.compile(r"grok-2|grok-3(?!-mini)|grok-4(?![.\d])|grok-code")
 class XAiStreamFn(OpenAiStreamFn):
     """Grok, by chat completions. Its Responses endpoint is reached with `OpenAiResponsesStreamFn` and a `base_url`."""
 
-    provider: ClassVar[str] = "xai"
+    description: ClassVar[ProviderDescription] = registry.xai
     kin: ClassVar[frozenset[str]] = frozenset()
     default_url: ClassVar[str] = "https://api.x.ai/v1"
-    key_variable: ClassVar[str] = "XAI_API_KEY"
-    url_variable: ClassVar[str] = "XAI_BASE_URL"
 
     def session_fields(self, options: StreamOptions) -> dict[str, Any]:
         return {}

@@ -22,12 +22,13 @@ from swink_agent.core.value import Value
 from .context import compaction, provider_options
 from .credentials import Credentials
 from .errors import UsageProblem
+from .extras import extra_policies, extra_tools
 from .headless import PrepareFn
 from .models import choose_model, is_small, local_fetch, stream_fn_of
 from .paths import config_folder, data_folder
 from .prompt import project_notes, standard_prompt
 from .sessions import sessions_folder
-from .settings import STANDARD_TOOLS, Settings
+from .settings import Settings
 from .trust import Project
 from .undo import open_undo
 
@@ -114,7 +115,10 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     root = _folder(options.folder)
     added = tuple([_folder(folder) for folder in options.added])
     rules = _rules(root, settings)
+    extra = extra_tools(settings.value("extra_tools"), root, denied=rules.denied_tools)
+    watching = extra_policies(settings.value("extra_policies"), root)
     tools, sandbox = _tools(root, added, settings, rules, warnings)
+    tools += extra
     approvals = _approvals(options, rules, tools, redactor)
     system = redactor.redact(_system_prompt(root, model, options))
     reply = _most_output(model, settings.value("max_cost"))
@@ -125,7 +129,13 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         stream_fn=stream_fn,
         stream_options=StreamOptions(max_tokens=reply, extra=provider_options(model, settings)),
         transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
-        policies=[*_policies(root, added, settings, rules), *_claim_check(model, settings, tools), *options.policies],
+        # Those of packages come first: what they rewrite is compared and counted as it will be.
+        policies=[
+            *watching,
+            *_policies(root, added, settings, rules),
+            *_claim_check(model, settings, tools),
+            *options.policies,
+        ],
         approve=approvals,
         approval_mode=ApprovalMode.SMART,
         get_api_key=_key_finder(credentials, redactor),
@@ -243,7 +253,8 @@ def _open_sandbox(profile: SandboxProfile, backend: str, warnings: list[str]) ->
 def _rules(root: Path, settings: Settings) -> CallRules:
     from swink_agent.policies import CallRules
 
-    return CallRules(root, allow=settings.value("allow"), deny=settings.value("deny"), tools=STANDARD_TOOLS)
+    # Which tools they may name was checked with the settings; a rule for one that is not on does nothing.
+    return CallRules(root, allow=settings.value("allow"), deny=settings.value("deny"))
 
 
 def _approvals(options: AgentOptions, rules: CallRules, tools: list[AgentTool], redactor: Redactor) -> Approvals:

@@ -16,11 +16,12 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 import msgspec
 
 from swink_agent.core.redaction import Redactor
+from swink_agent.core.stream import StreamFn
 from swink_agent.core.value import Value
 
 from .errors import CredentialsError, UsageProblem
 from .paths import config_folder, write_whole
-from .providers import PROVIDERS, Provider, provider_named
+from .providers import PROVIDERS, Provider, all_providers, provider_named
 
 __all__ = ["Credentials", "Key", "KeyringLike", "masked", "usable_keyring"]
 
@@ -85,7 +86,7 @@ class Credentials:
 
     def find(self, provider: str) -> Key | None:
         """The key for a provider, if there is one."""
-        known = provider_named(provider) or Provider(provider)
+        known = _known(provider)
         for variable in known.key_variables:
             if value := self._environ.get(variable, "").strip():
                 return Key(provider, value, f"environment {variable}")
@@ -93,20 +94,21 @@ class Credentials:
 
     def has_key(self, provider: str) -> bool:
         """Whether there is a key, without unlocking anything."""
-        known = provider_named(provider) or Provider(provider)
+        known = _known(provider)
         others = any(self._environ.get(name) for name in known.credential_variables)
         return others or self.in_environment(provider) is not None or known.account in self._entries()
 
     def in_environment(self, provider: str) -> str | None:
         """The variable that holds a key for the provider."""
-        known = provider_named(provider) or Provider(provider)
+        known = _known(provider)
         return next((name for name in known.key_variables if self._environ.get(name, "").strip()), None)
 
     def listing(self) -> list[tuple[str, str, str]]:
         """Provider, masked key and source of every key that would be used, and nothing unlocked for it."""
         rows: list[tuple[str, str, str]] = []
         entries = self._entries()
-        names = dict.fromkeys([provider.account for provider in PROVIDERS if provider.key_variables] + list(entries))
+        with_keys = [provider.account for provider in all_providers() if provider.key_variables]
+        names = dict.fromkeys([*with_keys, *entries])
         for name in names:
             if variable := self.in_environment(name):
                 rows.append((name, masked(self._environ[variable].strip()), f"environment {variable}"))
@@ -233,6 +235,15 @@ class Credentials:
             write_whole(self.path, text + "\n", mode=0o600)
         except OSError as error:
             raise CredentialsError(f"{self.path} cannot be written: {error.strerror or error}") from error
+
+
+def _known(provider: str) -> Provider:
+    """What is known of a provider: of one that nobody installed, its name, under which a key may be kept."""
+    return provider_named(provider) or Provider(name=provider, make=_nobody)
+
+
+def _nobody(base_url: str | None) -> StreamFn:
+    raise UsageProblem("this provider is not installed")
 
 
 def masked(key: str) -> str:

@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from swink_agent.core.value import Value
 
 from .credentials import Credentials, usable_keyring
+from .definitions import all_definitions
 from .errors import ApplicationError
+from .extras import Extra, ExtraKind, extra_policies, extra_tools, installed_extras
 from .models import LOCAL_EXTRA, choose_model, has_local_extra
+from .providers import PROVIDERS, all_providers, unusable_providers
 from .sessions import session_ids, sessions_folder
-from .settings import DEFINITIONS, Settings, load_settings, settings_file
+from .settings import Settings, load_settings, settings_file
 from .trust import TrustStore, find_project
 
 if TYPE_CHECKING:
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "examine"]
 
 State: TypeAlias = Literal["ok", "note", "problem"]
-_OTHER_VARIABLES = frozenset({"SWINK_CONFIG_DIR", "SWINK_DATA_DIR", "SWINK_DEBUG", "SWINK_PROXY_TOKEN"})
+_OTHER_VARIABLES = frozenset({"SWINK_CONFIG_DIR", "SWINK_DATA_DIR", "SWINK_DEBUG"})
 _SPARE_BYTES = 500_000_000
 
 
@@ -51,6 +54,7 @@ def examine(folder: Path | None = None, *, environ: Mapping[str, str] = os.envir
         lambda: _variables(environ),
         lambda: _sandbox(None if folder is None else folder.resolve()),
         lambda: _keys(credentials),
+        lambda: _packages(settings, folder),
         lambda: _local(settings),
         lambda: _model(settings, credentials),
         lambda: _sessions(settings),
@@ -103,7 +107,8 @@ def _settings(findings: list[Finding], folder: Path | None, environ: Mapping[str
 def _variables(environ: Mapping[str, str]) -> list[Finding]:
     from swink_agent.core.likeness import close_names
 
-    known = {name for item in DEFINITIONS for name in (item.variable, *item.other_variables)} | _OTHER_VARIABLES
+    known = {name for item in all_definitions() for name in (item.variable, *item.other_variables)} | _OTHER_VARIABLES
+    known |= {name for item in all_providers() for name in (*item.key_variables, *item.credential_variables)}
     findings: list[Finding] = []
     for name in sorted(environ):
         if name.startswith("SWINK_") and name not in known:
@@ -157,6 +162,37 @@ def _keys(credentials: Credentials) -> list[Finding]:
         findings.append(Finding("keys", "note", "no provider's key is set", "swink keys set anthropic"))
     store = "the system's keyring" if usable_keyring() is not None else f"a private file, {credentials.path}"
     return [*findings, Finding("keys", "ok", f"new keys are kept in {store}")]
+
+
+def _packages(settings: Settings, folder: Path | None) -> list[Finding]:
+    """What installed packages add: every provider, and the tools and policies that are there, on or off."""
+    problems = unusable_providers()
+    findings = [Finding("packages", "problem", text) for text in problems.values()]
+    others = [provider.name for provider in all_providers() if provider not in PROVIDERS]
+    if others:
+        findings.append(Finding("packages", "ok", f"providers besides our own: {', '.join(others)}"))
+    kinds: tuple[tuple[ExtraKind, str, Callable[[list[str], Path], object]], ...] = (
+        ("tool", "extra_tools", extra_tools),
+        ("policy", "extra_policies", extra_policies),
+    )
+    for kind, setting, use in kinds:
+        wanted: tuple[str, ...] = settings.value(setting)
+        installed = installed_extras(kind)
+        findings += [_switch(extra, setting, wanted) for extra in installed if extra.name not in wanted]
+        for name in wanted:
+            try:
+                use([name], folder or Path.cwd())
+                package = next(extra.package for extra in installed if extra.name == name)
+                findings.append(Finding("packages", "ok", f"the {kind} {name} of {package} is on"))
+            except ApplicationError as error:
+                findings.append(Finding("packages", "problem", str(error)))
+    return findings
+
+
+def _switch(extra: Extra, setting: str, on: Sequence[str]) -> Finding:
+    """One that is there and not used, which is how it should be until somebody wants it."""
+    text = f"the {extra.kind} {extra.name} of {extra.package} is installed, and off"
+    return Finding("packages", "note", text, f"swink config set {setting} {','.join((*on, extra.name))}")
 
 
 def _local(settings: Settings) -> list[Finding]:

@@ -21,7 +21,7 @@ from swink_agent.core.types import AgentContext, ModelSpec, ThinkingLevel, UserM
 
 from .credentials import Credentials
 from .errors import NoModel, UsageProblem
-from .providers import PROVIDERS, Provider, provider_named
+from .providers import LOCAL, Provider, all_providers, provider_named
 from .settings import Settings
 
 __all__ = ["LOCAL_EXTRA", "choose_model", "has_local_extra", "is_small", "local_fetch", "prepare_local", "stream_fn_of"]
@@ -67,8 +67,7 @@ def named_model(text: str) -> ModelSpec:
     provider, colon, name = text.partition(":")
     if not colon:
         return _by_short_name(text)
-    known = provider_named(provider)
-    if known is None and provider != "local" and provider not in _installed_providers():
+    if provider != LOCAL and provider_named(provider) is None:
         found = _in_catalog(text)  # a model's own name may hold a colon
         if found is not None:
             return found
@@ -89,18 +88,17 @@ def stream_fn_of(
     if model.provider == "local":
         return _local_stream_fn(model, settings, on_local_state)
     known = provider_named(model.provider)
-    if known is None or not known.adapter:
-        return ProviderStreamFn()
-    from swink_agent import adapters
-
-    adapter: Any = getattr(adapters, known.adapter)
-    address = settings[f"base_url.{known.name}"] if known.url_variable else None
+    if known is None:
+        return ProviderStreamFn()  # which says who there is
+    address = settings[f"base_url.{known.name}"] if known.url_variables else None
     if address is not None and address.problem:
         raise NoModel(f"{known.name} cannot be asked: {address.problem}")
-    stream_fn = adapter(address.value) if address is not None and address.value else adapter()
     try:
+        stream_fn = _made(known, model, address.value or None if address is not None else None)
         key = credentials.find(model.provider)
-        stream_fn.build(model, AgentContext("", (UserMessage("?"),)), StreamOptions(api_key=key.value if key else None))
+        build = getattr(stream_fn, "build", None)  # one that is made without the kit may have none
+        if build is not None:
+            build(model, AgentContext("", (UserMessage("?"),)), StreamOptions(api_key=key.value if key else None))
     except AuthError as error:
         raise NoModel(_what_is_missing(str(error), known)) from error
     except ImportError as error:  # an adapter whose extra is not installed says which
@@ -108,6 +106,16 @@ def stream_fn_of(
     except (AgentError, ValueError) as error:
         raise NoModel(f"{model} cannot be asked: {error}") from error
     return stream_fn
+
+
+def _made(provider: Provider, model: ModelSpec, address: str | None) -> StreamFn:
+    """The stream function. Whatever a package of somebody else's raises for it is told with the provider's name."""
+    try:
+        return provider.make(address)
+    except (AgentError, ImportError, ValueError):
+        raise
+    except Exception as error:
+        raise NoModel(f"{model} cannot be asked: its provider failed: {error!r}") from error
 
 
 def _what_is_missing(message: str, provider: Provider) -> str:
@@ -183,7 +191,7 @@ async def prepare_local(
 
 
 def _first_at_hand(credentials: Credentials, has_local: Callable[[], bool]) -> tuple[ModelSpec, str]:
-    for provider in PROVIDERS:
+    for provider in all_providers():
         if provider.default_model and credentials.has_key(provider.name):
             where = credentials.in_environment(provider.name)
             return ModelSpec(
@@ -223,7 +231,7 @@ def _in_catalog(name: str) -> ModelSpec | None:
     from swink_agent.adapters.catalog import ModelCatalog
 
     info = ModelCatalog.load().find(name)
-    if info is None or (provider_named(info.provider) is None and info.provider not in _installed_providers()):
+    if info is None or provider_named(info.provider) is None:
         return None
     return ModelSpec(info.provider, name)
 
@@ -247,16 +255,9 @@ def _near_presets(name: str) -> tuple[str, ...]:
 
 def _unknown_provider(name: str) -> str:
     from swink_agent.core.likeness import close_names
+    from swink_agent.core.providers import declared_names
 
-    names = sorted({*_installed_providers(), "local"})
+    names = sorted({*declared_names(), LOCAL})
     near = close_names(name, names)
     hint = f"did you mean {near[0]}? There are" if near else "there are"
     return f"no provider is called {name!r}; {hint}: {', '.join(names)}"
-
-
-def _installed_providers() -> list[str]:
-    from importlib.metadata import entry_points
-
-    from swink_agent.core.providers import GROUP
-
-    return [point.name for point in entry_points(group=GROUP)]

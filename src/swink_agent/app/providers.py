@@ -1,87 +1,77 @@
-"""The providers that the application knows by name: their variables, their adapters, and a sensible first model.
+"""The providers that the application knows by name: those that come with it, and those that were installed as packages.
 
-Owns names and nothing else; the adapters read the same variables themselves. A provider that somebody installed as a
-package works too, it is only not offered by itself.
+Owns the list, in the order in which the first one with a key is chosen, and what is told of a package that cannot be
+loaded. Owns no fact: each provider's is in its own description. Those of packages are looked for when somebody names
+one, or wants the whole list, and not before: reading what is installed takes time, and runs other people's code.
 """
 
 from __future__ import annotations
 
-from swink_agent.core.value import Value
+import logging
+from collections.abc import Iterator
+from functools import cache
 
-__all__ = ["PROVIDERS", "Provider", "provider_named"]
+from swink_agent.adapters.registry import PROVIDERS
+from swink_agent.core.providers import ProviderDescription as Provider
 
+from .errors import UsageProblem
 
-class Provider(Value, frozen=True):
-    """One provider. `default_model` is what is asked when nobody chose; none where only the user can know."""
+__all__ = ["LOCAL", "PROVIDERS", "Provider", "all_providers", "provider_named", "unusable_providers"]
 
-    name: str
-    key_variables: tuple[str, ...] = ()
-    url_variable: str = ""
-    other_url_variables: tuple[str, ...] = ()
-    adapter: str = ""
-    """The stream function's name in `swink_agent.adapters`."""
-    default_model: str = ""
-    credential_variables: tuple[str, ...] = ()
-    """Variables that show that there are credentials of another kind, which the adapter finds by itself."""
-    keys_of: str = ""
-    """The provider whose key it uses, if that is not its own."""
-
-    @property
-    def account(self) -> str:
-        """The name under which its key is kept."""
-        return self.keys_of or self.name
-
-
-PROVIDERS = (
-    Provider(
-        "anthropic",
-        ("ANTHROPIC_API_KEY",),
-        "ANTHROPIC_BASE_URL",
-        adapter="AnthropicStreamFn",
-        default_model="claude-sonnet-4-6",
-    ),
-    Provider("openai", ("OPENAI_API_KEY",), "OPENAI_BASE_URL", adapter="OpenAiStreamFn", default_model="gpt-5.6-terra"),
-    Provider(
-        "gemini",
-        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        "GEMINI_BASE_URL",
-        adapter="GeminiStreamFn",
-        default_model="gemini-3.5-flash",
-    ),
-    Provider("xai", ("XAI_API_KEY",), "XAI_BASE_URL", adapter="XAiStreamFn", default_model="grok-4.3"),
-    Provider(
-        "mistral",
-        ("MISTRAL_API_KEY",),
-        "MISTRAL_BASE_URL",
-        adapter="MistralStreamFn",
-        default_model="mistral-medium-latest",
-    ),
-    Provider(
-        "openai-responses",
-        ("OPENAI_API_KEY",),
-        "OPENAI_BASE_URL",
-        adapter="OpenAiResponsesStreamFn",
-        default_model="gpt-5.6-terra",
-        keys_of="openai",
-    ),
-    Provider(
-        "azure",
-        ("AZURE_OPENAI_API_KEY",),
-        "AZURE_OPENAI_BASE_URL",
-        ("AZURE_OPENAI_ENDPOINT",),
-        adapter="AzureStreamFn",
-    ),
-    Provider("proxy", ("SWINK_PROXY_TOKEN",), "SWINK_PROXY_URL", adapter="ProxyStreamFn"),
-    Provider("ollama", ("OLLAMA_API_KEY",), "OLLAMA_HOST", adapter="OllamaStreamFn"),
-    Provider(
-        "bedrock",
-        adapter="BedrockStreamFn",
-        credential_variables=("AWS_BEARER_TOKEN_BEDROCK", "AWS_ACCESS_KEY_ID"),
-    ),
-)
-"""In the order in which the first one with a key is chosen."""
+log = logging.getLogger("swink_agent")
+LOCAL = "local"
+"""The provider on this machine, which takes neither key nor address, and is asked for in other ways."""
 
 
 def provider_named(name: str) -> Provider | None:
-    """The provider of that name, if it is one of these."""
-    return next((provider for provider in PROVIDERS if provider.name == name), None)
+    """The provider of that name, if there is one. Raises `UsageProblem` for a package that cannot be loaded."""
+    ours = next((provider for provider in PROVIDERS if provider.name == name), None)
+    return ours if ours is not None or name in ("", LOCAL) else _installed(name)
+
+
+def all_providers() -> Iterator[Provider]:
+    """Ours, and behind them the installed ones by name, loaded when they are reached: broken ones are left out."""
+    yield from PROVIDERS
+    for name in _other_names():
+        try:
+            provider = _installed(name)
+        except UsageProblem as problem:
+            log.warning("%s", problem)
+            continue
+        if provider is not None:
+            yield provider
+
+
+def unusable_providers() -> dict[str, str]:
+    """The installed providers that cannot be loaded, and why."""
+    problems: dict[str, str] = {}
+    for name in _other_names():
+        try:
+            _installed(name)
+        except UsageProblem as problem:
+            problems[name] = str(problem)
+    return problems
+
+
+def _other_names() -> list[str]:
+    from swink_agent.core.providers import declared_names
+
+    ours = {provider.name for provider in PROVIDERS} | {LOCAL}
+    return [name for name in declared_names() if name not in ours]
+
+
+@cache
+def _installed(name: str) -> Provider | None:
+    """The description of an installed provider; of a plain callable, one that knows nothing but its name."""
+    from swink_agent.core.providers import ProviderStreamFn, description_of, entry_point_of
+
+    point = entry_point_of(name)
+    if point is None:
+        return None
+    try:
+        return description_of(name) or Provider(name=name, make=lambda _: ProviderStreamFn(), needs_key=False)
+    except Exception as error:  # whatever somebody else's code does when it is loaded
+        package = point.dist.name if point.dist is not None else point.value
+        raise UsageProblem(
+            f"the provider {name} of the package {package} cannot be loaded: {error!r}: mend or uninstall the package"
+        ) from error

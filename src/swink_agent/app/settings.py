@@ -1,8 +1,9 @@
-"""Settings: what they are, where each value comes from, and how the user's file is changed.
+"""Settings: where each value comes from, and how the user's file is changed.
 
 Defaults, then the user's file, then the project's if the folder is trusted, then the environment, then flags: the last
-one that says something wins, and every value knows where it came from. Owns the names, the checks and that order. Who
-may be trusted is in `trust`, editing TOML in `toml_file`, and keys are no settings: they are in `credentials`.
+one that says something wins, and every value knows where it came from. Owns the checks and that order. What settings
+there are is in `definitions`, who may be trusted in `trust`, editing TOML in `toml_file`. Keys are no settings: they
+are in `credentials`.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, cast
 
 from swink_agent.core.value import Value
 
+from .definitions import APPROVALS, DEFINITIONS, STANDARD_TOOLS, Definition, definition_in_file, definition_of
 from .errors import SettingsError
 from .paths import config_folder, write_whole
-from .providers import PROVIDERS
 from .toml_file import TomlFile
 from .toml_shape import LARGEST as LARGEST_FILE
 
@@ -35,118 +36,6 @@ __all__ = [
     "settings_file",
     "unset_value",
 ]
-
-STANDARD_TOOLS = ("bash", "read_file", "write_file", "edit_file", "list_dir", "search")
-APPROVALS = ("none", "ask", "smart", "all")  # from the strictest on
-
-Kind: TypeAlias = Literal["text", "choice", "count", "amount", "switch", "names", "address", "folder", "rules"]
-InProject: TypeAlias = Literal["free", "stricter", "never"]
-
-
-class Definition(Value, frozen=True, kw_only=True):
-    """One setting. `in_project` says whether a trusted folder's file may set it, or only tighten it."""
-
-    name: str
-    kind: Kind
-    help: str
-    variable: str
-    default: Any = None
-    choices: tuple[str, ...] = ()
-    in_project: InProject = "never"
-    other_variables: tuple[str, ...] = ()
-
-
-def _setting(name: str, kind: Kind, help: str, **options: Any) -> Definition:  # noqa: A002 - the field's name
-    return Definition(name=name, kind=kind, help=help, variable=f"SWINK_{name.upper()}", **options)
-
-
-DEFINITIONS = (
-    _setting(
-        "model", "text", "provider:model; without it, the first provider with a key, else local", in_project="free"
-    ),
-    _setting(
-        "thinking",
-        "choice",
-        "how much reasoning to ask for",
-        default="off",
-        choices=("off", "minimal", "low", "medium", "high", "extra_high"),
-        in_project="free",
-    ),
-    _setting(
-        "context_window",
-        "count",
-        "tokens of the model's window; without it, what is known of the model, of which 100,000 are used at most",
-    ),
-    _setting(
-        "compaction",
-        "choice",
-        "what becomes of a conversation that outgrows that: the model sums up its older part, or that is left out",
-        default="summary",
-        choices=("summary", "window"),
-        in_project="free",
-    ),
-    _setting("system", "text", "instructions in place of the standard ones", in_project="free"),
-    _setting("append_system", "text", "instructions besides the standard ones", in_project="free"),
-    _setting(
-        "tools", "names", "which built-in tools", default=STANDARD_TOOLS, choices=STANDARD_TOOLS, in_project="stricter"
-    ),
-    _setting(
-        "approve",
-        "choice",
-        "which calls are asked about: smart asks for what the command rules do not know as harmless",
-        default="smart",
-        choices=APPROVALS,
-        in_project="stricter",
-    ),
-    _setting("allow", "rules", "calls that need no question, besides the harmless ones: bash: pytest *", default=()),
-    _setting("deny", "rules", "calls that never run: bash: git push", default=(), in_project="stricter"),
-    _setting(
-        "sandbox",
-        "choice",
-        "how commands are confined; auto takes the first back end that works, off takes the walls away",
-        default="auto",
-        choices=("auto", "bubblewrap", "landlock", "sandbox-exec", "off"),
-    ),
-    _setting("network", "switch", "whether commands may use the network", default=False, in_project="stricter"),
-    _setting("undo", "switch", "whether copies of what the file tools replace are kept, for swink undo", default=True),
-    _setting("sessions", "switch", "whether runs are recorded, so that they can be resumed and searched", default=True),
-    _setting("sessions_folder", "folder", "where sessions are kept, in place of the data folder"),
-    _setting(
-        "check_claims",
-        "choice",
-        "whether an answer that claims what no tool did is sent back once; auto does it for small models",
-        default="auto",
-        choices=("auto", "on", "off"),
-        in_project="free",
-    ),
-    _setting("max_turns", "count", "replies in one run", default=50, in_project="stricter"),
-    _setting("max_cost", "amount", "US dollars for one run", in_project="stricter"),
-    _setting("timeout", "amount", "seconds for one run", in_project="stricter"),
-    _setting("output", "choice", "what stdout gets", default="text", choices=("text", "json", "stream-json")),
-    _setting("masking", "switch", "whether secrets are masked in what the model and the outputs see", default=True),
-    _setting("unmask", "names", "names of secrets, such as DB_PASSWORD, that are not masked", default=()),
-    _setting(
-        "theme",
-        "choice",
-        "the colours of the terminal UI; auto is dark, or plain where NO_COLOR is set",
-        default="auto",
-        choices=("auto", "dark", "light", "contrast", "plain"),
-    ),
-    _setting("motion", "switch", "whether anything moves in the terminal UI that need not", default=True),
-    _setting("models_dir", "folder", "where models of this machine are kept, in place of the cache folder"),
-    *[
-        Definition(
-            name=f"base_url.{provider.name}",
-            kind="address",
-            help=f"the server to ask in place of {provider.name}'s own",
-            variable=provider.url_variable,
-            other_variables=provider.other_url_variables,
-        )
-        for provider in PROVIDERS
-        if provider.url_variable
-    ],
-)
-_BY_NAME = {definition.name: definition for definition in DEFINITIONS}
 
 
 class Sourced(Value, frozen=True):
@@ -176,8 +65,11 @@ class SettingsFile(Value, frozen=True):
 class Settings:
     """All settings, each with its source. `notes` are what a user should hear about how they came together."""
 
-    def __init__(self, values: Mapping[str, Sourced], notes: Iterable[str] = ()) -> None:
+    def __init__(
+        self, values: Mapping[str, Sourced], notes: Iterable[str] = (), *, environ: Mapping[str, str] | None = None
+    ) -> None:
         self._values = dict(values)
+        self._environ: Mapping[str, str] = {} if environ is None else environ
         self.notes = tuple(notes)
 
     def __repr__(self) -> str:
@@ -185,10 +77,15 @@ class Settings:
         return f"<Settings, set: {', '.join(changed) or 'none'}>"
 
     def __getitem__(self, name: str) -> Sourced:
+        """Raises `SettingsError` for a name that is none. The address of an installed provider is looked for now."""
+        if name not in self._values:
+            definition = definition_of(name)
+            found = _in_environment(definition, self._environ)
+            self._values[name] = found or Sourced(definition.default, "default")
         return self._values[name]
 
     def value(self, name: str) -> Any:
-        return self._values[name].value
+        return self[name].value
 
     def items(self) -> Iterable[tuple[str, Sourced]]:
         """In the order of the definitions."""
@@ -220,19 +117,25 @@ def load_settings(
         values |= {name: Sourced(None, user.source(name), problem) for name, problem in user.problems.items()}
     for file in (project,) if isinstance(project, SettingsFile) else project or ():
         _add_project(values, file, notes)
-    for definition in DEFINITIONS:
-        for variable in (definition.variable, *definition.other_variables):
-            if text := environ.get(variable):
-                given = _from_environment(definition, text, variable)
-                values[definition.name] = _joined(definition, values[definition.name], given)
-                break
+    for definition in [definition_of(name, item.source) for name, item in values.items()]:
+        given = _in_environment(definition, environ)
+        if given is not None:
+            values[definition.name] = _joined(definition, values[definition.name], given)
     for name, value in (flags or {}).items():
         if value is not None:
             flag = f"--{name.replace('_', '-')}"
-            definition = _BY_NAME[name]
+            definition = definition_of(name)
             checked = parse_value(definition, value, flag) if isinstance(value, str) else check(definition, value, flag)
             values[name] = _joined(definition, values[name], Sourced(checked, f"flag {flag}"))
-    return Settings(values, notes)
+    return Settings(values, notes, environ=environ)
+
+
+def _in_environment(definition: Definition, environ: Mapping[str, str]) -> Sourced | None:
+    """What the environment says, by the first of the setting's variables that says something."""
+    for variable in (definition.variable, *definition.other_variables):
+        if text := environ.get(variable):
+            return _from_environment(definition, text, variable)
+    return None
 
 
 def _from_environment(definition: Definition, text: str, variable: str) -> Sourced:
@@ -283,7 +186,7 @@ def parse_file(path: str, data: bytes) -> SettingsFile:
     problems: dict[str, str] = {}
     for name, value in file.values.items():
         place = f"{path}, line {lines[name]}"
-        definition = definition_of(name, place)
+        definition = definition_in_file(name, place)
         try:
             values[name] = check(definition, value, place)
         except SettingsError as error:
@@ -327,7 +230,8 @@ def _edit(path: Path, change: Callable[[TomlFile], str]) -> None:
 
 def _add_project(values: dict[str, Sourced], project: SettingsFile, notes: list[str]) -> None:
     for name, value in {**project.problems, **project.values}.items():
-        definition, place = _BY_NAME[name], project.source(name)
+        place = project.source(name)
+        definition = definition_in_file(name, place)
         if definition.in_project == "never":
             notes.append(
                 f"{place}: a project may not set {name}, so that is not used; it belongs into your own settings"
@@ -347,7 +251,11 @@ def _add_project(values: dict[str, Sourced], project: SettingsFile, notes: list[
 
 def only_stricter(file: SettingsFile) -> SettingsFile:
     """The file with nothing but what can only tighten."""
-    kept = {name: value for name, value in file.values.items() if _BY_NAME[name].in_project == "stricter"}
+    kept = {
+        name: value
+        for name, value in file.values.items()
+        if definition_in_file(name, file.source(name)).in_project == "stricter"
+    }
     return SettingsFile(file.path, kept, file.lines)
 
 
@@ -363,17 +271,6 @@ def _stricter(name: str, mine: Any, theirs: Any) -> Any:
 
 
 # -- values --------------------------------------------------------------------------------------------------
-
-
-def definition_of(name: str, place: str = "") -> Definition:
-    """The setting of that name. Raises `SettingsError` that says which is meant."""
-    if name in _BY_NAME:
-        return _BY_NAME[name]
-    from swink_agent.core.likeness import close_names
-
-    near = close_names(name, _BY_NAME)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_BY_NAME)}"
-    raise SettingsError(f"{place + ': ' if place else ''}no setting is called {name}; {hint}")
 
 
 _ON, _OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
@@ -453,16 +350,26 @@ def _check_rules(definition: Definition, rules: list[str], place: str) -> None:
 
     try:
         is_allowing = definition.name == "allow"
-        CallRules(os.sep, tools=STANDARD_TOOLS, allow=rules if is_allowing else (), deny=() if is_allowing else rules)
+        CallRules(os.sep, tools=_tools_in(rules), allow=rules if is_allowing else (), deny=() if is_allowing else rules)
     except ValueError as error:
         raise SettingsError(f"{place}: {error}") from error
 
 
-def _is_address(definition: Definition, text: str) -> bool:
-    """Whether it can be a server's; Ollama's own variable may leave out the scheme."""
-    from swink_agent.adapters._addresses import address_problem  # on use: most have none
+def _tools_in(rules: Iterable[str]) -> Sequence[str]:
+    """The tools that rules may name: the built-in ones, and where others are named, those of installed packages."""
+    named = {rule.partition(":")[0].strip() for rule in rules}
+    if named <= set(STANDARD_TOOLS):
+        return STANDARD_TOOLS
+    from .extras import installed_extras
 
-    is_bare = definition.name == "base_url.ollama" and "://" not in text
+    return (*STANDARD_TOOLS, *[extra.name for extra in installed_extras("tool")])
+
+
+def _is_address(definition: Definition, text: str) -> bool:
+    """Whether it can be a server's; Ollama's own variable, for one, may leave out the scheme."""
+    from swink_agent.adapters.addresses import address_problem  # on use: most have none
+
+    is_bare = definition.may_be_bare and "://" not in text
     return not address_problem(f"http://{text}" if is_bare else text)
 
 

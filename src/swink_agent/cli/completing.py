@@ -39,13 +39,14 @@ def models(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> l
     from swink_agent.adapters.catalog import ModelCatalog
     from swink_agent.app.credentials import Credentials
     from swink_agent.app.errors import ApplicationError
-    from swink_agent.app.providers import PROVIDERS
+    from swink_agent.app.providers import all_providers
 
     names = [f"local:{name}" for name in _presets()]
     credentials, catalog = Credentials(), ModelCatalog.load()
-    for provider in PROVIDERS:
+    for provider in all_providers():
         try:
-            is_wanted = incomplete.startswith(provider.name[:1]) or credentials.has_key(provider.name)
+            has_key = credentials.has_key(provider.name) or not provider.needs_key
+            is_wanted = incomplete.startswith(provider.name[:1]) or has_key
         except ApplicationError:  # keys that cannot be read are told of elsewhere
             is_wanted = False
         if is_wanted:
@@ -59,9 +60,9 @@ def local_models(ctx: click.Context, parameter: click.Parameter, incomplete: str
 
 def providers(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
     """Providers that a key can be kept for."""
-    from swink_agent.app.providers import PROVIDERS
+    from swink_agent.app.providers import all_providers
 
-    return _beginning([item.account for item in PROVIDERS if item.key_variables], incomplete)
+    return _beginning([item.account for item in all_providers() if item.key_variables], incomplete)
 
 
 def tools(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
@@ -104,14 +105,14 @@ def results(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> 
 
 
 def settings(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    from swink_agent.app.settings import DEFINITIONS
+    from swink_agent.app.definitions import all_definitions
 
-    return [CompletionItem(item.name, help=item.help) for item in DEFINITIONS if item.name.startswith(incomplete)]
+    return [CompletionItem(item.name, help=item.help) for item in all_definitions() if item.name.startswith(incomplete)]
 
 
 def setting_values(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
     """What the setting that is named before can be."""
-    from swink_agent.app.settings import DEFINITIONS
+    from swink_agent.app.definitions import DEFINITIONS
 
     definition = next((item for item in DEFINITIONS if item.name == ctx.params.get("name")), None)
     if definition is None:
@@ -121,14 +122,27 @@ def setting_values(ctx: click.Context, parameter: click.Parameter, incomplete: s
             return _beginning(definition.choices, incomplete)
         case "switch":
             return _beginning(("true", "false"), incomplete)
-        case "names":
+        case "names" if definition.name == "tools":
             return tools(ctx, parameter, incomplete)
+        case "names":
+            return _extras(definition.name, incomplete)
         case "rules":
             return rules(ctx, parameter, incomplete)
         case "folder":
             return folders(ctx, parameter, incomplete)
         case _:
             return models(ctx, parameter, incomplete) if definition.name == "model" else []
+
+
+def _extras(setting: str, incomplete: str) -> list[Any]:
+    """The last of several names, of what installed packages have for the setting."""
+    from swink_agent.app.extras import installed_extras
+
+    if setting not in ("extra_tools", "extra_policies"):
+        return []
+    before, comma, _ = incomplete.rpartition(",")
+    names = [extra.name for extra in installed_extras("tool" if setting == "extra_tools" else "policy")]
+    return _beginning([f"{before}{comma}{name}" for name in names if name not in before.split(",")], incomplete)
 
 
 def _presets() -> list[str]:

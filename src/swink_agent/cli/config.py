@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import click
 
+from swink_agent.app.definitions import all_definitions
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.settings import (
     Definition,
@@ -72,16 +73,17 @@ def _plain(name: str, value: Any) -> str:
 def show(as_json: bool = False) -> None:
     """Show every setting, its value and where that comes from."""
     settings, project = _load()
+    everything = {definition.name: settings[definition.name] for definition in all_definitions()}
     if as_json:
         click.echo(
             json.dumps(
-                {name: {"value": item.value, "source": item.source} for name, item in settings.items()}, indent=2
+                {name: {"value": item.value, "source": item.source} for name, item in everything.items()}, indent=2
             )
         )
         return
     rows = [
         (name, _shown(name, item.value), item.source)
-        for name, item in settings.items()
+        for name, item in everything.items()
         if not name.startswith("base_url.") or item.value is not None
     ]
     click.echo(table(rows))

@@ -9,7 +9,7 @@ import click
 
 from swink_agent.app.credentials import Credentials
 from swink_agent.app.errors import UsageProblem
-from swink_agent.app.providers import PROVIDERS
+from swink_agent.app.providers import all_providers
 
 from .lazy import offered
 from .table import table
@@ -46,8 +46,9 @@ def keys(ctx: click.Context) -> None:
 def set_key(provider: str, store: str | None) -> None:
     """Keep a key: typed without echo, or read from stdin. Never an argument, which others could see."""
     credentials = Credentials()
-    known = [item.account for item in PROVIDERS if item.key_variables]
-    if provider not in known and provider not in [item.name for item in PROVIDERS]:
+    providers = list(all_providers())
+    known = [item.account for item in providers if item.key_variables]
+    if provider not in known and provider not in [item.name for item in providers]:
         click.echo(
             f"{provider} is none of {', '.join(dict.fromkeys(known))}; the key is kept under that name.", err=True
         )

@@ -11,7 +11,7 @@ import click
 from swink_agent.app.credentials import Credentials
 from swink_agent.app.errors import NoModel, UsageProblem
 from swink_agent.app.models import LOCAL_EXTRA, has_local_extra, prepare_local
-from swink_agent.app.providers import PROVIDERS
+from swink_agent.app.providers import all_providers
 from swink_agent.app.settings import load_settings
 from swink_agent.app.telling import size_of
 
@@ -95,10 +95,10 @@ def _remote_rows() -> list[dict[str, Any]]:
     credentials = Credentials()
     catalog = ModelCatalog.load()
     rows: list[dict[str, Any]] = []
-    for provider in PROVIDERS:
+    for provider in all_providers():
         if provider.keys_of:
             continue
-        has_key = credentials.has_key(provider.name)
+        has_key = credentials.has_key(provider.name) or not provider.needs_key
         for info in catalog.models(provider.name):
             rows.append(
                 {

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from .journal import Journal as Journal
     from .journal import Past as Past
+    from .model_info import ModelInfo as ModelInfo
     from .redaction import Redactor as Redactor
     from .schema import FunctionSchema as FunctionSchema
     from .structured import StructuredOutput as StructuredOutput
@@ -20,6 +21,7 @@ _PLACES = {
     "Path": "pathlib",
     "Journal": "swink_agent.core.journal",
     "Past": "swink_agent.core.journal",
+    "ModelInfo": "swink_agent.core.model_info",
     "Redactor": "swink_agent.core.redaction",
     "FunctionSchema": "swink_agent.core.schema",
     "StructuredOutput": "swink_agent.core.structured",

@@ -14,8 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamFn
-from swink_agent.core.types import ModelSpec
 
 if TYPE_CHECKING:
     from .events import LocalModelError, LocalModelEvent, LocalState
@@ -50,11 +50,14 @@ _PLACES = {
 }
 
 
-def provider(model: ModelSpec) -> StreamFn:
-    """The stream function for `local:NAME` and `local:/path/model.gguf`."""
+def _stream_fn(base_url: str | None) -> StreamFn:
     from .stream import LocalStreamFn
 
     return LocalStreamFn()
+
+
+provider = ProviderDescription(name="local", make=_stream_fn, needs_key=False, is_local=True)
+"""The provider of `local:NAME` and `local:/path/model.gguf`."""
 
 
 async def embed(texts: list[str], model: str | None = None) -> list[list[float]]:

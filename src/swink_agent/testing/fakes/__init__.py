@@ -6,10 +6,10 @@ async with FakeProvider("anthropic", [FakeReply(thinking="Hm.", calls=[("add", {
 assert not fake.rejections
 
 Each API has a file with a pure validator, `problems(body)`: `anthropic`, `openai`, `openai_responses`, `azure`, `xai`,
-`mistral`, `gemini`, `ollama`, `bedrock`.
+`mistral`, `gemini`, `ollama`, `bedrock`. A fake of an API of your own is made with `fakes.kit`.
 """
 
-from ._reply import FakeFailure, FakeReply
+from .kit.replies import FakeFailure, FakeReply
 from .provider import APIS, FakeProvider
 
 __all__ = ["APIS", "FakeFailure", "FakeProvider", "FakeReply"]

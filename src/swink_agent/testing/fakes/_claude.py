@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ._checks import mapping
-from ._reply import is_signed, sign
+from .kit.checks import mapping
+from .kit.replies import is_signed, sign
 
 __all__ = [
     "check_thinking",

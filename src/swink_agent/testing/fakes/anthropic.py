@@ -12,8 +12,16 @@ from typing import Any
 from swink_agent.core.types import StopReason, Usage
 from swink_agent.testing.servers import ReceivedRequest
 
-from ._api import FakeApi
-from ._checks import (
+from ._claude import (
+    check_thinking,
+    check_thinking_first,
+    is_redacted_thinking,
+    signature_of,
+    signature_problem,
+    version_of,
+)
+from .kit.api import FakeApi
+from .kit.checks import (
     Shape,
     Turn,
     check_json_schema,
@@ -25,16 +33,8 @@ from ._checks import (
     objects,
     string,
 )
-from ._claude import (
-    check_thinking,
-    check_thinking_first,
-    is_redacted_thinking,
-    signature_of,
-    signature_problem,
-    version_of,
-)
-from ._reply import Block, FakeReply, blocks, new_id, pieces
-from ._wire import sse
+from .kit.replies import Block, FakeReply, blocks, new_id, pieces
+from .kit.wire import sse
 
 __all__ = ["API", "problems"]
 

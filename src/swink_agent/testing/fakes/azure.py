@@ -8,11 +8,11 @@ from typing import Any
 
 from swink_agent.testing.servers import ReceivedRequest
 
-from ._api import FakeApi, needs_bearer
-from ._chat import ChatChunks
-from ._checks import Shape
-from ._reply import FakeReply
-from ._wire import sse
+from .kit.api import FakeApi, needs_bearer
+from .kit.chat import ChatChunks
+from .kit.checks import Shape
+from .kit.replies import FakeReply
+from .kit.wire import sse
 from .openai import OpenAiRules, error
 
 __all__ = ["API", "problems"]

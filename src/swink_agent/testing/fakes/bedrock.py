@@ -14,8 +14,17 @@ from typing import Any
 from swink_agent.core.types import StopReason, Usage
 from swink_agent.testing.servers import ReceivedRequest
 
-from ._api import FakeApi
-from ._checks import (
+from ._claude import (
+    check_thinking,
+    check_thinking_first,
+    is_claude,
+    is_redacted_thinking,
+    signature_of,
+    signature_problem,
+)
+from ._sigv4 import signature_problem as request_signature_problem
+from .kit.api import FakeApi
+from .kit.checks import (
     TOOL_NAME,
     Shape,
     Turn,
@@ -27,17 +36,8 @@ from ._checks import (
     objects,
     string,
 )
-from ._claude import (
-    check_thinking,
-    check_thinking_first,
-    is_claude,
-    is_redacted_thinking,
-    signature_of,
-    signature_problem,
-)
-from ._reply import Block, FakeReply, blocks, new_id, pieces
-from ._sigv4 import signature_problem as request_signature_problem
-from ._wire import aws_event
+from .kit.replies import Block, FakeReply, blocks, new_id, pieces
+from .kit.wire import aws_event
 
 __all__ = ["API", "problems"]
 

@@ -13,10 +13,10 @@ from typing import Any
 from swink_agent.core.types import StopReason, Usage
 from swink_agent.testing.servers import ReceivedRequest
 
-from ._api import FakeApi
-from ._checks import Shape, check_names, items, mapping, objects, string, subschemas
-from ._reply import Block, FakeReply, blocks, is_signed, new_id, pieces, sign
-from ._wire import sse
+from .kit.api import FakeApi
+from .kit.checks import Shape, check_names, items, mapping, objects, string, subschemas
+from .kit.replies import Block, FakeReply, blocks, is_signed, new_id, pieces, sign
+from .kit.wire import sse
 
 __all__ = ["API", "problems"]
 

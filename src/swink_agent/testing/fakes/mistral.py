@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ._api import FakeApi, needs_bearer
-from ._chat import ChatChunks, ChatRules
-from ._checks import TOOL_NAME, Shape, check_names, objects, string
-from ._reply import Block, FakeReply, new_id, pieces
-from ._wire import sse
+from .kit.api import FakeApi, needs_bearer
+from .kit.chat import ChatChunks, ChatRules
+from .kit.checks import TOOL_NAME, Shape, check_names, objects, string
+from .kit.replies import Block, FakeReply, new_id, pieces
+from .kit.wire import sse
 
 __all__ = ["API", "problems"]
 

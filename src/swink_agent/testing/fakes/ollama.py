@@ -15,10 +15,10 @@ from typing import Any
 from swink_agent.core.types import StopReason
 from swink_agent.testing.servers import ReceivedRequest
 
-from ._api import FakeApi
-from ._checks import Shape, items, mapping, objects, string
-from ._reply import Block, FakeReply, blocks, new_id, pieces
-from ._wire import json_line
+from .kit.api import FakeApi
+from .kit.checks import Shape, items, mapping, objects, string
+from .kit.replies import Block, FakeReply, blocks, new_id, pieces
+from .kit.wire import json_line
 
 __all__ = ["API", "problems"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ._api import FakeApi, needs_bearer
-from ._chat import ChatChunks, ChatRules
-from ._checks import string
+from .kit.api import FakeApi, needs_bearer
+from .kit.chat import ChatChunks, ChatRules
+from .kit.checks import string
 
 __all__ = ["API", "OpenAiRules", "error", "problems"]
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from swink_agent.core.types import StopReason, Usage
 
-from ._api import FakeApi, needs_bearer
-from ._checks import Shape, check_json_schema, check_lengths, check_names, mapping, objects, string
-from ._reply import Block, FakeReply, blocks, is_signed, new_id, pieces, sign
-from ._wire import sse
+from .kit.api import FakeApi, needs_bearer
+from .kit.checks import Shape, check_json_schema, check_lengths, check_names, mapping, objects, string
+from .kit.replies import Block, FakeReply, blocks, is_signed, new_id, pieces, sign
+from .kit.wire import sse
 from .openai import error
 
 __all__ = ["API", "problems"]

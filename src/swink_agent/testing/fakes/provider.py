@@ -17,9 +17,10 @@ import msgspec
 from swink_agent.testing.servers import LoopbackServer, ReceivedRequest, answer
 
 from . import anthropic, azure, bedrock, gemini, mistral, ollama, openai, openai_responses, xai
-from ._checks import mapping, string
-from ._reply import FakeFailure, FakeReply
-from ._wire import json_bytes
+from .kit.api import FakeApi
+from .kit.checks import mapping, string
+from .kit.replies import FakeFailure, FakeReply
+from .kit.wire import json_bytes
 
 __all__ = ["APIS", "FakeProvider"]
 
@@ -46,21 +47,23 @@ class FakeProvider:
     Each good request gets the next of `replies`, a string being one of text alone. A request that the provider would
     reject is answered as the provider would, and noted in `rejections` with everything that is wrong with it; so is
     one that comes when no reply is left. `bodies` is what was sent. The key is `key`, at Bedrock as the secret of a
-    signature or as a bearer token. Raises `ValueError` for an API that is none of `APIS`.
+    signature or as a bearer token. `api` is one of `APIS`, or a `FakeApi` of your own, made with `fakes.kit`. Raises
+    `ValueError` for any other name.
     """
 
     def __init__(
-        self, api: str, replies: Iterable[FakeReply | FakeFailure | str] = (), *, key: str = "fake-key"
+        self, api: str | FakeApi, replies: Iterable[FakeReply | FakeFailure | str] = (), *, key: str = "fake-key"
     ) -> None:
-        if api not in _APIS:
+        if isinstance(api, str) and api not in _APIS:
             raise ValueError(f"no fake of {api!r}: there are {', '.join(APIS)}")
-        self.api = api
+        self.api = api if isinstance(api, str) else api.path.pattern
+        """The name of the API, or the pattern of its path if it is one of your own."""
         self.key = key
         self.replies = list(replies)
         """What is still to be said; more may be added at any time."""
         self.bodies: list[dict[str, Any]] = []
         self.rejections: list[str] = []
-        self._api = _APIS[api]
+        self._api = _APIS[api] if isinstance(api, str) else api
         self._server = LoopbackServer(self._answer)
 
     def __repr__(self) -> str:

@@ -7,10 +7,10 @@ from typing import Any
 
 from swink_agent.core.types import Usage
 
-from ._api import FakeApi, needs_bearer
-from ._chat import ChatChunks, ChatRules
-from ._checks import Shape, string
-from ._reply import new_id
+from .kit.api import FakeApi, needs_bearer
+from .kit.chat import ChatChunks, ChatRules
+from .kit.checks import Shape, string
+from .kit.replies import new_id
 
 __all__ = ["API", "problems"]
 

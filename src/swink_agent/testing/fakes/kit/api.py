@@ -9,7 +9,7 @@ from typing import Any
 
 from swink_agent.testing.servers import ReceivedRequest
 
-from ._reply import FakeReply
+from .replies import FakeReply
 
 __all__ = ["FakeApi", "needs_bearer"]
 

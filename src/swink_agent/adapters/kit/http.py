@@ -17,16 +17,17 @@ import msgspec
 
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind, StreamError
+from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import AssistantMessageEvent, StreamDone, StreamFailed, StreamOptions, resolved_prompt
 from swink_agent.core.types import AgentContext, Cost, ModelSpec, Usage
 from swink_agent.core.value import is_secret_name
 
-from ._addresses import address_problem
-from ._blocks import ReplyWriter
-from ._errors import classify, retry_after
-from ._frames import FrameError, ShapeError
-from ._outgoing import OutgoingMessages, RequestError
-from ._transport import AiohttpTransport, HttpRequest, HttpResponse, Limits, Transport, TransportError
+from ..addresses import address_problem
+from .errors import classify, retry_after
+from .frames import FrameError, ShapeError
+from .outgoing import OutgoingMessages, RequestError
+from .reply import ReplyWriter
+from .transport import AiohttpTransport, HttpRequest, HttpResponse, Limits, Transport, TransportError
 
 __all__ = ["HttpStreamFn", "Parser", "RequestError", "with_advice"]
 
@@ -62,6 +63,8 @@ class Parser(Protocol):
 class HttpStreamFn(ABC):
     """The base of the adapters."""
 
+    description: ClassVar[ProviderDescription]
+    """What is to be known of its provider; a subclass that names one has its `provider` from there."""
     provider: ClassVar[str] = ""
     kin: ClassVar[frozenset[str]] = frozenset()
     """Other names for its provider: the same models and keys, by another wire format."""
@@ -78,6 +81,11 @@ class HttpStreamFn(ABC):
     """Where the address came from, for saying what to mend: a parameter or a variable."""
     given_address: str = ""
     """The address as it was given, before it was put into its usual form."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "description" in vars(cls):
+            cls.provider = cls.description.name
 
     def __init__(self, *, transport: Transport | None = None, limits: Limits | None = None) -> None:
         self.transport: Transport = transport or AiohttpTransport()
@@ -120,7 +128,7 @@ class HttpStreamFn(ABC):
 
     def cost(self, model: ModelSpec, usage: Usage) -> Cost:
         """What the reply cost."""
-        from .prices import cost_of
+        from ..prices import cost_of
 
         return cost_of(model, usage)
 
@@ -192,7 +200,7 @@ class HttpStreamFn(ABC):
 
     async def advised(self, refused: StreamFailed, model: ModelSpec) -> StreamFailed:
         """The refusal of a model that the provider does not know, with the names of some that there are."""
-        from .catalog import ModelCatalog
+        from ..catalog import ModelCatalog
 
         catalog = ModelCatalog.load()
         if catalog.find(model) is not None:
@@ -257,7 +265,7 @@ def takes_images(model: ModelSpec) -> bool:
 
     What Azure calls a model is a deployment, which may have the name of another.
     """
-    from .catalog import ModelCatalog  # on use: most conversations hold none
+    from ..catalog import ModelCatalog  # on use: most conversations hold none
 
     if model.provider == "azure":
         return True

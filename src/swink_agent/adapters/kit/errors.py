@@ -17,7 +17,7 @@ import msgspec
 
 from swink_agent.core.errors import ErrorKind
 
-from ._json import items, json_text, mapping
+from .documents import items, json_text, mapping
 
 __all__ = ["classify", "classify_error", "retry_after"]
 

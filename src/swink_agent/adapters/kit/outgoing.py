@@ -26,7 +26,7 @@ from swink_agent.core.types import (
     UserMessage,
 )
 
-from ._images import Note, picture
+from .images import Note, picture
 
 __all__ = ["OutgoingMessages", "RequestError", "refused_files"]
 

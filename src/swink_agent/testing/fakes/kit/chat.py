@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from swink_agent.core.types import StopReason, Usage
 
-from ._checks import (
+from .checks import (
     TOOL_NAME,
     Shape,
     Turn,
@@ -26,8 +26,8 @@ from ._checks import (
     string,
     subschemas,
 )
-from ._reply import Block, FakeReply, blocks, new_id, pieces
-from ._wire import sse
+from .replies import Block, FakeReply, blocks, new_id, pieces
+from .wire import sse
 
 __all__ = ["ChatChunks", "ChatRules"]
 

@@ -1,7 +1,7 @@
 """Building request bodies without encoding again what was encoded for the turn before.
 
 Owns the pieces that every adapter's request builder is made of: encoded messages that are remembered, the joining of
-JSON that is already bytes, ids in the form that a provider takes. Images are in `_images`.
+JSON that is already bytes, ids in the form that a provider takes. Images are in `images`.
 """
 
 from __future__ import annotations

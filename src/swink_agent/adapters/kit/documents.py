@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast, get_args
 import msgspec
 from msgspec import Struct
 
-from ._frames import FrameError, ShapeError
+from .frames import FrameError, ShapeError
 
 __all__ = ["UNREADABLE", "count", "document", "items", "json_text", "mapping", "read", "text"]
 

@@ -6,15 +6,16 @@ Owns where the two come from: the constructor, the environment, or the provider'
 from __future__ import annotations
 
 import os
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
 from swink_agent.core.errors import AuthError
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.types import ModelSpec
 
-from ._bodies import EncodedMessages
-from ._http import HttpStreamFn
-from ._transport import Limits, Transport
+from .bodies import EncodedMessages
+from .http import HttpStreamFn
+from .transport import Limits, Transport
 
 __all__ = ["JSON_HEADERS", "KeyedStreamFn"]
 
@@ -24,7 +25,7 @@ _WITH_THEIR_OWN_WIRE = frozenset({"anthropic", "bedrock", "gemini", "local", "ol
 
 
 class KeyedStreamFn(HttpStreamFn):
-    """The base of adapters with an address and a key.
+    """The base of adapters with an address and a key: a subclass names its `description` and its `default_url`.
 
     The key comes from `StreamOptions.api_key`, else from `api_key`, else from the environment. A server other than
     the provider's own may need none.
@@ -35,7 +36,13 @@ class KeyedStreamFn(HttpStreamFn):
     default_url: ClassVar[str] = ""
     url_variable: ClassVar[str] = ""
     key_variable: ClassVar[str] = ""
-    other_key_variable: ClassVar[str] = ""
+    """The variables that are named to a user, which are the first of the description's."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "description" in vars(cls):
+            cls.url_variable = next(iter(cls.description.url_variables), "")
+            cls.key_variable = next(iter(cls.description.key_variables), "")
 
     def __init__(
         self,
@@ -46,14 +53,14 @@ class KeyedStreamFn(HttpStreamFn):
         limits: Limits | None = None,
     ) -> None:
         super().__init__(transport=transport, limits=limits)
-        given = base_url or os.environ.get(self.url_variable) or None
+        variable = _first_set(self.description.url_variables)
+        given = base_url or os.environ.get(variable) or None
         self._has_own_address = given is not None
-        self.address_source = "base_url" if base_url else self.url_variable
+        self.address_source = "base_url" if base_url else variable or self.url_variable
         self.given_address = given or ""
         self.base_url = self.with_version(given or self.default_url)
         self._needs_key = given is None
-        environment = os.environ.get(self.key_variable) or os.environ.get(self.other_key_variable or self.key_variable)
-        self._api_key = api_key or environment or None
+        self._api_key = api_key or os.environ.get(_first_set(self.description.key_variables)) or None
         self._encoded = EncodedMessages()
 
     def with_version(self, url: str) -> str:
@@ -78,3 +85,8 @@ class KeyedStreamFn(HttpStreamFn):
         if key is None and self._needs_key:
             raise AuthError(f"no key for {self.provider}: set {self.key_variable}, or pass api_key")
         return key
+
+
+def _first_set(variables: Iterable[str]) -> str:
+    """The first of the variables that holds something; none of them if none does."""
+    return next((name for name in variables if os.environ.get(name)), "")

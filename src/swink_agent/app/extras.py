@@ -1,0 +1,141 @@
+"""Tools and policies of installed packages, which the user's settings switch on by name.
+
+Owns the entry-point groups `swink_agent.tools` and `swink_agent.policies`, and what is told of one that cannot be used.
+Nothing is loaded because it is installed: only what `extra_tools` and `extra_policies` name, and those a folder's own
+file may not set. One that is named and cannot be had stops the run: a policy that is silently missing guards nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from swink_agent.core.tool import AgentTool
+from swink_agent.core.value import Value
+
+from .definitions import STANDARD_TOOLS
+from .errors import UsageProblem
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["Extra", "ExtraKind", "extra_policies", "extra_tools", "installed_extras"]
+
+ExtraKind: TypeAlias = Literal["tool", "policy"]
+GROUPS: dict[ExtraKind, str] = {"tool": "swink_agent.tools", "policy": "swink_agent.policies"}
+_SETTINGS: dict[ExtraKind, str] = {"tool": "extra_tools", "policy": "extra_policies"}
+_SLOTS = ("pre_turn", "pre_dispatch", "post_turn", "post_loop")
+
+
+class Extra(Value, frozen=True):
+    """A tool or policy that is installed, on or not, with the package that it is of."""
+
+    kind: ExtraKind
+    name: str
+    package: str
+
+
+def installed_extras(kind: ExtraKind) -> list[Extra]:
+    """What is installed, by name. Nothing is loaded for that."""
+    return [Extra(kind, point.name, _package(point)) for point in _points(kind)]
+
+
+def extra_tools(names: Sequence[str], folder: Path, *, denied: Collection[str] = ()) -> list[AgentTool]:
+    """The tools of these names for a folder, but for those that are denied. Raises `UsageProblem`.
+
+    An entry point is an `AgentTool`, or a callable that takes the folder and returns one, and is called as its tool is.
+    """
+    tools: list[AgentTool] = []
+    for name in names:
+        if name in STANDARD_TOOLS:
+            raise UsageProblem(f"extra_tools names {name}, which is a built-in tool: the setting tools has those")
+        if name in denied:
+            continue
+        point = _chosen("tool", name)
+        found = _loaded("tool", point)
+        if not _is_tool(found):
+            found = _made("tool", point, found, folder)
+        if not _is_tool(found):
+            raise _unusable("tool", point, f"it is no tool but {found!r}")
+        if found.name != name:
+            raise _unusable(
+                "tool", point, f"its tool is called {found.name!r}: an entry point is called as its tool is"
+            )
+        tools.append(found)
+    return tools
+
+
+def extra_policies(names: Sequence[str], folder: Path) -> list[object]:
+    """The policies of these names for a folder, each made anew. Raises `UsageProblem`.
+
+    An entry point is a callable that takes the folder and returns the policy.
+    """
+    policies: list[object] = []
+    for name in names:
+        point = _chosen("policy", name)
+        found = _made("policy", point, _loaded("policy", point), folder)
+        if not any(callable(getattr(found, slot, None)) for slot in _SLOTS):
+            raise _unusable("policy", point, f"it is no policy but {found!r}: it has none of {', '.join(_SLOTS)}")
+        policies.append(found)
+    return policies
+
+
+# -- one of them ---------------------------------------------------------------------------------------------
+
+
+def _points(kind: ExtraKind) -> list[EntryPoint]:
+    from importlib.metadata import entry_points  # on use: reading what is installed takes milliseconds
+
+    return sorted(entry_points(group=GROUPS[kind]), key=lambda point: (point.name, _package(point)))
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value.partition(":")[0]
+
+
+def _chosen(kind: ExtraKind, name: str) -> EntryPoint:
+    """The entry point of that name, which must be the only one: of two, nobody said which is meant."""
+    points = _points(kind)
+    found = [point for point in points if point.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        packages = " and ".join(dict.fromkeys([_package(point) for point in found]))
+        raise UsageProblem(f"{_SETTINGS[kind]} names {name}, which several packages have: {packages}; uninstall one")
+    from swink_agent.core.likeness import close_names
+
+    there_are = [point.name for point in points]
+    near = close_names(name, there_are)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(there_are) or 'none'}"
+    raise UsageProblem(f"{_SETTINGS[kind]} names {name}, but no installed package has a {kind} of that name; {hint}")
+
+
+def _loaded(kind: ExtraKind, point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except Exception as error:  # whatever somebody else's code does when it is loaded
+        raise _unusable(kind, point, repr(error)) from error
+
+
+def _made(kind: ExtraKind, point: EntryPoint, make: Any, folder: Path) -> Any:
+    if not callable(make):
+        raise _unusable(kind, point, f"{make!r} is nothing that can be called with a folder")
+    try:
+        return make(folder)
+    except Exception as error:  # likewise
+        raise _unusable(kind, point, repr(error)) from error
+
+
+def _is_tool(found: Any) -> bool:
+    return not isinstance(found, type) and all(
+        hasattr(found, part) for part in ("name", "description", "parameters_schema", "execute")
+    )
+
+
+def _unusable(kind: ExtraKind, point: EntryPoint, reason: str) -> UsageProblem:
+    switch = _SETTINGS[kind]
+    return UsageProblem(
+        f"the {kind} {point.name} of the package {_package(point)} cannot be used: {reason[:300]}; "
+        f"mend the package, or take it out of the setting {switch}"
+    )

@@ -1,0 +1,61 @@
+"""The kit that strict fakes are made of: for a fake of an API of your own.
+
+api = FakeApi(
+    path=re.compile(r"/v1/talk"), content_type="application/x-ndjson",
+    problems=problems, refusal=needs_bearer, error=error, stream=stream,
+)
+async with FakeProvider(api, ["hello"]) as fake:
+    ...
+
+    api.py      FakeApi: what a fake must know of an API       wire.py   frames, written as providers write them
+    checks.py   what validators are made of                    chat.py   chat completions, for subclasses to refine
+    replies.py  a scripted reply as the blocks that are sent
+"""
+
+from .api import FakeApi, needs_bearer
+from .chat import ChatChunks, ChatRules
+from .checks import (
+    TOOL_NAME,
+    Shape,
+    Turn,
+    check_json_schema,
+    check_lengths,
+    check_names,
+    check_pairs,
+    items,
+    mapping,
+    objects,
+    string,
+    subschemas,
+)
+from .replies import Block, blocks, is_signed, new_id, pieces, sign
+from .wire import aws_event, json_bytes, json_line, sse
+
+__all__ = [
+    "TOOL_NAME",
+    "Block",
+    "ChatChunks",
+    "ChatRules",
+    "FakeApi",
+    "Shape",
+    "Turn",
+    "aws_event",
+    "blocks",
+    "check_json_schema",
+    "check_lengths",
+    "check_names",
+    "check_pairs",
+    "is_signed",
+    "items",
+    "json_bytes",
+    "json_line",
+    "mapping",
+    "needs_bearer",
+    "new_id",
+    "objects",
+    "pieces",
+    "sign",
+    "sse",
+    "string",
+    "subschemas",
+]
