@@ -107,7 +107,7 @@ class AnthropicStreamFn(KeyedStreamFn):
         return fields
 
     def _content(self, message: AgentMessage, with_thinking: bool) -> bytes:
-        return self._encoded.encode(message, _own_content if with_thinking else _content, with_thinking)
+        return self.encoded.encode(message, _own_content if with_thinking else _content, with_thinking)
 
 
 def _marked(content: bytes) -> bytes:

@@ -112,7 +112,7 @@ class BedrockStreamFn(HttpStreamFn):
         self._access_key = variables.get("AWS_ACCESS_KEY_ID")
         self._secret_key = variables.get("AWS_SECRET_ACCESS_KEY")
         self._session_token = variables.get("AWS_SESSION_TOKEN")
-        self._encoded = EncodedMessages()
+        self.encoded = EncodedMessages()
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         # A colon may stand in a path as it is; escaped, one HTTP client sends it so and another does not, and the
@@ -187,7 +187,7 @@ class BedrockStreamFn(HttpStreamFn):
         return fields
 
     def _content(self, message: AgentMessage, with_thinking: bool) -> bytes:
-        return self._encoded.encode(message, _own_content if with_thinking else _content, with_thinking)
+        return self.encoded.encode(message, _own_content if with_thinking else _content, with_thinking)
 
     def _plain_content(self, message: AgentMessage, _: bool) -> bytes:
         return self._content(message, False)  # the other models take no reasoning back, not even their own

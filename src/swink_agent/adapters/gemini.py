@@ -117,7 +117,7 @@ class GeminiStreamFn(KeyedStreamFn):
             if type(message) is ToolResultMessage:
                 name = message.tool_name or names.get(message.tool_call_id, "tool")
                 encode = partial(_result_parts, name=name, takes_pictures=takes_pictures)
-                yield "user", self._encoded.encode(message, encode, (name, takes_pictures))
+                yield "user", self.encoded.encode(message, encode, (name, takes_pictures))
                 pictures.append(message)
                 continue
             yield from self._pictures(pictures, takes_pictures)
@@ -125,9 +125,9 @@ class GeminiStreamFn(KeyedStreamFn):
                 names.update((call.id, call.name) for call in message.tool_calls)
                 is_own = message.provider in (self.provider, model.provider)
                 encode = partial(_model_parts, is_own=is_own, needs_signature=needs_signature)
-                yield "model", self._encoded.encode(message, encode, (is_own, needs_signature))
+                yield "model", self.encoded.encode(message, encode, (is_own, needs_signature))
             elif type(message) is UserMessage:
-                yield "user", self._encoded.encode(message, _user_parts)
+                yield "user", self.encoded.encode(message, _user_parts)
         yield from self._pictures(pictures, takes_pictures)
 
     def _pictures(self, results: list[ToolResultMessage], takes_pictures: bool) -> Iterator[tuple[str, bytes]]:
@@ -135,7 +135,7 @@ class GeminiStreamFn(KeyedStreamFn):
         encode = partial(_picture_parts, takes_pictures=takes_pictures)
         for message in results:
             if any(type(block) is Image for block in message.content):
-                yield "user", self._encoded.encode(message, encode, ("pictures", takes_pictures))
+                yield "user", self.encoded.encode(message, encode, ("pictures", takes_pictures))
         results.clear()
 
     # -- the reply ---------------------------------------------------------------------------------------------

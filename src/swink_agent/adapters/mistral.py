@@ -48,11 +48,11 @@ class MistralStreamFn(OpenAiStreamFn):
         last: type | None = None
         for message in context.messages:
             if type(message) is ToolResultMessage:
-                encoded.append(self._encoded.encode(message, self.tool_result))
+                encoded.append(self.encoded.encode(message, self.tool_result))
             elif not is_silent(message):
                 if last is ToolResultMessage and type(message) is UserMessage:
                     encoded.append(_BRIDGE)
-                encoded.append(self._encoded.encode(message, self.message))
+                encoded.append(self.encoded.encode(message, self.message))
             else:
                 continue
             last = type(message)

@@ -68,7 +68,7 @@ class OllamaStreamFn(HttpStreamFn):
         self.address_source = "base_url" if base_url else "OLLAMA_HOST"
         self.given_address = base_url or os.environ.get("OLLAMA_HOST") or ""
         self._api_key = api_key or os.environ.get("OLLAMA_API_KEY")
-        self._encoded = EncodedMessages()
+        self.encoded = EncodedMessages()
 
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
         self.server()
@@ -112,7 +112,7 @@ class OllamaStreamFn(HttpStreamFn):
         for message in context.messages:
             if type(message) is ToolResultMessage:
                 name = message.tool_name or names.get(message.tool_call_id, "")
-                yield self._encoded.encode(message, partial(_result, name=name), name)
+                yield self.encoded.encode(message, partial(_result, name=name), name)
                 pictures.append(message)
                 continue
             yield from self._pictures(pictures)
@@ -120,16 +120,16 @@ class OllamaStreamFn(HttpStreamFn):
                 names.update((call.id, call.name) for call in message.tool_calls)
                 is_own = message.provider in (self.provider, model.provider)
                 if message.text or message.tool_calls:
-                    yield self._encoded.encode(message, partial(_assistant, is_own=is_own), is_own)
+                    yield self.encoded.encode(message, partial(_assistant, is_own=is_own), is_own)
             elif type(message) is UserMessage and _says_something(message):
-                yield self._encoded.encode(message, _user)
+                yield self.encoded.encode(message, _user)
         yield from self._pictures(pictures)
 
     def _pictures(self, results: list[ToolResultMessage]) -> Iterator[bytes]:
         """The images of tool results, which most models' templates show from users only, behind the results."""
         for message in results:
             if any(type(block) is Image for block in message.content):
-                yield self._encoded.encode(message, _result_pictures, "pictures")
+                yield self.encoded.encode(message, _result_pictures, "pictures")
         results.clear()
 
     # -- models ------------------------------------------------------------------------------------------------

@@ -145,20 +145,20 @@ class OpenAiStreamFn(KeyedStreamFn):
         pictures: list[ToolResultMessage] = []
         for message in context.messages:
             if type(message) is ToolResultMessage:
-                encoded.append(self._encoded.encode(message, self.tool_result))
+                encoded.append(self.encoded.encode(message, self.tool_result))
                 if any(type(block) is Image for block in message.content):
                     pictures.append(message)
                 continue
             self._add_pictures(encoded, pictures)
             if not is_silent(message):
-                encoded.append(self._encoded.encode(message, self.message))
+                encoded.append(self.encoded.encode(message, self.message))
         self._add_pictures(encoded, pictures)
         return encoded
 
     def _add_pictures(self, encoded: list[bytes], pictures: list[ToolResultMessage]) -> None:
         """The images of tool results, which this API takes from users only, behind the results."""
         for message in pictures:
-            encoded.append(self._encoded.encode(message, self.tool_pictures, "pictures"))
+            encoded.append(self.encoded.encode(message, self.tool_pictures, "pictures"))
         pictures.clear()
 
     def message(self, message: AgentMessage) -> dict[str, Any]:

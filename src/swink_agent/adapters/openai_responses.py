@@ -107,7 +107,7 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
         """The items of each message, as JSON; a message that has nothing to say adds none."""
         for message in messages:
             is_own = type(message) is AssistantMessage and _is_own(message, model)
-            encoded = self._encoded.encode(message, partial(_items, with_reasoning=is_own), is_own)
+            encoded = self.encoded.encode(message, partial(_items, with_reasoning=is_own), is_own)
             if encoded != b"[]":
                 yield encoded[1:-1]
 

@@ -98,7 +98,7 @@ class ProxyStreamFn(HttpStreamFn):
         self.base_url = (base_url or os.environ.get("SWINK_PROXY_URL") or "").rstrip("/").removesuffix("/v1")
         self.address_source = "base_url" if base_url else "SWINK_PROXY_URL"
         self._token = api_key or os.environ.get("SWINK_PROXY_TOKEN")
-        self._encoded = EncodedMessages()
+        self.encoded = EncodedMessages()
 
     def serves(self, provider: str) -> bool:
         return True  # the server behind it asks them all
@@ -130,7 +130,7 @@ class ProxyStreamFn(HttpStreamFn):
             "system_prompt": prompt_text(context.system_prompt),
             "tools": [_describe(tool) for tool in context.tools],
             "options": travelling,
-            "messages": json_array([self._encoded.encode(message, _as_it_is) for message in context.messages]),
+            "messages": json_array([self.encoded.encode(message, _as_it_is) for message in context.messages]),
         }
         headers = {
             "content-type": "application/json",

@@ -12,6 +12,7 @@ in `swink_agent.adapters`.
 
 from swink_agent.core.model_info import ModelCapabilities, ModelPrices, PriceTier, TokenPrices
 from swink_agent.core.providers import ProviderDescription
+from swink_agent.core.stream import prompt_text
 
 from .bodies import EncodedMessages, json_array, json_object, short_id
 from .documents import count, document, items, json_text, mapping, read, text
@@ -71,6 +72,7 @@ __all__ = [
     "json_text",
     "mapping",
     "picture",
+    "prompt_text",
     "read",
     "retry_after",
     "short_id",

@@ -28,6 +28,9 @@ _BOM = b"\xef\xbb\xbf"
 class FrameError(Exception):
     """The bytes are not frames of the kind they should be, or one is too large."""
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+
 
 class ShapeError(FrameError):
     """A frame came whole, but says something that nobody expected: no fault of the connection."""

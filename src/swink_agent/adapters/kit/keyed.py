@@ -61,7 +61,8 @@ class KeyedStreamFn(HttpStreamFn):
         self.base_url = self.with_version(given or self.default_url)
         self._needs_key = given is None
         self._api_key = api_key or os.environ.get(_first_set(self.description.key_variables)) or None
-        self._encoded = EncodedMessages()
+        self.encoded = EncodedMessages()
+        """Messages as this provider takes them, each encoded once."""
 
     def with_version(self, url: str) -> str:
         """The address with the version part that it may or may not have, and no slash at its end."""

@@ -38,6 +38,9 @@ _Key = tuple[int, bool]
 class RequestError(ValueError):
     """The conversation cannot be put into a request, such as one without a region to send it to."""
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+
 
 # -- messages ------------------------------------------------------------------------------------------------
 
