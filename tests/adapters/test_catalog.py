@@ -315,3 +315,27 @@ def test_nothing_is_read_before_the_first_question() -> None:
         "assert catalog._packaged.cache_info().currsize == 0; assert 'importlib.resources' not in sys.modules"
     )
     subprocess.run([sys.executable, "-I", "-c", code], check=True)
+
+
+# -- models that somebody else lists -------------------------------------------------------------------------
+
+
+def test_a_provider_that_is_not_listed_is_asked_of_others_and_no_other_is() -> None:
+    asked: list[str] = []
+    small = ModelInfo("acme", "small-2", "Small", context_window=1_000, prices=ModelPrices(input=1.0))
+
+    def others(provider: str) -> ModelCatalog | None:
+        asked.append(provider)
+        return ModelCatalog([small]) if provider == "acme" else None
+
+    catalog = ModelCatalog([ModelInfo("openai", "gpt", "GPT")], others=others)
+    assert catalog.find("openai:gpt") is not None
+    assert catalog.find(ModelSpec("azure", "gpt")) is not None
+    assert asked == []
+    assert catalog.find(ModelSpec("acme", "small-2-20260101")) is small
+    assert catalog.find("acme:small-2") is small
+    assert catalog.find("acme:large") is None
+    assert catalog.models("acme") == (small,)
+    assert catalog.nearest("acme:smal-2") == ("acme:small-2",)
+    assert catalog.find(ModelSpec("nobody", "small-2")) is None
+    assert set(asked) == {"acme", "nobody"}

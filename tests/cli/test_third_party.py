@@ -173,14 +173,22 @@ async def test_the_provider_is_known_everywhere(acme: Any) -> None:
     assert shown["base_url.acme"] == {"value": "http://127.0.0.1:9", "source": "environment ACME_BASE_URL"}
     chosen = await acme("doctor", "--json")
     assert ("ok", "acme:small would be asked (the first key: stored acme)") in states(chosen, "model")
-    words = {"COMP_WORDS": "swink -m acme:", "COMP_CWORD": "2", "_SWINK_COMPLETE": "bash_complete"}
-    assert "acme:small" in (await acme(environ=words)).stdout
+    asked = {
+        "swink -m acme:": "acme:small",
+        "swink keys set ac": "acme",
+        "swink config set base_url.ac": "base_url.acme",
+    }
+    for line, word in asked.items():
+        done = await acme(environ={"COMP_LINE": line, "_SWINK_COMPLETE": "bash_complete"})
+        assert done.stdout == f"plain,{word}\n"
 
 
 async def test_doctor_tells_what_is_installed_and_what_is_on(acme: Any) -> None:
     (acme.site / "acme_swink" / "broken.py").write_text("raise RuntimeError('half installed')\n")
     declare(acme.site, "other", {"swink_agent.providers": {"broken": "acme_swink.broken:PROVIDER"}})
     done = await acme("doctor", "--json", environ={"SWINK_EXTRA_TOOLS": "acme_weather"})
+    listed = await acme("models", "list", "acme")
+    assert (listed.code, listed.stderr) == (0, "")
     assert states(done, "packages") == [
         (
             "problem",

@@ -44,6 +44,10 @@ def _described(provider: str) -> ModelCatalog | None:
     """The models that an installed provider's own description lists. A package that is broken has none."""
     from swink_agent.core.providers import description_of
 
+    from .registry import PROVIDERS
+
+    if provider in [ours.name for ours in PROVIDERS]:
+        return None  # known to list none, without reading what is installed
     try:
         description = description_of(provider)
         return None if description is None or not description.models else ModelCatalog(description.models)

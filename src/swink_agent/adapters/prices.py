@@ -80,10 +80,13 @@ def worst_case(model: ModelSpec, input_tokens: int, max_output: int | None) -> t
 @lru_cache(maxsize=256)
 def _is_free(provider: str) -> bool:
     """Whether the provider's models run on the user's own machines, as its description says."""
-    if provider == _SCRIPTED or provider in ModelCatalog.load().providers:
-        return provider == _SCRIPTED
     from swink_agent.core.providers import description_of
 
+    from .registry import PROVIDERS
+
+    ours = [item for item in PROVIDERS if item.name == provider]
+    if ours or provider == _SCRIPTED or provider in ModelCatalog.load().providers:
+        return provider == _SCRIPTED or any(item.is_local for item in ours)
     try:
         description = description_of(provider)
     except Exception:  # a package that is broken is told of by whoever uses it

@@ -36,7 +36,7 @@ def all_providers() -> Iterator[Provider]:
         try:
             provider = _installed(name)
         except UsageProblem as problem:
-            log.warning("%s", problem)
+            log.info("%s", problem)  # `swink doctor` tells it to the user
             continue
         if provider is not None:
             yield provider
