@@ -1,0 +1,10 @@
+"""The types that `hints` gives out, one line each, and where they live."""
+
+from pathlib import Path as Path
+
+from .journal import Journal as Journal
+from .journal import Past as Past
+from .redaction import Redactor as Redactor
+from .schema import FunctionSchema as FunctionSchema
+from .structured import StructuredOutput as StructuredOutput
+from .tool import AgentTool as AgentTool
