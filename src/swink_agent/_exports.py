@@ -57,6 +57,7 @@ from .core.events import encode_event as encode_event
 from .core.loop import agent_loop as agent_loop
 from .core.loop import agent_loop_continue as agent_loop_continue
 from .core.policy import Inject as Inject
+from .core.policy import Policy as Policy
 from .core.policy import PolicyContext as PolicyContext
 from .core.policy import PostLoopPolicy as PostLoopPolicy
 from .core.policy import PostTurnPolicy as PostTurnPolicy

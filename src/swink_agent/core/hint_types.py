@@ -4,6 +4,7 @@ from pathlib import Path as Path
 
 from .journal import Journal as Journal
 from .journal import Past as Past
+from .policy import Policy as Policy
 from .redaction import Redactor as Redactor
 from .schema import FunctionSchema as FunctionSchema
 from .structured import StructuredOutput as StructuredOutput
