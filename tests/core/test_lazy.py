@@ -12,6 +12,8 @@ import pytest
 
 from swink_agent.core.lazy import lazy_names, listed_names
 
+pytestmark = pytest.mark.slow  # an interpreter for each
+
 INIT = """
 from swink_agent.core.lazy import lazy_names
 __getattr__, __dir__ = lazy_names(__name__, "._exports")
