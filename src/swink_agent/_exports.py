@@ -5,6 +5,7 @@ from .core.approval import ApprovalMode as ApprovalMode
 from .core.approval import Approve as Approve
 from .core.approval import ApproveWith as ApproveWith
 from .core.approval import Grant as Grant
+from .core.approval import ProposedCall as ProposedCall
 from .core.approval import Reject as Reject
 from .core.approval import ToolApprovalRequest as ToolApprovalRequest
 from .core.cancel import CancellationToken as CancellationToken

@@ -128,7 +128,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
         policies=[*_policies(root, added, settings, rules), *_claim_check(model, settings, tools), *options.policies],
         approve=approvals,
-        approval_mode=ApprovalMode.SMART,
+        approval_mode=ApprovalMode.WHERE_REQUIRED,
         get_api_key=_key_finder(credentials, redactor),
         execution_root=root,
         redactor=redactor,

@@ -99,7 +99,7 @@ class Agent:
         stream_options: StreamOptions | None = None,
         policies: Sequence[Policy] = (),
         approve: ApproveFn | None = None,
-        approval_mode: ApprovalMode | str = ApprovalMode.SMART,
+        approval_mode: ApprovalMode | str = ApprovalMode.WHERE_REQUIRED,
         retry_strategy: RetryStrategy | None = None,
         fallbacks: Sequence[tuple[str | ModelSpec, StreamFn | None]] = (),
         convert_to_llm: ConvertToLlmFn | None = None,
