@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from swink_agent import Agent, Approve, ApproveWith, Reject, ToolApprovalRequest, ToolResultMessage, extract_text, tool
+from swink_agent import Agent, Approve, ApproveWith, ProposedCall, Reject, ToolResultMessage, extract_text, tool
 from swink_agent.testing import call, scripted, text
 
 
@@ -14,7 +14,7 @@ async def send_mail(to: str, body: str) -> str:
     return f"sent to {to}: {body}"
 
 
-async def approve(request: ToolApprovalRequest) -> Approve | ApproveWith | Reject:
+async def approve(request: ProposedCall) -> Approve | ApproveWith | Reject:
     """Stands for a person at a dialog. Anything but a clear yes, an exception included, is a no."""
     if request.arguments["to"].endswith("@everyone"):
         return Reject("not to everyone")

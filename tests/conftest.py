@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,9 +57,24 @@ BOTH_BACK_ENDS = {
 }
 
 
+CORE = Path(__file__).with_name("core")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Tests that are not the core's are not even read for `-m fast`."""
+    is_elsewhere = collection_path.parent == CORE.parent and collection_path.is_dir() and collection_path != CORE
+    return True if is_elsewhere and config.getoption("markexpr") == "fast" else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long tables of the sandbox run on the back end that most machines use; on the other one in the sweep."""
+    """The core's tests are the fast ones, but for those that say otherwise.
+
+    The long tables of the sandbox run on the back end that most machines use; on the other one in the sweep.
+    """
+    for item in items:
+        if item.path.is_relative_to(CORE) and not any(map(item.get_closest_marker, ("slow", "sweep", "integration"))):
+            item.add_marker(pytest.mark.fast)
     if shutil.which("bwrap") is None:
         return
     for item in items:

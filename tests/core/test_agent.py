@@ -444,6 +444,7 @@ assert len(agent.messages) == 6
 """
 
 
+@pytest.mark.slow
 def test_prompt_sync_in_a_script_runs_and_lets_the_script_end() -> None:
     command = [sys.executable, "-W", "error", "-c", SCRIPT]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)

@@ -10,11 +10,13 @@ from swink_agent import (
     Agent,
     AgentEvent,
     AgentToolResult,
+    ApprovalMode,
     Approve,
     ApproveWith,
     Grant,
     ModelSpec,
     PreDispatchContext,
+    ProposedCall,
     Reject,
     Skip,
     Stop,
@@ -246,7 +248,7 @@ def test_a_request_and_a_grant_show_no_values_inside_other_values_either() -> No
 
 def test_the_request_shows_no_values() -> None:
     request = ToolApprovalRequest("id", "bash", {"command": "curl -H 'Authorization: Bearer sk-1'", "timeout": 3})
-    assert repr(request) == "ToolApprovalRequest(call_id='id', name='bash', arguments={command: …, timeout: …})"
+    assert repr(request) == "ProposedCall(call_id='id', name='bash', arguments={command: …, timeout: …})"
     assert "sk-1" not in str(request)
 
 
@@ -423,3 +425,10 @@ async def test_what_tools_keep_about_a_conversation_goes_with_it() -> None:
     await first.prompt("from a copy")
     assert seen[-1][0] == 1
     assert first.state == {}
+
+
+def test_the_names_of_the_specification_are_those_of_today() -> None:
+    assert ToolApprovalRequest is ProposedCall
+    assert ApprovalMode.SMART is ApprovalMode.WHERE_REQUIRED
+    assert ApprovalMode("smart") is ApprovalMode("where_required") is ApprovalMode.SMART
+    assert [mode.value for mode in ApprovalMode] == ["enabled", "smart", "bypassed"]

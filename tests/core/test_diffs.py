@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ def applied(old: str, new: str) -> tuple[list[str], list[str]]:
     return before, [line for kind, line in lines if kind in ("context", "added")]
 
 
+@pytest.mark.slow
 @given(TEXTS, TEXTS)
 def test_both_texts_can_be_read_from_it(old: str, new: str) -> None:
     before, after = ([] if not text else text.removesuffix("\n").split("\n") for text in (old, new))
@@ -29,6 +31,7 @@ def test_both_texts_can_be_read_from_it(old: str, new: str) -> None:
         assert diff_lines(old, new) == []
 
 
+@pytest.mark.slow
 @given(TEXTS.filter(bool), TEXTS.filter(bool))
 def test_hunks_are_counted_as_unified_diffs_do(old: str, new: str) -> None:
     marks = {"added": "+", "removed": "-", "context": " ", "hunk": ""}

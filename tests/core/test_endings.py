@@ -290,6 +290,7 @@ asyncio.run(again())
 """
 
 
+@pytest.mark.slow
 def test_a_run_whose_event_loop_was_closed_is_waited_for_by_nobody() -> None:
     # In a process of its own: what was left in the closed loop makes itself heard when it is collected.
     ended = subprocess.run(

@@ -404,6 +404,7 @@ async def aborted(agent: Agent) -> float:
     return seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [waits, spins, refuses])
 async def test_an_abort_ends_a_tool_that_goes_on_after_its_first_step(body: Body) -> None:
     agent = agent_with(body)
@@ -413,6 +414,7 @@ async def test_an_abort_ends_a_tool_that_goes_on_after_its_first_step(body: Body
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [waits, spins, refuses])
 async def test_an_abort_ends_a_stream_that_goes_on_after_its_first_step(body: Body) -> None:
     async def stream(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
@@ -545,6 +547,7 @@ async def test_a_run_of_ten_thousand_turns_comes_to_its_end() -> None:
     assert len(result.messages) == 20_002
 
 
+@pytest.mark.slow
 async def test_a_run_that_never_waits_gives_way_to_whoever_waits_and_to_what_comes_with_time() -> None:
     """Who is ready has a turn before each reply; a timer, which shows only when the loop comes round, soon enough."""
     seen: list[int] = []

@@ -190,6 +190,7 @@ def test_masking_twice_is_masking_once() -> None:
     assert known.redact(once) == once
 
 
+@pytest.mark.slow
 @given(
     secret=st.text(alphabet="abAB01", min_size=6, max_size=12),
     parts=st.lists(st.text(alphabet="abAB01 ", max_size=6), max_size=6),

@@ -325,6 +325,7 @@ async def test_a_dynamic_system_prompt_is_the_same_in_the_repeated_call() -> Non
 # -- streams that do not end ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_stream_that_lingers_after_its_end_is_closed_and_the_reply_is_kept() -> None:
     closed = asyncio.Event()
 

@@ -331,6 +331,7 @@ def test_two_members_of_one_name_are_told_apart() -> None:
         schema_of(msgspec.defstruct("A", [("x", int)]) | msgspec.defstruct("A", [("y", int)]))
 
 
+@pytest.mark.slow
 def test_neither_vocabulary_is_loaded_by_us() -> None:
     code = (
         "import sys; from swink_agent import tool\n"

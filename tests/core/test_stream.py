@@ -146,6 +146,11 @@ def test_options_have_the_defaults_of_the_specification() -> None:
     assert (options.api_key, options.headers, options.extra) == (None, {}, {})
 
 
+def test_a_transport_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="transport is 'websocket'"):
+        StreamOptions(transport="websocket")  # type: ignore[arg-type]
+
+
 # -- broken sequences ------------------------------------------------------------------------------------------
 
 BROKEN: dict[str, list[Any]] = {

@@ -690,6 +690,7 @@ def test_the_token_of_a_call_is_cancelled_with_the_run_but_not_the_run_with_it()
     assert second.cancel.is_cancelled
 
 
+@pytest.mark.slow
 def test_a_tool_in_a_thread_and_the_loop_that_stops_it_hold_the_same_token() -> None:
     contexts = [ToolContext(str(number), CancellationToken()) for number in range(20_000)]
     seen: dict[int, list[CancellationToken]] = {}
@@ -878,6 +879,7 @@ async def test_however_many_fields_are_wrong_each_is_named() -> None:
     assert handmade.calls == []
 
 
+@pytest.mark.slow
 async def test_a_list_with_thousands_of_wrong_items_does_not_make_an_endless_message() -> None:
     @tool
     def add_up(numbers: list[int]) -> int:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from swink_agent.core.unicode_forms import compatibility_form
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60))
 def test_of_a_short_text_it_is_the_standard_one(text: str) -> None:
     assert compatibility_form(text) == unicodedata.normalize("NFKC", text)

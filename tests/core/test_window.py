@@ -64,6 +64,7 @@ async def long_run(turns: int, **settings: Any) -> ScriptedStream:
     return script
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("builder", "model"), BUILDERS, ids=["anthropic", "openai"])
 async def test_between_two_cuts_a_request_is_the_one_before_with_more_behind_it(builder: Any, model: ModelSpec) -> None:
     script = await long_run(300, transform_context=SlidingWindow(20_000))

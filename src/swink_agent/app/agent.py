@@ -33,6 +33,7 @@ from .trust import Project
 from .undo import open_undo
 
 if TYPE_CHECKING:
+    from swink_agent.core.policy import Policy
     from swink_agent.policies import Approvals, CallRules, SessionTrust
     from swink_agent.policies.approvals import AskFn
     from swink_agent.sandbox import Sandbox, SandboxProfile
@@ -62,7 +63,7 @@ class AgentOptions(Value, frozen=True, kw_only=True):
     redactor: Redactor | None = None
     trust: SessionTrust | None = None
     """What a person was asked already, where one conversation goes on with another agent."""
-    policies: tuple[object, ...] = ()
+    policies: tuple[Policy, ...] = ()
     """Besides the standard ones, and asked after them."""
 
 
@@ -137,7 +138,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
             *options.policies,
         ],
         approve=approvals,
-        approval_mode=ApprovalMode.SMART,
+        approval_mode=ApprovalMode.WHERE_REQUIRED,
         get_api_key=_key_finder(credentials, redactor),
         execution_root=root,
         redactor=redactor,
@@ -269,14 +270,14 @@ def _approvals(options: AgentOptions, rules: CallRules, tools: list[AgentTool], 
 # -- limits --------------------------------------------------------------------------------------------------
 
 
-def _policies(root: Path, added: tuple[Path, ...], settings: Settings, rules: CallRules) -> list[object]:
+def _policies(root: Path, added: tuple[Path, ...], settings: Settings, rules: CallRules) -> list[Policy]:
     from swink_agent.policies import recommended
 
     limits = {"max_turns": settings.value("max_turns"), "max_cost": settings.value("max_cost")}
     return [rules, *recommended(root, also=added, **limits)]
 
 
-def _claim_check(model: ModelSpec, settings: Settings, tools: Sequence[AgentTool]) -> list[object]:
+def _claim_check(model: ModelSpec, settings: Settings, tools: Sequence[AgentTool]) -> list[Policy]:
     """Who sends an unbacked answer back, for the models that it is wanted for."""
     wanted = settings.value("check_claims")
     if not tools or wanted == "off" or (wanted == "auto" and not is_small(model)):

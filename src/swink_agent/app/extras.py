@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.value import Value
@@ -19,6 +19,8 @@ from .errors import UsageProblem
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from swink_agent.core.policy import Policy
 
 __all__ = ["Extra", "ExtraKind", "extra_policies", "extra_tools", "installed_extras"]
 
@@ -66,18 +68,18 @@ def extra_tools(names: Sequence[str], folder: Path, *, denied: Collection[str] =
     return tools
 
 
-def extra_policies(names: Sequence[str], folder: Path) -> list[object]:
+def extra_policies(names: Sequence[str], folder: Path) -> list[Policy]:
     """The policies of these names for a folder, each made anew. Raises `UsageProblem`.
 
     An entry point is a callable that takes the folder and returns the policy.
     """
-    policies: list[object] = []
+    policies: list[Policy] = []
     for name in names:
         point = _chosen("policy", name)
         found = _made("policy", point, _loaded("policy", point), folder)
         if not any(callable(getattr(found, slot, None)) for slot in _SLOTS):
             raise _unusable("policy", point, f"it is no policy but {found!r}: it has none of {', '.join(_SLOTS)}")
-        policies.append(found)
+        policies.append(cast("Policy", found))
     return policies
 
 

@@ -33,7 +33,7 @@ from .event_stream import Channel, EventStream
 from .events import AgentEvent, CompactionReport
 from .history import History
 from .loop import is_answered, run_loop
-from .policy import PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
+from .policy import Policy, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from .providers import ProviderStreamFn
 from .queues import MessageQueues, QueueMode
 from .reply import compact_on_demand
@@ -97,9 +97,9 @@ class Agent:
         messages: Iterable[str | AgentMessage] = (),
         stream_fn: StreamFn | None = None,
         stream_options: StreamOptions | None = None,
-        policies: Sequence[object] = (),
+        policies: Sequence[Policy] = (),
         approve: ApproveFn | None = None,
-        approval_mode: ApprovalMode | str = ApprovalMode.SMART,
+        approval_mode: ApprovalMode | str = ApprovalMode.WHERE_REQUIRED,
         retry_strategy: RetryStrategy | None = None,
         fallbacks: Sequence[tuple[str | ModelSpec, StreamFn | None]] = (),
         convert_to_llm: ConvertToLlmFn | None = None,

@@ -13,7 +13,17 @@ import msgspec
 
 from .value import Value, show, show_arguments
 
-__all__ = ["Approval", "ApprovalMode", "Approve", "ApproveFn", "ApproveWith", "Grant", "Reject", "ToolApprovalRequest"]
+__all__ = [
+    "Approval",
+    "ApprovalMode",
+    "Approve",
+    "ApproveFn",
+    "ApproveWith",
+    "Grant",
+    "ProposedCall",
+    "Reject",
+    "ToolApprovalRequest",
+]
 
 
 class ApprovalMode(StrEnum):
@@ -22,13 +32,23 @@ class ApprovalMode(StrEnum):
     ENABLED = "enabled"
     """Every tool."""
     SMART = "smart"
-    """Those that say `requires_approval`."""
+    """Those that say `requires_approval`; the specification's name for `WHERE_REQUIRED`."""
     BYPASSED = "bypassed"
     """None."""
 
+    WHERE_REQUIRED = SMART
+    """The same, by a name that is not that of the mode of `Approvals` in which rules answer for a person."""
 
-class ToolApprovalRequest(Value, frozen=True):
-    """The call to decide on. Its repr names the arguments but shows no values: a secret may be in any of them."""
+    @classmethod
+    def _missing_(cls, value: object) -> ApprovalMode | None:
+        return cls.WHERE_REQUIRED if value == "where_required" else None
+
+
+class ProposedCall(Value, frozen=True):
+    """The call to decide on, which `approve` is given; the event that it was asked about is `ToolApprovalRequested`.
+
+    Its repr names the arguments but shows no values: a secret may be in any of them.
+    """
 
     call_id: str
     name: str
@@ -38,7 +58,11 @@ class ToolApprovalRequest(Value, frozen=True):
 
     def __repr__(self) -> str:
         shown = show_arguments(self.arguments)
-        return f"ToolApprovalRequest(call_id={show(self.call_id)}, name={show(self.name)}, arguments={shown})"
+        return f"ProposedCall(call_id={show(self.call_id)}, name={show(self.name)}, arguments={shown})"
+
+
+ToolApprovalRequest: TypeAlias = ProposedCall
+"""The specification's name for it."""
 
 
 class Grant(Value, frozen=True):
@@ -81,4 +105,4 @@ class Reject(Value, frozen=True):
 
 
 Approval: TypeAlias = Approve | ApproveWith | Reject
-ApproveFn: TypeAlias = Callable[[ToolApprovalRequest], Approval | bool | Awaitable[Approval | bool]]
+ApproveFn: TypeAlias = Callable[[ProposedCall], Approval | bool | Awaitable[Approval | bool]]

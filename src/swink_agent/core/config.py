@@ -86,7 +86,7 @@ class AgentLoopConfig(Value, frozen=True, kw_only=True):
     post_loop_policies: Sequence[PostLoopPolicy] = ()
 
     approve: ApproveFn | None = None
-    approval_mode: ApprovalMode = ApprovalMode.SMART
+    approval_mode: ApprovalMode = ApprovalMode.WHERE_REQUIRED
     tool_execution: ToolExecution = "concurrent"
 
     state: MutableMapping[str, Any] | None = None

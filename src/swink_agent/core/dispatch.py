@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from .approval import ApprovalMode, Approve, ApproveWith, Grant, Reject, ToolApprovalRequest
+from .approval import ApprovalMode, Approve, ApproveWith, Grant, ProposedCall, Reject
 from .errors import ToolError
 from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEnd, ToolExecutionStart
 from .policy import PolicyContext, PreDispatchContext, Skip, consult_before_dispatch
@@ -372,7 +372,7 @@ class _Batch:
             return Reject("the run was aborted")
         if self.run.config.approve is None:
             return Reject("it needs approval and there is nobody to ask: give the agent an approve callback")
-        request = ToolApprovalRequest(call.id, call.name, copy_json(call.arguments), copy_json(scope))
+        request = ProposedCall(call.id, call.name, copy_json(call.arguments), copy_json(scope))
         try:
             answer: object = await self.supervisor.ask(self.run.config.approve, request)
         except Exception as error:

@@ -29,6 +29,7 @@ from .value import Value, show, show_arguments
 
 __all__ = [
     "Inject",
+    "Policy",
     "PolicyContext",
     "PostLoopPolicy",
     "PostTurnPolicy",
@@ -174,6 +175,10 @@ class PostLoopPolicy(Protocol):
     """Runs when the agent would stop, before follow-ups are looked for."""
 
     def post_loop(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...
+
+
+Policy: TypeAlias = PreTurnPolicy | PreDispatchPolicy | PostTurnPolicy | PostLoopPolicy
+"""What `Agent(policies=[…])` takes: an object with one or more of the four slots. It is asked in all that it has."""
 
 
 def tell_run_over(policies: Sequence[PreTurnPolicy], run_id: str) -> None:

@@ -57,7 +57,8 @@ class StreamOptions(Value, frozen=True, kw_only=True):
     temperature: float | None = None
     max_tokens: int | None = None
     session_id: str | None = None
-    transport: str = "sse"
+    transport: Literal["sse"] = "sse"
+    """How a reply comes: as server-sent events, or what a provider has in their place. There is no other, as yet."""
     api_key: str | None = None
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of the one tool that must be called."""
@@ -65,6 +66,10 @@ class StreamOptions(Value, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     timeout: float | None = None
     extra: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        if self.transport != "sse":
+            raise ValueError(f"StreamOptions.transport is {self.transport!r}; the one that there is is 'sse'")
 
 
 # -- events --------------------------------------------------------------------------------------------------

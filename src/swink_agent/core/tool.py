@@ -11,7 +11,19 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import cached_property, partial
 from types import AsyncGeneratorType, GeneratorType, MethodType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -173,7 +185,17 @@ class AgentTool(Protocol):
 
 # -- tools from functions ------------------------------------------------------------------------------------
 
+S = TypeVar("S")
 T = TypeVar("T")
+P = ParamSpec("P")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+if TYPE_CHECKING:  # a default, which Python 3.11 does not know, so that `FunctionTool` alone is a type as well
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    Function_co = TypeVarWithDefault("Function_co", covariant=True, default=Callable[..., Any])
+else:
+    Function_co = TypeVar("Function_co", covariant=True)
 
 
 def _on_first_use(make: Callable[[Any], T]) -> T:
@@ -181,10 +203,12 @@ def _on_first_use(make: Callable[[Any], T]) -> T:
     return cast("T", cached_property(make))
 
 
-class FunctionTool:
+class FunctionTool(Generic[Function_co]):
     """A tool made from a function by `@tool`. Calling it calls the function, so tests need no agent.
 
-    In a class it is what a function is there: an instance has it bound, and its schema never holds `self`.
+    In a class it is what a function is there: an instance has it bound, and its schema never holds `self`. To a type
+    checker it takes and returns what the function does; the parameter of the type is the function as a whole, because
+    several tools in a list then still have a type in common.
     """
 
     def __init__(
@@ -246,7 +270,7 @@ class FunctionTool:
     def __repr__(self) -> str:
         return f"<tool {self.name}>"
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self: FunctionTool[Callable[P, T]], *arguments: P.args, **named: P.kwargs) -> T:
         return self.function(*arguments, **named)
 
     def __reduce__(self) -> Any:
@@ -268,7 +292,20 @@ class FunctionTool:
             for field in _OF_SIGNATURE:
                 self.__dict__.pop(field, None)
 
-    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool:
+    # A static method whose first parameter could be its object is the one thing that these take for another.
+    @overload
+    def __get__(
+        self: FunctionTool[Callable[Concatenate[type[S], P], T]], instance: S | None, owner: type[S]
+    ) -> FunctionTool[Callable[P, T]]: ...
+    @overload
+    def __get__(self, instance: None, owner: type) -> FunctionTool[Function_co]: ...
+    @overload
+    def __get__(
+        self: FunctionTool[Callable[Concatenate[S, P], T]], instance: S, owner: type | None = None
+    ) -> FunctionTool[Callable[P, T]]: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[Function_co]: ...
+    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[Any]:
         if self._binding == "class":
             return BoundTool(self, type(instance) if owner is None else owner)
         return self if self._binding is None or instance is None else BoundTool(self, instance)
@@ -343,10 +380,10 @@ class FunctionTool:
         return result
 
 
-class BoundTool(FunctionTool):
+class BoundTool(FunctionTool[Any]):
     """A tool made from a method, with the object that it works on."""
 
-    def __init__(self, unbound: FunctionTool, instance: object) -> None:
+    def __init__(self, unbound: FunctionTool[Any], instance: object) -> None:
         self.__dict__.update({name: value for name, value in vars(unbound).items() if name not in _OF_SIGNATURE})
         self._unbound = unbound
         self._binding = None
@@ -365,7 +402,7 @@ class BoundTool(FunctionTool):
     def parameters_schema(self) -> dict[str, Any]:
         return copy_json(self._unbound.parameters_schema)
 
-    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool:
+    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[Any]:
         return self
 
     def __reduce__(self) -> Any:
@@ -398,7 +435,7 @@ def _is_in_class(function: object) -> bool:
     return inspect.isfunction(function) and bool(around) and not around.endswith("<locals>")
 
 
-def _why_unbound(tool: FunctionTool) -> str:
+def _why_unbound(tool: FunctionTool[Any]) -> str:
     owner = tool.__qualname__.rpartition(".")[0] or "its class"
     return (
         f"{tool.name} cannot be called: it is a method of {owner} and was taken from the class; take it from an "
@@ -406,8 +443,14 @@ def _why_unbound(tool: FunctionTool) -> str:
     )
 
 
+class ToolDecorator(Protocol):
+    """What `tool` with options gives: it makes a tool of the function that it stands above."""
+
+    def __call__(self, function: Function, /) -> FunctionTool[Function]: ...
+
+
 @overload
-def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+def tool(function: Function, /) -> FunctionTool[Function]: ...
 @overload
 def tool(
     *,
@@ -416,7 +459,7 @@ def tool(
     description: str | None = None,
     requires_approval: bool = False,
     on_steer: OnSteer = "cancel",
-) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+) -> ToolDecorator: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Makes a tool from a typed function or method, sync or async: `@tool` or `@tool(requires_approval=True)`.
 
@@ -503,8 +546,8 @@ class Toolbox(Mapping[str, AgentTool]):
             name = getattr(item, "name", None)
             if not isinstance(name, str) or not callable(getattr(item, "execute", None)):
                 raise TypeError(f"{item!r} is no tool: decorate a function with @tool, or give it name and execute")
-            if isinstance(item, FunctionTool) and item.is_unbound:
-                raise TypeError(_why_unbound(item))
+            if isinstance(item, FunctionTool) and (method := cast("FunctionTool[Any]", item)).is_unbound:
+                raise TypeError(_why_unbound(method))
             if name in self._by_name:
                 raise ValueError(f"two tools are named {name!r}: tool names are unique in an agent")
             self._by_name[name] = item

@@ -11,43 +11,17 @@ Public names are loaded on use; nothing native is ever loaded into this process.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import StreamFn
 
 if TYPE_CHECKING:
-    from .events import LocalModelError, LocalModelEvent, LocalState
-    from .presets import DEFAULT_MODEL, PRESETS, Preset
-    from .store import ModelStore, StoredModel
-    from .stream import LocalStreamFn
+    from ._exports import *
+else:
+    from swink_agent.core.lazy import lazy_names
 
-__all__ = [
-    "DEFAULT_MODEL",
-    "PRESETS",
-    "LocalModelError",
-    "LocalModelEvent",
-    "LocalState",
-    "LocalStreamFn",
-    "ModelStore",
-    "Preset",
-    "StoredModel",
-    "embed",
-    "provider",
-]
-
-_PLACES = {
-    "DEFAULT_MODEL": "presets",
-    "PRESETS": "presets",
-    "LocalModelError": "events",
-    "LocalModelEvent": "events",
-    "LocalState": "events",
-    "LocalStreamFn": "stream",
-    "ModelStore": "store",
-    "Preset": "presets",
-    "StoredModel": "store",
-}
+    __getattr__, __dir__ = lazy_names(__name__, "._exports")
 
 
 def _stream_fn(base_url: str | None) -> StreamFn:
@@ -65,9 +39,3 @@ async def embed(texts: list[str], model: str | None = None) -> list[list[float]]
     from .stream import LocalStreamFn
 
     return await LocalStreamFn().embed(texts, model)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _PLACES:
-        return getattr(import_module(f".{_PLACES[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import structs
 
 from swink_agent.core.agent import Agent
-from swink_agent.core.approval import ApproveFn, Reject, ToolApprovalRequest
+from swink_agent.core.approval import ApproveFn, ProposedCall, Reject
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind
 from swink_agent.core.events import AgentEvent, MessageEnd, MessageStart, ToolExecutionEnd, TurnEnd
@@ -351,7 +351,7 @@ class Stage:
     def _approving(self, approve: ApproveFn) -> ApproveFn:
         """The agent's own approval, but for a call over which the recorded run was aborted or broke off."""
 
-        def ask(request: ToolApprovalRequest) -> Any:
+        def ask(request: ProposedCall) -> Any:
             self._interrupt_if_due()
             if self._is_aborted:
                 return asyncio.sleep(_LONGEST_WAIT, False)  # as somebody did who then gave up

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
-from swink_agent.core.approval import Approval, Approve, ApproveWith, Reject, ToolApprovalRequest
+from swink_agent.core.approval import Approval, Approve, ApproveWith, ProposedCall, Reject
 from swink_agent.core.redaction import Redactor
 from swink_agent.core.unicode_forms import compatibility_form
 from swink_agent.core.value import Value, copy_json
@@ -66,7 +66,7 @@ class ApprovalQuestion(Value, frozen=True, kw_only=True):
     show `display`, or `render()` for all of it, and never the arguments.
     """
 
-    request: ToolApprovalRequest
+    request: ProposedCall
     display: str
     why: str
     warnings: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class ApprovalQuestion(Value, frozen=True, kw_only=True):
     choices: tuple[ApprovalChoice, ...] = tuple(ApprovalChoice)
     command: str | None = None
     details: dict[str, Any] | None = None
-    shown: ToolApprovalRequest | None = None
+    shown: ProposedCall | None = None
     """The request as it is shown, where something in it is masked."""
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ class ApprovalQuestion(Value, frozen=True, kw_only=True):
 AskFn: TypeAlias = Callable[
     [ApprovalQuestion], "ApprovalAnswer | ApprovalChoice | str | Awaitable[ApprovalAnswer | ApprovalChoice | str]"
 ]
-PreviewFn: TypeAlias = Callable[[ToolApprovalRequest], "Mapping[str, Any] | None"]
+PreviewFn: TypeAlias = Callable[[ProposedCall], "Mapping[str, Any] | None"]
 
 
 # -- trust ---------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class SessionTrust:
             self._tools.clear()
             self._prefixes.clear()
 
-    def covers(self, request: ToolApprovalRequest) -> bool:
+    def covers(self, request: ProposedCall) -> bool:
         """Whether the call was trusted, by tool or by prefix, in this very scope."""
         with self._lock:
             by_tool = (request.name, _key(request.scope)) in self._tools
@@ -149,7 +149,7 @@ class SessionTrust:
             return False
         return any(prefix_covers(prefix, words) for prefix in self.prefixes(request))
 
-    def prefixes(self, request: ToolApprovalRequest) -> list[tuple[str, ...]]:
+    def prefixes(self, request: ProposedCall) -> list[tuple[str, ...]]:
         """The words that commands of this tool may begin with in this very scope."""
         scope = _key(request.scope)
         with self._lock:
@@ -162,7 +162,7 @@ def _key(scope: Mapping[str, Any] | None) -> bytes:
     return msgspec.json.encode(place, order="sorted")
 
 
-def _command(request: ToolApprovalRequest, argument: str | None) -> str | None:
+def _command(request: ProposedCall, argument: str | None) -> str | None:
     """The shell command of the call, if that is all there is to it."""
     if argument is None or not request.arguments.keys() <= {argument, *_BESIDE_A_COMMAND}:
         return None
@@ -232,7 +232,7 @@ class Approvals:
             raise ValueError(f"the mode of Approvals is {mode!r}; it is one of {', '.join(get_args(ApprovalsMode))}")
         self._mode: ApprovalsMode = mode
 
-    async def __call__(self, request: ToolApprovalRequest) -> Approval:
+    async def __call__(self, request: ProposedCall) -> Approval:
         mode = self._mode
         if mode == "none":
             return Reject("nothing that needs approval may run here (approvals are set to none); do without it")
@@ -254,11 +254,11 @@ class Approvals:
         question = self._question(request, shown, decision.reason, mode, details)
         return self._settle(request, question, await self._answer(self._ask, question))
 
-    def _decide(self, request: ToolApprovalRequest) -> Decision:
+    def _decide(self, request: ProposedCall) -> Decision:
         by_rule = None if self.calls is None else self.calls.decide(request)
         return self._decide_by_kind(request) if by_rule is None else by_rule
 
-    def _decide_by_kind(self, request: ToolApprovalRequest) -> Decision:
+    def _decide_by_kind(self, request: ProposedCall) -> Decision:
         argument = self._tools.get(request.name)
         if argument is None:
             return Decision("ask", f"{safe_display(request.name, 80)} needs approval")
@@ -275,15 +275,15 @@ class Approvals:
             )
         return decision
 
-    def _way_out(self, request: ToolApprovalRequest) -> str:
+    def _way_out(self, request: ProposedCall) -> str:
         if request.name in self._tools and self._mode == "smart":
             return "use a command that the rules allow, alone and with plain words, or another tool"
         return "work without it, and say in the answer what is left to do"
 
     def _question(
         self,
-        request: ToolApprovalRequest,
-        shown: ToolApprovalRequest,
+        request: ProposedCall,
+        shown: ProposedCall,
         why: str,
         mode: ApprovalsMode,
         details: dict[str, Any] | None,
@@ -311,7 +311,7 @@ class Approvals:
             shown=None if shown is request else shown,
         )
 
-    async def _details(self, request: ToolApprovalRequest) -> dict[str, Any] | None:
+    async def _details(self, request: ProposedCall) -> dict[str, Any] | None:
         """What the preview says, from a thread, as it may read a file and compare all of it."""
         preview = self._preview
         if preview is None:
@@ -324,7 +324,7 @@ class Approvals:
             return None
 
     @staticmethod
-    def _shown(request: ToolApprovalRequest, redactor: Redactor) -> ToolApprovalRequest:
+    def _shown(request: ProposedCall, redactor: Redactor) -> ProposedCall:
         """The request without secrets: masked before anything is cut, so that no half of one shows."""
         arguments = redactor.redact_value(request.arguments)
         return request if arguments == request.arguments else msgspec.structs.replace(request, arguments=arguments)
@@ -342,7 +342,7 @@ class Approvals:
         what = f"a {type(answer).__name__}"
         return ApprovalAnswer(ApprovalChoice.NO, f"the question was answered with {what}, which is no answer")
 
-    def _settle(self, request: ToolApprovalRequest, question: ApprovalQuestion, answer: ApprovalAnswer) -> Approval:
+    def _settle(self, request: ProposedCall, question: ApprovalQuestion, answer: ApprovalAnswer) -> Approval:
         if answer.choice == ApprovalChoice.NO:
             return Reject(answer.reason or "the user said no")
         if answer.arguments is not None and answer.arguments != request.arguments:
@@ -358,7 +358,7 @@ class Approvals:
         return Approve()
 
 
-def _warnings(request: ToolApprovalRequest) -> tuple[str, ...]:
+def _warnings(request: ProposedCall) -> tuple[str, ...]:
     found: dict[str, None] = {}
     stack: list[Any] = [request.name, request.arguments]
     while stack:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from swink_agent.core.approval import ToolApprovalRequest
+from swink_agent.core.approval import ProposedCall
 from swink_agent.core.policy import PreDispatchContext, Skip
 
 from .command_rules import COMMAND_TOOLS, STANDARD_DENY, CommandRules, Decision
@@ -65,7 +65,7 @@ class CallRules:
         """The tools that are denied whatever they are called with: an agent need not have them."""
         return frozenset([rule.tool for rule in self._deny if not rule.pattern])
 
-    def decide(self, request: ToolApprovalRequest) -> Decision | None:
+    def decide(self, request: ProposedCall) -> Decision | None:
         """What the rules say of the call, or `None` if they say nothing; of commands, only what is said of all."""
         reason = self._denial(request.name, request.arguments)
         if reason is not None:

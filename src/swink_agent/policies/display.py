@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from swink_agent.core.approval import ToolApprovalRequest
+from swink_agent.core.approval import ProposedCall
 
 from .escaping import LIMIT, display_warnings, is_deceptive, safe_display, safe_line
 
@@ -39,7 +39,7 @@ class CallLine(NamedTuple):
 
 
 def render_request(
-    request: ToolApprovalRequest,
+    request: ProposedCall,
     *,
     command: str | None = None,
     details: Mapping[str, Any] | None = None,
@@ -57,7 +57,7 @@ def render_request(
 
 
 def call_lines(
-    request: ToolApprovalRequest,
+    request: ProposedCall,
     *,
     command: str | None = None,
     details: Mapping[str, Any] | None = None,
@@ -84,7 +84,7 @@ def call_lines(
     return _joined(name, _fields(arguments, limit), details, limit)
 
 
-def _path(path: str, request: ToolApprovalRequest) -> str:
+def _path(path: str, request: ProposedCall) -> str:
     """The path, and where links lead it, if the tool says so in the scope of the call."""
     real, folder = request.scope.get("path"), request.scope.get("folder")
     shown = safe_display(path, 500)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
 from swink_agent.core import hints
 
@@ -24,7 +24,7 @@ def recommended(
     audit: str | os.PathLike[str] | IO[str] | None = None,
     redactor: hints.Redactor | None = None,
     also: Iterable[str | os.PathLike[str]] = (),
-) -> list[Any]:
+) -> list[hints.Policy]:
     """A fresh list for `Agent(policies=…)`.
 
     Always: `MaxTurns`, `WorkspaceOnly(root)`, `PromptGuard`, `LoopDetection`. If asked for: `AuditLog` (first, so that
@@ -37,7 +37,7 @@ def recommended(
     from .prompt_guard import PromptGuard
     from .workspace_only import WorkspaceOnly
 
-    policies: list[Any] = []
+    policies: list[hints.Policy] = []
     if audit is not None:
         from .audit import AuditLog
 

@@ -8,65 +8,11 @@
 Importing this module loads no back end.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-from .errors import BackendReport, SandboxClosed, SandboxError, SandboxUnavailable
-from .profile import (
-    DEFAULT_ALLOW,
-    DEFAULT_PROTECTED,
-    HOME_PROTECTED,
-    ProcessLimits,
-    SandboxProfile,
-    clean_environment,
-    default_hidden,
-)
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._places import why_not_written
-    from .open import open_sandbox, open_unconfined, probe_backends
-    from .process import Sandbox, SandboxedProcess
-    from .programs import find_program
-    from .repository import repository_folders
+    from ._exports import *
+else:
+    from swink_agent.core.lazy import lazy_names
 
-_HOMES = {
-    "Sandbox": "process",
-    "SandboxedProcess": "process",
-    "find_program": "programs",
-    "open_sandbox": "open",
-    "open_unconfined": "open",
-    "probe_backends": "open",
-    "repository_folders": "repository",
-    "why_not_written": "_places",
-}
-
-__all__ = [
-    "DEFAULT_ALLOW",
-    "DEFAULT_PROTECTED",
-    "HOME_PROTECTED",
-    "BackendReport",
-    "ProcessLimits",
-    "Sandbox",
-    "SandboxClosed",
-    "SandboxError",
-    "SandboxProfile",
-    "SandboxUnavailable",
-    "SandboxedProcess",
-    "clean_environment",
-    "default_hidden",
-    "find_program",
-    "open_sandbox",
-    "open_unconfined",
-    "probe_backends",
-    "repository_folders",
-    "why_not_written",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    __getattr__, __dir__ = lazy_names(__name__, "._exports")

@@ -5,37 +5,11 @@ events = await collect(agent.prompt_stream("2+3?"))
 check_events(events)
 """
 
-from .check_conversation import check_conversation
-from .check_events import check_events
-from .check_replay import assert_replays, assert_replays_sync
-from .check_stream_fn import check_stream_fn
-from .clock import FakeClock
-from .collect import collect, names
-from .fakes import FakeFailure, FakeProvider, FakeReply
-from .script import Request, ScriptedStream, call, fail, reply, scripted, stall, text, think, truncated
-from .servers import LoopbackServer
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "FakeClock",
-    "FakeFailure",
-    "FakeProvider",
-    "FakeReply",
-    "LoopbackServer",
-    "Request",
-    "ScriptedStream",
-    "assert_replays",
-    "assert_replays_sync",
-    "call",
-    "check_conversation",
-    "check_events",
-    "check_stream_fn",
-    "collect",
-    "fail",
-    "names",
-    "reply",
-    "scripted",
-    "stall",
-    "text",
-    "think",
-    "truncated",
-]
+from ._exports import *  # at once: several have the names of their modules, which would else take their places
+
+if not TYPE_CHECKING:
+    from swink_agent.core.lazy import lazy_names
+
+    __getattr__, __dir__ = lazy_names(__name__, "._exports")

@@ -4,56 +4,11 @@ The file tools cannot leave the folder, the shell is confined by `swink_agent.sa
 of them.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .edit_file import EditFileTool
-    from .list_dir import ListDirTool
-    from .preview import change_preview
-    from .read_file import ReadFileTool
-    from .search import SearchTool
-    from .shell import BashTool
-    from .standard import standard_tools
-    from .undo import UndoError, UndoStore
-    from .workspace import Workspace, WorkspaceError
-    from .write_file import WriteFileTool
+    from ._exports import *
+else:
+    from swink_agent.core.lazy import lazy_names
 
-_HOMES = {
-    "BashTool": "shell",
-    "EditFileTool": "edit_file",
-    "ListDirTool": "list_dir",
-    "ReadFileTool": "read_file",
-    "SearchTool": "search",
-    "UndoError": "undo",
-    "UndoStore": "undo",
-    "Workspace": "workspace",
-    "WorkspaceError": "workspace",
-    "WriteFileTool": "write_file",
-    "change_preview": "preview",
-    "standard_tools": "standard",
-}
-
-__all__ = [
-    "BashTool",
-    "EditFileTool",
-    "ListDirTool",
-    "ReadFileTool",
-    "SearchTool",
-    "UndoError",
-    "UndoStore",
-    "Workspace",
-    "WorkspaceError",
-    "WriteFileTool",
-    "change_preview",
-    "standard_tools",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    __getattr__, __dir__ = lazy_names(__name__, "._exports")

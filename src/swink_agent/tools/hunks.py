@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from swink_agent.core.approval import ToolApprovalRequest
+from swink_agent.core.approval import ProposedCall
 from swink_agent.core.diffs import DiffKind, DiffPart, diff_groups
 from swink_agent.core.errors import ToolError
 
@@ -35,7 +35,7 @@ class Hunk(NamedTuple):
 class ChangeHunks:
     """The hunks of one call. `of` gives nothing for a call that is not offered in parts."""
 
-    def __init__(self, request: ToolApprovalRequest, old: str, new: str) -> None:
+    def __init__(self, request: ProposedCall, old: str, new: str) -> None:
         self._request = request
         self._old = old
         self._before, self._after = _lines(old), _lines(new)
@@ -43,7 +43,7 @@ class ChangeHunks:
         self.hunks = tuple([self._hunk(group) for group in self._groups])
 
     @classmethod
-    def of(cls, request: ToolApprovalRequest, details: Mapping[str, Any] | None) -> ChangeHunks | None:
+    def of(cls, request: ProposedCall, details: Mapping[str, Any] | None) -> ChangeHunks | None:
         """The hunks of a call that changes a file, by the details that `change_preview` gave for it.
 
         Nothing where parts of the change could not be said exactly: for another tool, a new file, one that is shown
@@ -121,7 +121,7 @@ def _lines(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _makes(request: ToolApprovalRequest, old: str, new: str, arguments: Mapping[str, Any] | None = None) -> bool:
+def _makes(request: ProposedCall, old: str, new: str, arguments: Mapping[str, Any] | None = None) -> bool:
     """Whether a call with these arguments, or its own, makes exactly this of the file."""
     given = dict(request.arguments if arguments is None else arguments)
     if request.name == WriteFileTool.name:

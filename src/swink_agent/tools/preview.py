@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from swink_agent.core.approval import ToolApprovalRequest
+from swink_agent.core.approval import ProposedCall
 from swink_agent.core.errors import ToolError
 from swink_agent.core.redaction import Redactor
 
@@ -28,7 +28,7 @@ __all__ = ["change_preview"]
 
 def change_preview(
     tools: Iterable[object], redactor: Redactor | None = None
-) -> Callable[[ToolApprovalRequest], dict[str, Any] | None]:
+) -> Callable[[ProposedCall], dict[str, Any] | None]:
     """A `preview` for `Approvals`: the details (path, old, new, is_new, notes) of calls of these tools.
 
     With the redactor of the agent both texts are masked as the model sees them, and a note says what becomes of masked
@@ -38,7 +38,7 @@ def change_preview(
     """
     by_name = {tool.name: tool for tool in tools if isinstance(tool, (WritingTool, SeveralFoldersTool))}
 
-    def preview(request: ToolApprovalRequest) -> dict[str, Any] | None:
+    def preview(request: ProposedCall) -> dict[str, Any] | None:
         named = by_name.get(request.name)
         tool = named.tool_for(request.arguments) if isinstance(named, SeveralFoldersTool) else named
         if not isinstance(tool, WritingTool):

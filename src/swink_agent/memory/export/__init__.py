@@ -4,23 +4,11 @@ Each is a function from plain values to a string; nothing is read, fetched or wr
 are in `swink_agent.rendering`. Importing this module loads none of them.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .document import export_json
-    from .markdown import export_markdown
-    from .page import export_html
+    from ._exports import *
+else:
+    from swink_agent.core.lazy import lazy_names
 
-_HOMES = {"export_html": ".page", "export_json": ".document", "export_markdown": ".markdown"}
-
-__all__ = ["export_html", "export_json", "export_markdown"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name], __name__), name)
+    __getattr__, __dir__ = lazy_names(__name__, "._exports")

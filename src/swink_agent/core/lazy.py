@@ -1,0 +1,78 @@
+"""Public names that are loaded when they are first asked for: the one way in which this package does that.
+
+Owns how a list of names is read and how one of them is loaded. The lists are `_exports.py` beside each `__init__.py`:
+nothing but imports, one line for a name, which type checkers and people read as what they are. No name stands in a
+second list: `dir()`, `__all__` and the places that names are loaded from all come from that one.
+
+    if TYPE_CHECKING:
+        from ._exports import *
+    else:
+        __getattr__, __dir__ = lazy_names(__name__, "._exports")
+
+Type checkers must not see the `__getattr__`: with it, every misspelt name would be one that exists.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+__all__ = ["lazy_names", "listed_names"]
+
+
+def lazy_names(module: str, listing: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The module's `__getattr__` and `__dir__`, which also answer for its `__all__`.
+
+    `listing` is the module with the imports, relative to the package. Public are its names and the functions and
+    classes that the module itself defines. Nothing is read before a name is asked for that the module does not have.
+    """
+    own = sys.modules[module].__dict__
+    package: str = own["__spec__"].parent
+    homes: dict[str, tuple[str, str]] = {}
+
+    def listed() -> dict[str, tuple[str, str]]:
+        if not homes:
+            homes.update(listed_names(package + listing))
+        return homes
+
+    def public() -> list[str]:
+        defined = [name for name, value in own.items() if getattr(value, "__module__", None) == module]
+        return sorted({*listed(), *(name for name in defined if name[0] != "_")})
+
+    def load(name: str) -> Any:
+        if name == "__all__":
+            value: Any = public()
+        elif name[:2] != "__" and name in listed():
+            home, known_as = listed()[name]
+            value = getattr(import_module(home, package), known_as)
+        else:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])
+        own[name] = value  # not asked for again
+        return value
+
+    return load, lambda: sorted({*own, *public()})
+
+
+def listed_names(listing: str) -> dict[str, tuple[str, str]]:
+    """The names that a module of imports binds, each with the module it comes from and its name there.
+
+    The imports are run with an `__import__` that notes them and loads nothing. That needs no source, so it also works
+    from a zip file and in a frozen program.
+    """
+    from importlib.util import find_spec
+
+    spec = find_spec(listing)
+    find_code: Callable[[str], Any] | None = getattr(spec and spec.loader, "get_code", None)
+    code = find_code and find_code(listing)
+    if code is None:
+        raise ImportError(f"{listing}, the list of public names, is not there: install swink-agent anew", name=listing)
+
+    def note(module: str, _globals: object, _locals: object, names: tuple[str, ...], level: int) -> SimpleNamespace:
+        return SimpleNamespace(**{name: ("." * level + module, name) for name in names})
+
+    bound: dict[str, Any] = {"__builtins__": {"__import__": note}}
+    exec(code, bound)
+    return {name: home for name, home in bound.items() if name[:2] != "__"}

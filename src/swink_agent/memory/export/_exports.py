@@ -1,0 +1,5 @@
+"""The public names of the exporters, one line each, and where they live: the one list, which `core/lazy.py` reads."""
+
+from .document import export_json as export_json
+from .markdown import export_markdown as export_markdown
+from .page import export_html as export_html

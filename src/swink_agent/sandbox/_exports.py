@@ -1,0 +1,21 @@
+"""The public names of the sandbox, one line each, and where they live: the one list, which `core/lazy.py` reads."""
+
+from ._places import why_not_written as why_not_written
+from .errors import BackendReport as BackendReport
+from .errors import SandboxClosed as SandboxClosed
+from .errors import SandboxError as SandboxError
+from .errors import SandboxUnavailable as SandboxUnavailable
+from .open import open_sandbox as open_sandbox
+from .open import open_unconfined as open_unconfined
+from .open import probe_backends as probe_backends
+from .process import Sandbox as Sandbox
+from .process import SandboxedProcess as SandboxedProcess
+from .profile import DEFAULT_ALLOW as DEFAULT_ALLOW
+from .profile import DEFAULT_PROTECTED as DEFAULT_PROTECTED
+from .profile import HOME_PROTECTED as HOME_PROTECTED
+from .profile import ProcessLimits as ProcessLimits
+from .profile import SandboxProfile as SandboxProfile
+from .profile import clean_environment as clean_environment
+from .profile import default_hidden as default_hidden
+from .programs import find_program as find_program
+from .repository import repository_folders as repository_folders

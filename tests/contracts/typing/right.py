@@ -1,0 +1,176 @@
+"""A program that no type checker has anything to say against. Each `assert_type` holds what a name is known to be."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import assert_type
+
+import swink_agent.policies as room
+from swink_agent import (
+    Agent,
+    AgentTool,
+    FunctionTool,
+    Inject,
+    Policy,
+    PolicyContext,
+    PreDispatchContext,
+    Skip,
+    Stop,
+    ToolContext,
+    recommended,
+    tool,
+)
+from swink_agent.adapters import stream_fn_for
+from swink_agent.local import provider
+from swink_agent.memory import export_html
+from swink_agent.policies import (
+    AllowList,
+    AuditLog,
+    Budget,
+    CallRules,
+    Checkpoint,
+    ClaimCheck,
+    ContentFilter,
+    DenyList,
+    LoopDetection,
+    MaxDuration,
+    MaxTurns,
+    PiiRedactor,
+    PromptGuard,
+    WorkspaceOnly,
+)
+from swink_agent.sandbox import open_sandbox
+from swink_agent.testing import names, scripted
+from swink_agent.tools import standard_tools
+
+anything: list[object] = [stream_fn_for, provider, export_html, open_sandbox, scripted, standard_tools, room.Budget]
+assert_type(names([]), list[str])
+
+
+@tool
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+@tool(requires_approval=True)
+async def fetch(url: str, *, ctx: ToolContext) -> bytes:
+    return url.encode() + ctx.call_id.encode()
+
+
+@tool
+async def watch(path: str) -> AsyncIterator[str]:
+    yield path
+
+
+@tool
+def count(to: int) -> Iterator[int]:
+    yield to
+
+
+class Shop:
+    kept = add
+
+    @tool
+    def price(self, item: str) -> float:
+        return self.price(item) + 1
+
+    @tool(name="buy_it")
+    async def buy(self, item: str, number: int = 1) -> list[str]:
+        return [item] * number
+
+    @tool
+    async def offers(self, item: str) -> AsyncIterator[float]:
+        yield self.price(item)
+
+    @tool
+    @staticmethod
+    def tax(amount: float) -> float:
+        return amount
+
+    @tool
+    @classmethod
+    def opened(cls, at: str) -> str:
+        return at
+
+
+class Corner(Shop): ...
+
+
+shop = Shop()
+assert_type(add(1), int)
+assert_type(add(a=1, b=2), int)
+assert_type(shop.price("tea"), float)
+assert_type(Shop.price(shop, "tea"), float)
+assert_type(Corner().price("tea"), float)
+assert_type(shop.tax(1.5), float)
+assert_type(Shop.tax(1.5), float)
+assert_type(shop.opened("noon"), str)
+assert_type(Corner.opened("noon"), str)
+assert_type(shop.kept(1), int)
+assert_type(add.name, str)
+summing: Callable[[int, int], int] = add
+
+
+async def use() -> None:
+    assert_type(await fetch("there", ctx=ToolContext()), bytes)
+    assert_type(await shop.buy("tea", number=2), list[str])
+    async for text in watch("here"):
+        assert_type(text, str)
+    async for price in shop.offers("tea"):
+        assert_type(price, float)
+    for number in count(3):
+        assert_type(number, int)
+
+
+def describe(some: FunctionTool) -> str:
+    some(1, "anything", at="all")
+    return some.description
+
+
+describe(add)
+describe(shop.price)
+some_tools = [add, fetch, watch, count, shop.price, shop.buy, shop.offers, shop.tax, Shop.opened]
+as_protocol: AgentTool = shop.price
+
+
+class Patience:
+    def pre_turn(self, ctx: PolicyContext) -> Stop | None:
+        return Stop("enough") if ctx.turn_index > 3 else None
+
+
+class Manners:
+    async def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
+        return None if ctx.arguments.get("please") else Skip("say please")
+
+    def post_loop(self, ctx: PolicyContext) -> Inject:
+        return Inject("say thanks")
+
+
+mine: list[Policy] = [Patience(), Manners(), *recommended(".")]
+
+
+def agent(rules: CallRules, claims: ClaimCheck, checkpoint: Checkpoint, content: ContentFilter) -> Agent:
+    built_in: list[Policy] = [
+        AllowList(["add"]),
+        DenyList(["rm"]),
+        AuditLog("audit"),
+        Budget(max_cost=1.0),
+        LoopDetection(),
+    ]
+    return Agent(
+        "any:model",
+        tools=some_tools,
+        policies=[
+            *mine,
+            *built_in,
+            rules,
+            claims,
+            checkpoint,
+            content,
+            MaxDuration(1),
+            MaxTurns(1),
+            PiiRedactor(),
+            PromptGuard(),
+            WorkspaceOnly("."),
+        ],
+    )
