@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from .documents import DOCUMENTS, ROOT, blocks_of, name_of
 
@@ -45,6 +47,20 @@ def test_the_readmes_first_two_shell_blocks_are_the_two_commands() -> None:
 def test_every_link_leads_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def anchors_of(document: Path) -> set[str]:
+    """The headings, as a link names them: small letters, dashes for spaces, no other punctuation."""
+    tokens = MarkdownIt().parse(document.read_text(encoding="utf-8"))
+    headings = [text.content for opening, text in pairwise(tokens) if opening.type == "heading_open"]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_link_to_a_heading_leads_to_one(document: Path) -> None:
+    for target, heading in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", document.read_text(encoding="utf-8")):
+        page = document.parent / target if target else document
+        assert heading in anchors_of(page), f"{name_of(document)} links to {target}#{heading}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)

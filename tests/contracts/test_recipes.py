@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
@@ -29,7 +30,7 @@ def file_of_the_page(page: str, name: str) -> ModuleType:
 
 
 class Server:
-    """The recipe's server, on loopback, as its own last lines start it."""
+    """The recipe's server, on loopback. `test_the_recipe_starts_it_so` says that its own last lines start it so."""
 
     def __init__(self, make_agent: Callable[[], Agent]) -> None:
         self.recipe = file_of_the_page("web-server.md", "server.py")
@@ -65,6 +66,12 @@ class Ended:
                 yield event
         finally:
             self.event.set()
+
+
+def test_the_recipe_starts_it_so() -> None:
+    (code,) = [block.code for block in blocks_of(ROOT / "docs/recipes/web-server.md") if block.argument == "server.py"]
+    (started,) = [node for node in ast.walk(ast.parse(code)) if ast.unparse(node).startswith("web.run_app(")][:1]
+    assert "handler_cancellation=True" in ast.unparse(started)
 
 
 async def read_until(response: Any, wanted: bytes) -> bytes:
