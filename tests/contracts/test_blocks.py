@@ -25,7 +25,8 @@ from .documents import BLOCKS, DOCUMENTS, ROOT, Block, ShellCommand, blocks_of, 
 
 PICTURES = {"", "text"}
 """What is shown and cannot be run: a diagram, what a screen looks like."""
-MEANT_TO_BE_WRONG = {"swink sesions"}
+MEANT_TO_BE_WRONG = {"swink sesions", "--token"}
+"""A typing mistake that a page tells of, and an option of somebody else's."""
 MOST_BLOCKS_NOT_RUN = 3
 
 # Runs the files it is given as cells of a notebook: in IPython's own shell, in an event loop that goes on behind them.
@@ -212,3 +213,20 @@ def test_commands_that_the_prose_names_exist(span: str) -> None:
             inner = command.get_command(click.Context(command), word)
             assert inner is not None, f"{span}: there is no {word}"
             command = inner
+
+
+def all_options(command: click.Command = swink) -> set[str]:
+    """Those of the command and of all commands in it."""
+    found = options_of(command)
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        inner = [command.get_command(ctx, name) for name in command.list_commands(ctx)]
+        found = found.union(*[all_options(item) for item in inner if item is not None])
+    return found
+
+
+@pytest.mark.parametrize("page", ["approvals", "cli", "evals", "secrets", "settings", "tui"])
+def test_options_that_the_pages_about_the_command_name_exist(page: str) -> None:
+    text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?<!`)`(--?[a-zA-Z][\w-]*)[^`\n]*`(?!`)", text))
+    assert not named - all_options() - MEANT_TO_BE_WRONG
