@@ -7,9 +7,12 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from markdown_it import MarkdownIt
+
+from swink_agent import AgentEvent
 
 from .documents import DOCUMENTS, ROOT, blocks_of, name_of
 
@@ -79,3 +82,12 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
         rest += [link for link in found if link.suffix == ".md" and link not in seen]
     lost = [name_of(page) for page in DOCUMENTS if page not in seen]
     assert not lost, f"no link leads to {lost}"
+
+
+def test_the_page_on_events_has_every_event_with_its_fields() -> None:
+    page = (ROOT / "docs/events.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^\| `(\w+)` \|(.*?)\| ", page, re.MULTILINE))
+    events = {event.__name__: event.__struct_fields__ for event in get_args(AgentEvent)}
+    assert shown.keys() == events.keys()
+    missing = [(name, field) for name, fields in events.items() for field in fields if f"`{field}`" not in shown[name]]
+    assert not missing

@@ -88,28 +88,26 @@ def test_every_room_has_its_place_among_the_layers() -> None:
     assert rooms == set[str]().union(*layers())
 
 
-def members() -> dict[str, set[str]]:
-    """The names in each class of the package, and in classes that bear the same name."""
-    found: dict[str, set[str]] = {}
+def names_in(owner: str) -> set[str]:
+    """The methods and fields of the class, and of others that bear its name."""
+    found: set[str] = set()
     for module in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                inside = [item for item in ast.walk(node) if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
-                assigned = [
-                    item.target.id
-                    for item in node.body
-                    if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
-                ]
-                found.setdefault(node.name, set()).update({item.name for item in inside}, assigned)
+        code = module.read_text(encoding="utf-8")
+        if f"class {owner}" not in code:
+            continue
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ClassDef) and node.name == owner:
+                found |= {item.name for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)}
+                fields = [item.target for item in node.body if isinstance(item, ast.AnnAssign)]
+                found |= {field.id for field in fields if isinstance(field, ast.Name)}
     return found
 
 
 def test_what_agents_md_names_in_the_code_is_there() -> None:
     text = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
-    classes = members()
     named = re.findall(r"`(_?[A-Z]\w+)\.(\w+)`", text)
     assert len(named) >= 3
-    assert not [f"{owner}.{name}" for owner, name in named if name not in classes.get(owner, set())]
+    assert not [f"{owner}.{name}" for owner, name in named if name not in names_in(owner)]
 
 
 def test_the_files_that_agents_md_names_are_there() -> None:
