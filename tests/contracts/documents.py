@@ -7,6 +7,8 @@ Owns what the comments in front of a block mean. Readers of the rendered page do
     <!-- run -->             a shell block whose commands can all be run, and are
     <!-- not run: WHY -->    the block is only shown
 
+A block whose first line is a path, `# src/acme/adapter.py`, is a file of a package that the page builds.
+
 What is done with a block is in `test_blocks`.
 """
 
@@ -22,6 +24,7 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "bench/README.md"])
 MARKER = re.compile(r"<!--\s*(file|cell|run|not run)\s*(?::\s*(.*?))?\s*-->")
+PATH = re.compile(r"# ((?:\w+/)+\w+\.py)\n")
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,9 @@ def blocks_of(document: Path) -> list[Block]:
     for token in MarkdownIt().parse(document.read_text(encoding="utf-8")):
         if token.type == "fence":
             assert token.map is not None
-            found.append(Block(document, token.map[0] + 1, token.info.strip(), token.content, marker, argument))
+            path = PATH.match(token.content)
+            said = ("package", path[1]) if path and not marker else (marker, argument)
+            found.append(Block(document, token.map[0] + 1, token.info.strip(), token.content, *said))
         said = MARKER.fullmatch(token.content.strip()) if token.type == "html_block" else None
         marker, argument = (said[1], said[2] or "") if said else ("", "")
     return found

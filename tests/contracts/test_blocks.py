@@ -95,6 +95,18 @@ def test_a_file_that_a_document_shows_can_be_imported(block: Block, tmp_path: Pa
     in_folder(tmp_path, block.document, sys.executable, "-c", f"import {Path(block.argument).stem}")
 
 
+PACKAGES = sorted({block.document for block in BLOCKS if block.marker == "package"})
+
+
+@pytest.mark.parametrize("document", PACKAGES, ids=name_of)
+def test_a_package_that_a_page_builds_is_built_by_a_test(document: Path) -> None:
+    for block in blocks_of(document):
+        if block.marker == "package":
+            compile(block.code, block.argument, "exec")
+    tests = [test for test in ROOT.glob("tests/**/*.py") if test.parent != Path(__file__).parent]
+    assert any(document.name in test.read_text(encoding="utf-8") for test in tests)
+
+
 NOTEBOOKS = sorted({block.document for block in BLOCKS if block.marker == "cell"})
 
 
