@@ -1,21 +1,22 @@
-"""The documents tell the truth: their examples run, their links lead somewhere, their commands are one line each."""
+"""The documents tell the truth: their examples run, their links lead somewhere, every page can be found."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from markdown_it import MarkdownIt
 
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "bench/README.md"])
+from swink_agent import AgentEvent
+
+from .documents import DOCUMENTS, ROOT, blocks_of, name_of
+
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
-
-
-def blocks(document: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def run(*arguments: str) -> str:
@@ -25,51 +26,68 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-CODE = [
-    pytest.param(code, id=f"{document.name}-{number}")
-    for document in DOCUMENTS
-    for number, code in enumerate(blocks(document, "python"))
-    if not re.match(r"# [\w/]+\.py\n", code)  # a file of a package that the page builds: tests/cli/test_third_party.py
-]
-
-
-@pytest.mark.parametrize("code", CODE)
-def test_the_code_in_the_documents_runs(code: str) -> None:
-    run("-c", code)
-
-
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_runs_and_has_something_to_say(example: Path) -> None:
     assert run(str(example)).strip()
 
 
+def blocks_of_the_readme(language: str) -> list[str]:
+    return [block.code for block in blocks_of(ROOT / "README.md") if block.language == language]
+
+
 def test_the_smallest_agent_in_the_readme_answers() -> None:
-    assert run("-c", blocks(ROOT / "README.md", "python")[0]) == "2 + 3 is 5.\n"
+    assert run("-c", blocks_of_the_readme("python")[0]) == "2 + 3 is 5.\n"
 
 
 def test_the_readmes_first_two_shell_blocks_are_the_two_commands() -> None:
-    first, second = blocks(ROOT / "README.md", "sh")[:2]
+    first, second = blocks_of_the_readme("sh")[:2]
     assert first.count("\n") == second.count("\n") == 1
     assert "swink -p" in first
     assert "pytest" in second
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_link_leads_somewhere(document: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text()):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
-def test_every_module_is_on_the_readmes_map() -> None:
-    text = (ROOT / "README.md").read_text()
-    modules = [*ROOT.glob("src/swink_agent/core/[a-z]*.py"), *ROOT.glob("src/swink_agent/adapters/[a-z_]*.py")]
-    for module in modules:
-        if module.name == "__init__.py":
-            continue
-        assert module.name in text, f"{module.name} is not on the map"
+def anchors_of(document: Path) -> set[str]:
+    """The headings, as a link names them: small letters, dashes for spaces, no other punctuation."""
+    tokens = MarkdownIt().parse(document.read_text(encoding="utf-8"))
+    headings = [text.content for opening, text in pairwise(tokens) if opening.type == "heading_open"]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_link_to_a_heading_leads_to_one(document: Path) -> None:
+    for target, heading in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", document.read_text(encoding="utf-8")):
+        page = document.parent / target if target else document
+        assert heading in anchors_of(page), f"{name_of(document)} links to {target}#{heading}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_test_that_a_document_names_exists(document: Path) -> None:
-    for target in re.findall(r"`(tests/[\w/]*(?:\.py)?)`", document.read_text()):
+    for target in re.findall(r"`(tests/[\w/]*(?:\.py)?)`", document.read_text(encoding="utf-8")):
         assert (ROOT / target).exists(), f"{document.name} names {target}"
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    seen, rest = set[Path](), [ROOT / "README.md"]
+    while rest:
+        page = rest.pop()
+        seen.add(page)
+        links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+        found = {(page.parent / link).resolve() for link in links}
+        rest += [link for link in found if link.suffix == ".md" and link not in seen]
+    lost = [name_of(page) for page in DOCUMENTS if page not in seen]
+    assert not lost, f"no link leads to {lost}"
+
+
+def test_the_page_on_events_has_every_event_with_its_fields() -> None:
+    page = (ROOT / "docs/events.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^\| `(\w+)` \|(.*?)\| ", page, re.MULTILINE))
+    events = {event.__name__: event.__struct_fields__ for event in get_args(AgentEvent)}
+    assert shown.keys() == events.keys()
+    missing = [(name, field) for name, fields in events.items() for field in fields if f"`{field}`" not in shown[name]]
+    assert not missing

@@ -171,6 +171,23 @@ async def test_fallbacks_are_tried_in_order_each_with_its_own_key() -> None:
     assert len(second.requests) == 3
 
 
+async def test_a_fallback_of_another_provider_is_sent_neither_the_key_nor_headers_nor_fields_of_the_first() -> None:
+    options = StreamOptions(
+        api_key="for test alone", headers={"x-account": "7"}, extra={"seed": 1}, temperature=0.5, max_tokens=9
+    )
+    kin, stranger = scripted(*[fail("network", "down")] * 3), scripted(text("here"))
+    agent = Agent(
+        MODEL,
+        stream_fn=scripted(*[fail("throttled", "busy")] * 3),
+        stream_options=options,
+        fallbacks=[("test:smaller", kin), ("other:m", stranger)],
+        sleep=FakeClock().sleep,
+    )
+    assert (await agent.prompt("go")).text == "here"
+    assert [request.options for request in kin.requests] == [options] * 3
+    assert [request.options for request in stranger.requests] == [StreamOptions(temperature=0.5, max_tokens=9)]
+
+
 async def test_a_fallback_is_not_tried_for_an_error_that_it_would_share() -> None:
     fallback = scripted(text("never"))
     agent = Agent(MODEL, stream_fn=scripted(fail("invalid_request")), fallbacks=[("other:m", fallback)])

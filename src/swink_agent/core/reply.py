@@ -113,6 +113,9 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
     while True:
         assembler = run.assembler = MessageAssembler(model)
         options = run.config.stream_options
+        if model.provider != run.config.model.provider:
+            # A key, headers and fields that were meant for one provider are not for another.
+            options = msgspec.structs.replace(options, api_key=None, headers={}, extra={})
         if run.config.get_api_key is not None:
             options = await _with_api_key(options, run.config.get_api_key, run, model)
         begun = _begin_reading(run, model, stream_fn, assembler, options)

@@ -1,0 +1,244 @@
+"""Every block of code in the documents is run, or checked by the part of the program that would read it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from swink_agent.app.settings import parse_file
+from swink_agent.cli.root import swink
+from swink_agent.evals import load_set
+
+from .documents import BLOCKS, DOCUMENTS, ROOT, Block, ShellCommand, blocks_of, commands_of, name_of
+
+PICTURES = {"", "text"}
+"""What is shown and cannot be run: a diagram, what a screen looks like."""
+MEANT_TO_BE_WRONG = {"swink sesions", "--token"}
+"""A typing mistake that a page tells of, and an option of somebody else's."""
+MOST_BLOCKS_NOT_RUN = 3
+
+# Runs the files it is given as cells of a notebook: in IPython's own shell, in an event loop that goes on behind them.
+NOTEBOOK = """
+import asyncio, sys
+from pathlib import Path
+from IPython.core.interactiveshell import InteractiveShell
+
+async def main():
+    shell = InteractiveShell.instance()
+    for path in map(Path, sys.argv[1:]):
+        cell = path.read_text(encoding="utf-8")
+        done = await shell.run_cell_async(cell, transformed_cell=shell.transform_cell(cell))
+        done.raise_error()
+
+asyncio.run(main())
+"""
+
+
+def of(*languages: str, marker: str | None = None) -> list[Any]:
+    """The blocks in these languages, as parameters. One that is not run is none of them."""
+    chosen = [block for block in BLOCKS if block.language in languages and block.marker != "not run"]
+    return [pytest.param(block, id=str(block)) for block in chosen if marker is None or block.marker == marker]
+
+
+def in_folder(folder: Path, document: Path, *command: str) -> str:
+    """What the command prints, run where the page's files are, with next to nothing in its environment."""
+    for block in blocks_of(document):
+        if block.marker == "file":
+            (folder / block.argument).write_text(block.code, encoding="utf-8")
+    programs = Path(sys.executable).parent
+    environ = {
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder),
+        "PYTHONPATH": str(folder),
+        "PYTHONWARNINGS": "error",
+        "SWINK_CONFIG_DIR": str(folder / "config"),
+        "SWINK_DATA_DIR": str(folder / "data"),
+        "IPYTHONDIR": str(folder / "ipython"),
+    }
+    done = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", timeout=50, cwd=folder, env=environ, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_every_block_says_in_which_language_it_is_by_a_name_that_is_known_here() -> None:
+    known = {"python", "sh", "toml", "json", "yaml", *PICTURES}
+    assert {str(block): block.language for block in BLOCKS if block.language not in known} == {}
+
+
+def test_blocks_that_are_only_shown_are_few_and_say_why() -> None:
+    shown = [block for block in BLOCKS if block.marker == "not run"]
+    assert len(shown) <= MOST_BLOCKS_NOT_RUN
+    assert all(block.argument for block in shown)
+
+
+@pytest.mark.parametrize("block", of("python", marker=""))
+def test_the_code_in_the_documents_runs(block: Block, tmp_path: Path) -> None:
+    in_folder(tmp_path, block.document, sys.executable, "-c", block.code)
+
+
+@pytest.mark.parametrize("block", of("python", marker="file"))
+def test_a_file_that_a_document_shows_can_be_imported(block: Block, tmp_path: Path) -> None:
+    in_folder(tmp_path, block.document, sys.executable, "-c", f"import {Path(block.argument).stem}")
+
+
+PACKAGES = sorted({block.document for block in BLOCKS if block.marker == "package"})
+
+
+@pytest.mark.parametrize("document", PACKAGES, ids=name_of)
+def test_a_package_that_a_page_builds_is_built_by_a_test(document: Path) -> None:
+    for block in blocks_of(document):
+        if block.marker == "package":
+            compile(block.code, block.argument, "exec")
+    tests = [test for test in ROOT.glob("tests/**/*.py") if test.parent != Path(__file__).parent]
+    assert any(document.name in test.read_text(encoding="utf-8") for test in tests)
+
+
+NOTEBOOKS = sorted({block.document for block in BLOCKS if block.marker == "cell"})
+
+
+@pytest.mark.parametrize("document", NOTEBOOKS, ids=name_of)
+def test_the_cells_of_a_notebook_run_one_after_another(document: Path, tmp_path: Path) -> None:
+    cells = [block for block in blocks_of(document) if block.marker == "cell"]
+    paths = [tmp_path / f"cell-{block.line}.txt" for block in cells]
+    for path, block in zip(paths, cells, strict=True):
+        path.write_text(block.code, encoding="utf-8")
+    in_folder(tmp_path, document, sys.executable, "-c", NOTEBOOK, *map(str, paths))
+
+
+@pytest.mark.parametrize("block", of("toml"))
+def test_settings_in_the_documents_are_settings(block: Block) -> None:
+    values = tomllib.loads(block.code)
+    if {"project", "build-system", "tool"} & values.keys():
+        return  # somebody's pyproject.toml
+    assert not parse_file(str(block), block.code.encode()).problems
+
+
+@pytest.mark.parametrize("block", of("json"))
+def test_json_in_the_documents_is_json(block: Block) -> None:
+    rest = block.code.strip()
+    while rest:  # one value, or several that follow each other
+        _, end = json.JSONDecoder().raw_decode(rest)
+        rest = rest[end:].strip()
+
+
+@pytest.mark.parametrize("block", of("yaml"))
+def test_yaml_in_the_documents_is_yaml_and_sets_of_cases_are_such(block: Block, tmp_path: Path) -> None:
+    value = yaml.safe_load(block.code)
+    if "cases" in value:
+        path = tmp_path / "set.yaml"
+        path.write_text(block.code, encoding="utf-8")
+        assert load_set(path).cases
+
+
+# -- shell -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", of("sh", marker="run"))
+def test_shell_blocks_that_say_so_are_run(block: Block, tmp_path: Path) -> None:
+    in_folder(tmp_path, block.document, "bash", "-euo", "pipefail", "-c", block.code)
+
+
+@pytest.mark.parametrize("block", of("sh"))
+def test_a_shell_reads_the_shell_blocks(block: Block) -> None:
+    done = subprocess.run(["bash", "-n"], input=block.code, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def parsed(words: tuple[str, ...]) -> click.Command:
+    """The command that these words lead to, read by the program's own parser. Raises `click.UsageError`."""
+    command: click.Command = swink
+    ctx = command.make_context("swink", list(words))
+    while isinstance(command, click.Group) and (rest := [*ctx._protected_args, *ctx.args]):
+        name, inner, rest = command.resolve_command(ctx, rest)
+        assert inner is not None
+        command, ctx = inner, inner.make_context(name, rest, parent=ctx)
+    return command
+
+
+def options_of(command: click.Command) -> set[str]:
+    with_names = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    return with_names | {"-h", "--help"}
+
+
+def named_options(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*|(?<![\w-])-[a-zA-Z]\b", text))
+
+
+SHELL = [
+    pytest.param(command, id=f"{block}-{number}")
+    for block in BLOCKS
+    if block.language == "sh"
+    for number, command in enumerate(commands_of(block.code))
+]
+
+
+@pytest.mark.parametrize("command", SHELL)
+def test_commands_in_shell_blocks_are_what_the_programs_take(command: ShellCommand) -> None:
+    program, *words = command.words
+    match Path(program).name, words:
+        case "swink", _:
+            taken = options_of(parsed(tuple(words)))
+            assert named_options(command.comment) <= taken, f"{command.comment} names options that it has not"
+        case ("pip", ["install", *_]):
+            extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+            wanted = {extra for word in words for extra in re.findall(r"\[([\w,]+)\]$", word)}
+            assert {name for names in wanted for name in names.split(",")} <= extras.keys()
+        case "python" | "python3", ["-m", module, *_]:
+            assert module in {"venv", "pytest"} or (ROOT / module.replace(".", "/")).exists()
+        case "bash", [script]:
+            assert (ROOT / script).exists()
+        case name, _:  # a program of the development environment, or one that everybody has
+            ours = Path(sys.executable).with_name(name)
+            assert ours.exists() or name in {"cat", "cd", "curl", "git", "mkdir"} or shutil.which(name)
+
+
+SPANS = [
+    pytest.param(span, id=f"{name_of(document)}-{number}")
+    for document in DOCUMENTS
+    for number, span in enumerate(re.findall(r"(?<!`)`(swink [^`\n]*)`(?!`)", document.read_text(encoding="utf-8")))
+]
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_commands_that_the_prose_names_exist(span: str) -> None:
+    if span in MEANT_TO_BE_WRONG:
+        return
+    command: click.Command = swink
+    for word in shlex.split(span)[1:]:
+        if word.startswith("-") and word != "-":
+            assert word.partition("=")[0] in options_of(command), f"{span}: there is no {word}"
+        elif isinstance(command, click.Group) and re.fullmatch(r"[a-z]+", word):
+            inner = command.get_command(click.Context(command), word)
+            assert inner is not None, f"{span}: there is no {word}"
+            command = inner
+
+
+def all_options(command: click.Command = swink) -> set[str]:
+    """Those of the command and of all commands in it."""
+    found = options_of(command)
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        inner = [command.get_command(ctx, name) for name in command.list_commands(ctx)]
+        found = found.union(*[all_options(item) for item in inner if item is not None])
+    return found
+
+
+@pytest.mark.parametrize("page", ["approvals", "cli", "evals", "secrets", "settings", "tui"])
+def test_options_that_the_pages_about_the_command_name_exist(page: str) -> None:
+    text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?<!`)`(--?[a-zA-Z][\w-]*)[^`\n]*`(?!`)", text))
+    assert not named - all_options() - MEANT_TO_BE_WRONG
