@@ -19,6 +19,7 @@ __all__ = ["Activity", "activity_lines"]
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MOST = 4
 _LEAST_NEWEST = 12
+_LONGEST_NAME = 40
 
 
 class Activity(NamedTuple):
@@ -41,7 +42,7 @@ def activity_lines(running: Sequence[Activity], width: int, frame: int | None) -
 
 
 def _line(activity: Activity, width: int, sign: str) -> Line:
-    name, summary = safe_display(activity.name, 60), safe_display(activity.summary, 400)
+    name, summary = cut(safe_display(activity.name, 60), _LONGEST_NAME), safe_display(activity.summary, 400)
     took = f" {int(activity.seconds)}s" if activity.seconds >= 1 else ""
     head = [Span(f" {sign} ", "activity"), Span(name, "tool.name")]
     used = sum([cell_width(span.text) for span in head]) + len(took) + 1

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
 from textual.timer import Timer
 
 from swink_agent.app.paths import data_folder
@@ -260,12 +261,16 @@ class SwinkApp(App[int]):
             self._stop()
 
     def action_interrupt(self) -> None:
-        """Ctrl+C: copies what is marked, stops what runs, empties what is written; twice it leaves."""
+        """Ctrl+C: closes what stands over all, stops what runs, copies what is marked, empties what is written; twice
+        it leaves."""
         now = self._clock()
         is_second = now - self._interrupted_at < _TWICE
         self._interrupted_at = now
         if is_second:
             self.action_leave()
+        elif isinstance(self.screen, ModalScreen):
+            self.screen.dismiss(None)
+            self.say("Ctrl+C again leaves", _TWICE)
         elif self.talk.is_running or self.talk.running_tools:
             self._stop()
             self.say("Ctrl+C again leaves", _TWICE)
@@ -295,7 +300,7 @@ class SwinkApp(App[int]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if len(self.screen_stack) > 1:  # a list or a question stands over it all, and has keys of its own
-            return action in ("leave", "suspend_process")
+            return action in ("leave", "interrupt", "suspend_process")
         return self._question is None or action != "page"  # what is asked about scrolls
 
     def action_select_tool(self, step: int) -> None:
@@ -331,7 +336,10 @@ class SwinkApp(App[int]):
 
     def on_search_bar_closed(self, message: SearchBar.Closed) -> None:
         self.view.end_search()
-        self.composer.focus()
+        if self._question is not None:
+            self._question.focus()
+        else:
+            self.composer.focus()
 
     def action_mouse(self) -> None:
         """F6: the mouse is the terminal's, and back."""

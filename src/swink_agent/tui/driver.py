@@ -1,21 +1,28 @@
 """The terminal: what is read from it, and which of its modes are used.
 
-Owns the thread that reads, which sleeps until something is typed; the sorting of what it reads is in `keystrokes`.
-All else, the screen included, is Textual's driver.
+Owns the thread that reads, which sleeps until something is typed; the sorting of what it reads is in `keystrokes`,
+the thread that writes in `output`. All else, the screen included, is Textual's driver.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
+import sys
 import time
 from codecs import getincrementaldecoder
+from collections.abc import Callable
 
 from textual import events, messages
 from textual._xterm_parser import XTermParser
+from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
 
+from swink_agent.core.cancel import call_in
+
 from .keystrokes import Keystrokes, Pasted, Piece, Pressed
+from .output import TerminalOutput
 
 __all__ = ["RefusedPaste", "TerminalDriver"]
 
@@ -41,6 +48,27 @@ class TerminalDriver(LinuxDriver):
     """Textual's driver, reading as `keystrokes` has it: `App(driver_class=TerminalDriver)`."""
 
     _wake: tuple[int, int] | None = None
+    _output: TerminalOutput | None = None
+
+    @property
+    def _writer_thread(self) -> WriterThread | None:
+        """In place of Textual's writer, which has everybody wait for the terminal."""
+        return self._output
+
+    @_writer_thread.setter
+    def _writer_thread(self, writer: WriterThread | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        # Textual draws on stderr; where that is a file (`2>log`), the terminal is on stdout.
+        is_elsewhere = self._file is not None and not self._file.isatty()
+        file = None if writer is None else sys.__stdout__ if is_elsewhere else self._file
+        self._output = None if file is None else TerminalOutput(file, self._caught_up())
+
+    def _caught_up(self) -> Callable[[], None]:
+        loop = asyncio.get_running_loop()
+
+        def draw_anew() -> None:
+            self._app.refresh(layout=True)
+
+        return lambda: call_in(loop, draw_anew)
 
     def start_application_mode(self) -> None:
         self._wake = os.pipe()

@@ -12,10 +12,11 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from types import FrameType
 
 from swink_agent.app.telling import seconds
 from swink_agent.policies.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
-from swink_agent.policies.escaping import safe_line, safe_text
+from swink_agent.policies.escaping import safe_display, safe_line, safe_text
 
 from .composing.picking import matching
 from .inline_input import LineReader
@@ -26,7 +27,7 @@ from .talk.options import TalkOptions
 from .themes import THEMES, theme_for
 from .transcript import Block
 
-__all__ = ["InlineFront", "run_inline"]
+__all__ = ["InlineFront", "answer_rows", "run_inline"]
 
 _TWICE = 2.0
 """Seconds in which a second Ctrl+C leaves."""
@@ -77,8 +78,13 @@ class InlineFront:
         """Reads, sends and writes until the person leaves."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self.leave, 128 + number)
+
+        def end(number: int, frame: FrameType | None) -> None:
+            self._writer.end_soon()  # it may be what holds up the loop
+            self._code = 128 + number if self._code is None else self._code
+            loop.call_soon_threadsafe(self.leave, 128 + number)
+
+        before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
         self.talk.transcript.on_change(self._on_change)
         self._reader.open()
         reading = asyncio.ensure_future(self._read())
@@ -96,8 +102,9 @@ class InlineFront:
             await asyncio.gather(reading, *self._tasks, return_exceptions=True)
             farewell = await self.talk.close()
             self._draw()
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                loop.remove_signal_handler(number)
+            loop.remove_signal_handler(signal.SIGINT)
+            for number, handler in before.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._leave_prompt()
         if farewell.problem:
             self._say(f"warning: {farewell.problem}", "warning")
@@ -203,8 +210,8 @@ class InlineFront:
         talk = self.talk
         cost = "" if talk.cost is None else f" · ${talk.cost:.4f}"
         return (
-            f"[{talk.mode} · {talk.state} · {talk.model} · {talk.fill:.0%} of the window · {talk.tokens:,} tokens{cost}"
-            f" · {seconds(round(talk.elapsed, 1))}]"
+            f"[{talk.mode} · {talk.state} · {safe_line(talk.model)} · {talk.fill:.0%} of the window"
+            f" · {talk.tokens:,} tokens{cost} · {seconds(round(talk.elapsed, 1))}]"
         )
 
     def _tell_progress(self) -> None:
@@ -231,10 +238,8 @@ class InlineFront:
         for warning in question.warnings:
             self._say(f"! {redact(warning)}", "warning")
         self._say(f"· {redact(question.why)}")
-        for number, letter, choice, words in _CHOICES:
-            if choice in question.choices:
-                said = words.format(name=question.request.name, prefix=question.prefix)
-                self._say(f"  {number} or {letter}: {said}", "text")
+        for row in answer_rows(question):
+            self._say(row, "text")
 
     async def _decided(self, question: ApprovalQuestion) -> ApprovalAnswer:
         await asyncio.sleep(_GRACE)
@@ -337,6 +342,16 @@ class InlineFront:
         if self._code is None:
             self._code = code
         self._left.set()
+
+
+def answer_rows(question: ApprovalQuestion) -> list[str]:
+    """The answers that are offered, a row each, whatever the tool is called and the command begins with."""
+    name, prefix = safe_display(question.request.name, 60), safe_display(question.prefix or "", 200)
+    return [
+        f"  {number} or {letter}: {words.format(name=name, prefix=prefix)}"
+        for number, letter, choice, words in _CHOICES
+        if choice in question.choices
+    ]
 
 
 def _chosen(text: str, choices: Sequence[tuple[str, str]], default: str) -> str:

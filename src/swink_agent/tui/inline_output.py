@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from swink_agent.policies.escaping import safe_line
 
+from .patience import own_descriptor, write_patiently
 from .themes import Theme, sgr
 from .transcript import Block, Line, ReplyBlock, ToolBlock, Transcript, UserBlock, gap_before
 
@@ -23,6 +24,8 @@ _MOST_EARLIER = 30
 """Blocks of an earlier conversation that are written when it goes on."""
 _MOST_TYPED = 20
 _RESET = "\x1b[0m"
+_PATIENCE = 1.0
+"""Seconds that a terminal may take nothing before it is left, once the program ends."""
 
 
 def is_dumb(environ: Mapping[str, str]) -> bool:
@@ -34,10 +37,11 @@ class LineWriter:
     """Rows onto a descriptor, in the colours of a theme where there are any."""
 
     def __init__(self, descriptor: int, theme: Theme, *, is_plain: bool) -> None:
-        self._descriptor = descriptor
+        self._descriptor = own_descriptor(descriptor)
         self._theme = theme
         self._is_plain = is_plain
         self._styles: dict[str, str] = {}
+        self._is_ending = False
         self.is_lost = False
         """Whether nobody can read it any more."""
 
@@ -63,12 +67,15 @@ class LineWriter:
         self.write(f"{self._styled(text, role)}\n")
 
     def write(self, text: str) -> None:
-        data = text.encode("utf-8", "replace")
-        try:
-            while data:
-                data = data[os.write(self._descriptor, data) :]
-        except OSError:
+        if not self.is_lost and not write_patiently(self._descriptor, text, is_over=self._is_over):
             self.is_lost = True
+
+    def end_soon(self) -> None:
+        """A terminal that takes nothing is not waited for any more. May be called by a handler of a signal."""
+        self._is_ending = True
+
+    def _is_over(self, seconds: float) -> bool:
+        return self._is_ending and seconds > _PATIENCE
 
     def _row(self, line: Line) -> str:
         spans = list(line.spans)
@@ -139,7 +146,7 @@ class TranscriptPrinter:
                 self._begun.add(id(block))
                 if block.status == "running":
                     summary = safe_line(block.summary, self._writer.width)
-                    self._put([], f"▸ {block.name} {summary} …".replace("  ", " "))
+                    self._put([], f"▸ {safe_line(block.name, 60)} {summary} …".replace("  ", " "))
 
     def _write(self, block: Block) -> bool:
         """Writes what is final of a block; says whether that is all of it."""
@@ -149,7 +156,7 @@ class TranscriptPrinter:
             return False
         rows = block.lines(self._writer.width)
         is_whole = not isinstance(block, ReplyBlock) or block.is_finished
-        end = len(rows) if is_whole else min(block.first_change, len(rows))
+        end = min(block.final_rows, len(rows)) if isinstance(block, ReplyBlock) else len(rows)
         if end > self._rows:
             gap = gap_before(block, self._last) if not self._rows else 0
             self._put([*[Line(())] * gap, *rows[self._rows : end]])

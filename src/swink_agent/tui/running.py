@@ -12,10 +12,12 @@ import signal
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import TextIO
 
 from swink_agent.policies.escaping import safe_text
 
 from .app import SwinkApp
+from .patience import own_descriptor, write_patiently
 from .talk.farewell import Farewell
 from .talk.options import TalkOptions
 
@@ -23,6 +25,8 @@ __all__ = ["run_full_screen"]
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _DEBUG = "SWINK_DEBUG"
+_PATIENCE = 2.0
+"""Seconds that a terminal may take nothing before it is left without its last words."""
 
 
 def run_full_screen(options: TalkOptions) -> int:
@@ -31,7 +35,7 @@ def run_full_screen(options: TalkOptions) -> int:
     farewell, code = asyncio.run(_run(app))
     _take_leave(farewell)
     if app.crash is not None:
-        _tell_crash(app.crash)
+        _tell_crash(app, app.crash)
         return 1
     return code
 
@@ -62,17 +66,11 @@ def _signals(app: SwinkApp) -> Generator[None]:
 
 
 def _take_leave(farewell: Farewell) -> None:
-    try:
-        if farewell.text:
-            sys.stdout.write(f"{farewell.text}\n")
-        sys.stdout.flush()
-    except OSError:
-        pass  # the terminal is gone
+    if farewell.text:
+        _write(sys.stdout, f"{farewell.text}\n")
 
 
-def _tell_crash(crash: BaseException) -> None:
-    from swink_agent.core.redaction import Redactor
-
+def _tell_crash(app: SwinkApp, crash: BaseException) -> None:
     if os.environ.get(_DEBUG):
         import traceback
 
@@ -80,8 +78,17 @@ def _tell_crash(crash: BaseException) -> None:
     else:
         text = f"error: the screen failed: {type(crash).__name__}: {crash}\n"
         text += f"(this should not happen; {_DEBUG}=1 shows where)\n"
+    _write(sys.stderr, safe_text(app.redact(text)))
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Writes text in any locale, and without a terminal that is gone or does not read."""
     try:
-        sys.stderr.write(safe_text(Redactor().redact(text)))
-        sys.stderr.flush()
-    except OSError:
-        pass
+        stream.flush()
+        fd = own_descriptor(stream.fileno())
+    except (OSError, ValueError):
+        return
+    try:
+        write_patiently(fd, text, is_over=lambda seconds: seconds > _PATIENCE)
+    finally:
+        os.close(fd)

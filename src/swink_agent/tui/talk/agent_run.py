@@ -32,7 +32,10 @@ class AgentRun:
         stop: Callable[[], None],
     ) -> None:
         self._opened = opened
-        self._prompts = prompts
+        self.prompts = () if prompts is None else tuple(prompts)
+        self.has_begun = False
+        """Whether the agent has been given what there is to say."""
+        self._goes_on = prompts is None
         self._notice = notice
         self._stop = stop
 
@@ -42,8 +45,9 @@ class AgentRun:
         agent = self._opened.agent
         limit: float | None = self._opened.opening.settings.value("timeout")
         timer = None if limit is None else asyncio.get_running_loop().call_later(limit, self._out_of_time, limit)
+        self.has_begun = True
         try:
-            result = await (agent.continue_loop() if self._prompts is None else agent.prompt(self._prompts))
+            result = await (agent.continue_loop() if self._goes_on else agent.prompt(list(self.prompts)))
         finally:
             if timer is not None:
                 timer.cancel()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +21,6 @@ from swink_agent.core.subscriptions import Subscription
 from swink_agent.core.types import (
     AgentMessage,
     Cost,
-    Text,
     Usage,
     UserMessage,
     extract_text,
@@ -33,13 +33,14 @@ from .earlier import shown_history
 from .farewell import Farewell, resuming
 from .first_run import LocalProgress, first_words
 from .front import Front
+from .gate import Gate
 from .narration import Narration
 from .opened import Opened, Surroundings
 from .options import TalkOptions
 from .plan import ENTERED, LEFT, OFFER, Mode, PlanMode, carrying_out
 from .queue import MessageQueue, Queued, QueuedKind
 from .running import Runner, State, Work
-from .sending import MASKED, user_message
+from .sending import KEY_LINE, MASKED, user_message
 from .shell import Shells
 from .tally import Tally
 from .warnings import LibraryWarnings
@@ -74,7 +75,7 @@ class Conversation:
         self._queue = MessageQueue()
         self._narration = Narration(self.transcript, Redactor(), label=lambda: self.plan.label, clock=clock)
         self._subscription: Subscription | None = None
-        self._ready = asyncio.Event()
+        self._gate = Gate()
         self._runner = Runner(on_error=lambda text: self.notice(text, "error"), on_end=self._on_end, clock=clock)
         self._shells = Shells(self.transcript)
         self._first_images = options.images
@@ -167,7 +168,7 @@ class Conversation:
         try:
             await self._open()
         finally:
-            self._ready.set()
+            self._gate.open()
         if self.options.prompt and self.opened is not None:
             await self.submit(self.options.prompt)
 
@@ -224,10 +225,11 @@ class Conversation:
         """Goes on in another session, in which nothing is trusted yet. Raises `ApplicationError`, and then all is as it
         was."""
         before = self.opened
-        opened = await asyncio.to_thread(Opened.open, self.opening, self.around, wanted, model=model)
-        if before is not None:
-            opened.made.approvals.mode = before.made.approvals.mode
-        self.adopt(opened)
+        with self.holding():
+            opened = await asyncio.to_thread(Opened.open, self.opening, self.around, wanted, model=model)
+            if before is not None:
+                opened.made.approvals.mode = before.made.approvals.mode
+            self.adopt(opened)
         if before is not None and (problem := await asyncio.to_thread(before.close)):
             self.notice(problem, "warning")
         for text, kind in first_words(opened, is_first=False):
@@ -236,6 +238,10 @@ class Conversation:
     async def remake(self, opening: Opening | None = None, model: ModelSpec | None = None) -> None:
         """Goes on in this session with another agent: another model, or other settings. Raises `ApplicationError`."""
         opening = self.opening if opening is None else opening
+        with self.holding():
+            await self._remake(opening, model)
+
+    async def _remake(self, opening: Opening, model: ModelSpec | None) -> None:
         if self.opened is None:
             opened = await asyncio.to_thread(Opened.open, opening, self.around, model=model)
             self.adopt(opened)
@@ -247,6 +253,10 @@ class Conversation:
         # Tools and prompt as they were made: what plan mode takes away is taken from the new one.
         self.adopt(await asyncio.to_thread(self.opened.with_agent, opening, self.around, model), is_same_session=True)
 
+    def holding(self) -> AbstractContextManager[None]:
+        """Lets nothing that is sent pass until something is done that another run must not come into."""
+        return self._gate.shut()
+
     # -- what is sent ------------------------------------------------------------------------------------------
 
     async def submit(self, text: str, images: Sequence[str] = ()) -> None:
@@ -257,11 +267,11 @@ class Conversation:
         found = command_in(text)
         if found is not None:
             if found[0].lower() not in _AT_ONCE:
-                await self._ready.wait()
+                await self._gate.passed()
             await run_command(self, *found)
             return
         if text.startswith("!") and text[1:].strip():
-            await self._ready.wait()
+            await self._gate.passed()
             await self._run_shell(text[1:].strip())
             return
         await self.prompt(text, images)
@@ -271,12 +281,16 @@ class Conversation:
         await self._send(text, images, "steer")
 
     def queue_follow_up(self, text: str, images: Sequence[str] = ()) -> None:
-        """Has the agent go on with this when it would stop; at once if it does nothing."""
-        self.later(self._send(text, images, "follow_up"))
+        """Has the agent go on with this when it would stop; at once if it does nothing, or if it is a command."""
+        is_command = command_in(text) is not None or text.startswith("!")
+        self.later(self.submit(text, images) if is_command else self._send(text, images, "follow_up"))
 
     async def _send(self, text: str, images: Sequence[str], kind: QueuedKind) -> None:
-        await self._ready.wait()
+        await self._gate.passed()
         if not text.strip() and not images:
+            return
+        if (command_in(text.strip()) or ("",))[0].lower() == "#key":  # also from an editor, or behind a space
+            self.notice(KEY_LINE, "error")
             return
         if self.opened is None:
             self.notice("there is no model to ask yet: #key adds a key, /model chooses a model", "error")
@@ -296,12 +310,14 @@ class Conversation:
         if was_masked:
             self.notice(MASKED, "warning")
         self._first_images = ()
+        while not self._gate.is_open or (self.is_running and self.state != "running"):
+            await self._gate.passed()
+            await self._runner.wait()  # one that was stopped may be at its end
         if self.state == "running":
             shown = extract_text(message.content)
             self._queue.add(self.opened.agent, Queued(kind, shown, message, tuple(images)))
             self.front.changed()
             return
-        await self._runner.wait()  # one that was stopped may be at its end
         self.start(message, images)
 
     def start(self, message: UserMessage | None, images: Sequence[str] = ()) -> None:
@@ -335,7 +351,11 @@ class Conversation:
 
     async def _run(self, run: AgentRun) -> State:
         self.tally.run_began()
-        return await run.run(self._runner.waiting, self.tally.run_ended)
+        try:
+            return await run.run(self._runner.waiting, self.tally.run_ended)
+        finally:
+            if not run.has_begun:  # stopped so soon that nobody was told anything
+                self._shells.put_back(run.prompts[:-1])
 
     def _on_event(self, event: AgentEvent) -> None:
         if type(event) is MessageUpdate:  # most of them, and nothing but the transcript changes
@@ -389,7 +409,14 @@ class Conversation:
         """Does something beside what goes on now, for as long as the conversation is open."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A mistake of ours, told without what it quotes: the conversation goes on.
+            self.notice(f"that failed, and should not have: {type(error).__name__}", "error")
+            self.front.changed()
 
     async def _run_shell(self, command: str) -> None:
         redactor = None if self.opened is None else self.opened.redactor
@@ -410,9 +437,13 @@ class Conversation:
 
     def toggle_plan(self) -> None:
         """Plans instead of acting, or the other way round; leaving a plan offers to carry it out."""
-        if not self._ready.is_set():
+        if not self._gate.is_open:
             self.later(self._toggle_plan_once_open())
             return
+        self.change_mode()
+
+    def change_mode(self) -> None:
+        """As `toggle_plan`, at once."""
         if self.opened is None:
             self.notice("there is no model to plan with yet: #key adds a key, /model chooses a model", "error")
             return
@@ -431,14 +462,14 @@ class Conversation:
         self.front.changed()
 
     async def _toggle_plan_once_open(self) -> None:
-        await self._ready.wait()
+        await self._gate.passed()
         self.toggle_plan()
 
     async def _offer_plan(self, plan: str) -> None:
         if await self.front.confirm("Carry out this plan?", OFFER, "yes") != "yes":
             self.notice(f"{LEFT}; the plan was not sent")
-        elif not self.is_running:
-            self.start(UserMessage([Text(carrying_out(plan))]))
+        else:
+            await self.prompt(carrying_out(plan))
 
     # -- the end -----------------------------------------------------------------------------------------------
 

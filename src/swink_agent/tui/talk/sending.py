@@ -12,7 +12,9 @@ from swink_agent.app.input_files import picture, refuse_blind
 from swink_agent.core.redaction import Redactor
 from swink_agent.core.types import Image, ModelSpec, Text, UserMessage
 
-__all__ = ["MASKED", "user_message"]
+__all__ = ["KEY_LINE", "MASKED", "user_message"]
+
+KEY_LINE = "nothing was sent: a line that begins with #key is for no model; as a command it stands alone"
 
 MASKED = "what looks like a secret in that was masked before it was kept or sent; #key stores a key"
 

@@ -12,11 +12,11 @@ import codecs
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 
 from swink_agent.core.redaction import Redactor
-from swink_agent.core.types import Text, ToolOutcome, UserMessage
+from swink_agent.core.types import AgentMessage, Text, ToolOutcome, UserMessage
 
 from ..transcript import ShellBlock, Transcript
 
@@ -167,6 +167,10 @@ class Shells:
         """What goes before the next prompt; it is told once."""
         taken, self._untold = self._untold, []
         return taken
+
+    def put_back(self, messages: Iterable[AgentMessage]) -> None:
+        """What was taken and then not told is told later."""
+        self._untold = [*[message for message in messages if isinstance(message, UserMessage)], *self._untold]
 
     def forget(self) -> None:
         """Tells nothing of what was run so far."""

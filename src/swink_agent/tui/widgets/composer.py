@@ -12,6 +12,7 @@ from typing import ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.content import Content
 from textual.message import Message
 
 from swink_agent.policies.cells import cut
@@ -181,7 +182,8 @@ class Composer(Vertical):
         search = self._search
         if search is not None:
             sign = "no such prompt" if search.has_failed else "history"
-            self._view.border_title = f"{sign}: {cut(search.query, 40)}▏"
+            # As content: what is searched for is no markup, whatever is in it.
+            self._view.border_title = Content(f"{sign}: {cut(search.query, 40)}▏")
             self._view.border_subtitle = "Enter takes it · Ctrl+R older · Esc back"
             return
         self._view.border_title = "Plan" if self._mode == "Plan" else ""

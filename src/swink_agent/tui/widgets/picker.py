@@ -15,6 +15,7 @@ from rich.style import Style
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen
 from textual.strip import Strip
@@ -179,7 +180,7 @@ class Picker(ModalScreen["str | None"]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as box:
-            box.border_title = cut(safe_display(self._heading, 100), 60)
+            box.border_title = Content(cut(safe_display(self._heading, 100), 60))
             box.border_subtitle = "↑↓ choose · Enter takes it · Esc back"
             yield self._view
             with Horizontal():

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import ClassVar, Self
 
-import msgspec
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -435,4 +434,4 @@ def _answer_of(hunks: ChangeHunks, accepted: set[int]) -> ApprovalAnswer:
 
 def _size(question: ApprovalQuestion) -> int:
     """How much there is to lay out, more or less."""
-    return len(msgspec.json.encode((question.request.arguments, question.details)))
+    return len(repr((question.request.arguments, question.details)))  # whatever is in them, text or not

@@ -69,6 +69,9 @@ class SecretInput(ModalScreen["str | None"]):
     def on_mount(self) -> None:
         self._hidden.focus()
 
+    def on_unmount(self) -> None:
+        self._typed.clear()  # however it was left
+
     async def _on_key(self, event: events.Key) -> None:
         if event.key in ("ctrl+c", "ctrl+q"):
             self._typed.clear()

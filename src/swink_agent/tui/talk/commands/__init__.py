@@ -7,6 +7,7 @@ modules beside this one, loaded when the first command is given.
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ async def run_command(conversation: Conversation, name: str, rest: str) -> None:
 
     module, _, function = command.action.partition(":")
     try:
-        await getattr(import_module(f"{__name__}.{module}"), function)(conversation, rest)
+        # What can only be done between runs is done as a whole between them.
+        with conversation.holding() if command.is_for_rest else nullcontext():
+            await getattr(import_module(f"{__name__}.{module}"), function)(conversation, rest)
     except ApplicationError as error:
         conversation.notice(str(error), "error")
     except Exception as error:  # a mistake of ours: the conversation goes on, and it is told without what it quotes

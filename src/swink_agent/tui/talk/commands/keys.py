@@ -99,5 +99,7 @@ async def _offer_model(conversation: Conversation, provider: Provider) -> None:
     choices = (("yes", f"ask {model} from now on"), ("no", "go on as before"))
     if opened is not None and await conversation.front.confirm(f"Ask {model}?", choices, "yes") != "yes":
         return
+    if conversation.is_running or conversation.opened is not opened:
+        return  # something else began meanwhile
     await conversation.remake(model=model)
     conversation.notice(f"{model} is asked from now on")

@@ -38,7 +38,7 @@ async def approve(conversation: Conversation, rest: str) -> None:
 
 async def plan(conversation: Conversation, rest: str) -> None:
     """`/plan`: the same as Shift+Tab."""
-    conversation.toggle_plan()
+    conversation.change_mode()
 
 
 async def editor(conversation: Conversation, rest: str) -> None:

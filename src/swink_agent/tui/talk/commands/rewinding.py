@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.sessions import open_store, session_problems
+from swink_agent.policies.escaping import safe_display
 
 from ..front import PickItem
 from ..rewinding import RunSince, files_since, put_files_back, runs_since, user_messages
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
     from ..opened import Opened
 
-__all__ = ["rewind"]
+__all__ = ["named", "rewind"]
 
 _MOST_NAMED = 5
 
@@ -43,7 +44,7 @@ async def rewind(conversation: Conversation, rest: str) -> None:
     with_files = False
     if files:
         answer = await conversation.front.confirm(
-            f"The runs since then changed {_named(files)}. Put that back too?",
+            f"The runs since then changed {named(files)}. Put that back too?",
             (("both", "the conversation and the files"), ("talk", "the conversation alone")),
             "both",
         )
@@ -58,7 +59,7 @@ async def rewind(conversation: Conversation, rest: str) -> None:
     conversation.show(tuple(agent.messages))
     conversation.notice("back to before that message; what came after it is still on record in the session")
     if back is not None and back.done:
-        conversation.notice(f"put back: {_named(back.done)}")
+        conversation.notice(f"put back: {named(back.done)}")
     for name, why in () if back is None else back.left:
         conversation.notice(f"{name} was left alone: {why}", "warning")
     conversation.front.give_back(text)
@@ -78,7 +79,8 @@ def _line(opened: Opened, text: str) -> str:
     return shown if len(shown) <= 100 else f"{shown[:99]}…"
 
 
-def _named(files: Sequence[str]) -> str:
-    names = [name.rpartition("/")[2] for name in files]
+def named(files: Sequence[str]) -> str:
+    """A few files, by their names alone."""
+    names = [safe_display(name.rpartition("/")[2], 80) for name in files]  # a name may have line ends in it
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return f"{', '.join(names[:_MOST_NAMED])}{more}"
