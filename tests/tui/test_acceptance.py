@@ -478,3 +478,22 @@ async def test_typing_while_it_runs_steers_or_waits_in_line(program: Program) ->
         assert "second in line" not in str(body)
         model.reply("That too.")
         await terminal.until("That too.")
+
+
+async def test_control_z_gives_the_shell_and_fg_brings_the_whole_screen_back(program: Program) -> None:
+    async with SpokenModel() as model:
+        program.use(model)
+        await program.start(shell=True)
+        terminal = program.terminal
+        await program.send("Stay here")
+        await model.asked()
+        model.reply("Here I stay.")
+        await terminal.until("idle")
+        terminal.press("C-z")
+        await terminal.until("Stopped")
+        assert not terminal.is_alternate
+        terminal.type("fg")
+        terminal.press("Enter")
+        screen = await terminal.until(lambda screen: "Here I stay." in screen and "Execute" in screen)
+        assert "idle" in status_of(screen)
+        assert terminal.is_alternate

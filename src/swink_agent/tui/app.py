@@ -138,6 +138,8 @@ class SwinkApp(App[int]):
 
     def on_mount(self) -> None:
         self.composer.focus()
+        # Textual draws nothing by itself when a shell gives the terminal back, and the screen is empty then.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         # The first frame comes first: what an agent needs is looked for while the person reads it.
         self.call_after_refresh(self._open)
 
