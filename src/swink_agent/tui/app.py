@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import events
+from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.timer import Timer
 
 from swink_agent.app.paths import data_folder
@@ -138,10 +139,13 @@ class SwinkApp(App[int]):
 
     def on_mount(self) -> None:
         self.composer.focus()
-        # Textual draws nothing by itself when a shell gives the terminal back, and the screen is empty then.
-        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         # The first frame comes first: what an agent needs is looked for while the person reads it.
         self.call_after_refresh(self._open)
+
+    @on(Driver.SignalResume)
+    def _draw_all(self) -> None:
+        """Fills the screen again when the shell gives the terminal back: it is empty then, and Textual leaves it so."""
+        self.refresh(layout=True)
 
     def _open(self) -> None:
         self.talk.later(self.talk.open())

@@ -245,6 +245,7 @@ async def test_hunks_are_accepted_one_by_one(name: str) -> None:
     (answer,) = host.answers
     assert answer.choice == ApprovalChoice.ONCE
     assert answer.arguments is not None
+    assert answer.reason == "the user accepted 2 of the 3 changes in this call; not made: the one at line 31"
     expected = OLD.replace("line 5\n", "line five\n").replace("line 50\n", "line 50\nmore\n")
     if name == "write_file":
         assert answer.arguments == {"path": "src/app.py", "content": expected}
