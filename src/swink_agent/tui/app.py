@@ -344,7 +344,7 @@ class SwinkApp(App[int]):
         if isinstance(self._driver, TerminalDriver):
             self._has_mouse = not self._has_mouse
             self._driver.set_mouse(self._has_mouse)
-        self.say("the mouse is ours again" if self._has_mouse else "the mouse is the terminal's: F6 takes it back")
+        self.say("the mouse works here again" if self._has_mouse else "the mouse is the terminal's; F6: back")
 
     def copy_text(self, text: str) -> None:
         """Puts text onto the clipboards that there are."""
