@@ -284,7 +284,9 @@ async def test_plan_mode_has_only_tools_that_read_and_its_output_has_a_label(pro
         assert "PLAN" in screen
         await terminal.until(lambda now: "idle" in status_of(now))
         terminal.press("BTab")
-        await terminal.until("carry")
+        screen = await terminal.until("carry")
+        assert "1. Write the file." in screen, "what is asked about can be read while it is asked"
+        assert "idle" in status_of(screen)
         terminal.press("Enter")
         body = await model.asked(2)
         assert {"write_file", "edit_file", "bash"} <= {tool["name"] for tool in body["tools"]}

@@ -60,7 +60,6 @@ class SwinkApp(App[int]):
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = None
     CSS = """
-    Screen { background: $background; }
     TranscriptView { height: 1fr; }
     #input { height: auto; }
     """
