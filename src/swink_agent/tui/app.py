@@ -78,6 +78,7 @@ class SwinkApp(App[int]):
         Binding("pagedown", "page(1)", show=False, priority=True),
         Binding("ctrl+home", "top", show=False, priority=True),
         Binding("ctrl+end", "bottom", show=False, priority=True),
+        Binding("end", "bottom", show=False),  # from the end of what is written; before that it is the line's
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
 
