@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from swink_agent.app.telling import seconds
 from swink_agent.policies.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
+from swink_agent.policies.cells import wrap
 from swink_agent.policies.escaping import safe_line, safe_text
 
 from .composing.picking import matching
@@ -186,7 +187,8 @@ class InlineFront:
     def _say(self, text: str, role: str = "dim") -> None:
         self._leave_prompt()
         for line in safe_text(text).split("\n"):
-            self._writer.line(line, role)
+            for row in wrap(line, self._writer.width, at_words=True):
+                self._writer.line(row, role)
 
     # -- the front of a conversation -----------------------------------------------------------------------------
 
@@ -204,7 +206,7 @@ class InlineFront:
         cost = "" if talk.cost is None else f" · ${talk.cost:.4f}"
         return (
             f"[{talk.mode} · {talk.state} · {talk.model} · {talk.fill:.0%} of the window · {talk.tokens:,} tokens{cost}"
-            f" · {seconds(round(talk.elapsed, 1))}]"
+            f" · {seconds(round(talk.elapsed, 1))} · {talk.folder}]"
         )
 
     def _tell_progress(self) -> None:
