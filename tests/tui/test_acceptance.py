@@ -492,10 +492,8 @@ async def test_control_z_gives_the_shell_and_fg_brings_the_whole_screen_back(pro
         model.reply("Here I stay.")
         await terminal.until("idle")
         terminal.press("C-z")
-        await terminal.until("Stopped")
-        assert not terminal.is_alternate
+        await terminal.until(lambda screen: "Stopped" in screen and not terminal.is_alternate)
         terminal.type("fg")
         terminal.press("Enter")
-        screen = await terminal.until(lambda screen: "Here I stay." in screen and "Execute" in screen)
-        assert "idle" in status_of(screen)
+        await terminal.until(lambda screen: "Here I stay." in screen and "Execute · idle" in screen)
         assert terminal.is_alternate
