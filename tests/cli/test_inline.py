@@ -65,6 +65,33 @@ async def test_with_colours_nothing_moves_either(swink: Swink, terminal: Termina
     assert MOVES.findall(terminal.shown) == []
 
 
+async def test_its_own_words_are_broken_between_words_and_say_the_folder(swink: Swink, terminal: Terminal) -> None:
+    async with FakeProvider("anthropic", ["Hello."]) as provider:
+        swink.use(provider)
+        await terminal.start("--inline", "hi", environ={"TERM": "dumb"})
+        await terminal.expect("[Execute · idle · ")
+        await terminal.expect("]")
+        await terminal.expect("> ")
+        terminal.type("/q\n")
+        assert await terminal.finish() == 0
+    rows = terminal.shown.replace("\r", "").split("\n")
+    first = next(number for number, row in enumerate(rows) if row.startswith("[Execute"))
+    told = rows[first : next(number for number, row in enumerate(rows) if number >= first and row.endswith("]")) + 1]
+    assert all(len(row) < terminal.columns for row in told)
+    assert str(swink.folder) in "".join(told)
+    assert " tokens · " in " ".join(told)
+
+
+@pytest.mark.parametrize("flags", [["--inline"], []])
+async def test_a_model_that_cannot_be_is_told_before_anything_opens(
+    swink: Swink, terminal: Terminal, flags: list[str]
+) -> None:
+    await terminal.start(*flags, "-m", "antropic:x")
+    await terminal.expect("did you mean anthropic?")
+    assert await terminal.finish() == 2
+    assert "\x1b[?1049h" not in terminal.shown
+
+
 async def test_an_answer_typed_ahead_approves_nothing(swink: Swink, terminal: Terminal) -> None:
     async with FakeProvider("anthropic", [WRITE, "As you wish."]) as provider:
         swink.use(provider)

@@ -43,6 +43,7 @@ def test_the_readmes_first_two_shell_blocks_are_the_two_commands() -> None:
     first, second = blocks_of_the_readme("sh")[:2]
     assert first.count("\n") == second.count("\n") == 1
     assert "swink -p" in first
+    assert "tui" in first, "whoever tries it first has the terminal UI too"
     assert "pytest" in second
 
 

@@ -210,7 +210,7 @@ VALUES: list[msgspec.Struct] = [
     AgentStart(),
     AgentToolResult([Text("a"), PICTURE], {"x": 1}, True),
     Approve(),
-    ApproveWith({"where": "there"}),
+    ApproveWith({"where": "there"}, "somewhere else"),
     REPLY,
     Base64Image("image/png", "aGk="),
     CompactionReport(1, 100, 50, True, Usage(1), Cost(0.5)),

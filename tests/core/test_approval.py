@@ -193,6 +193,19 @@ async def test_approval_with_other_arguments_runs_those_and_keeps_the_models_own
     assert start.arguments == {"path": "copy"}  # type: ignore[union-attr]
 
 
+async def test_the_model_is_told_what_was_made_of_its_call() -> None:
+    note = "the user left the rest out"
+    _, (result,) = await run(lambda _: ApproveWith({"path": "copy"}, note), [call("write", path="a")])
+    assert result == f"wrote copy\n{note}"
+
+
+async def test_a_note_beside_the_result_shows_no_secret() -> None:
+    secret = "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789"
+    _, (result,) = await run(lambda _: ApproveWith({"path": "copy"}, f"not {secret}"), [call("write", path="a")])
+    assert "wrote copy" in result
+    assert secret not in result
+
+
 async def test_changed_arguments_pass_the_policies_again() -> None:
     class NoSecrets:
         def __init__(self) -> None:

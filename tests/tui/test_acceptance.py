@@ -284,7 +284,9 @@ async def test_plan_mode_has_only_tools_that_read_and_its_output_has_a_label(pro
         assert "PLAN" in screen
         await terminal.until(lambda now: "idle" in status_of(now))
         terminal.press("BTab")
-        await terminal.until("carry")
+        screen = await terminal.until("carry")
+        assert "1. Write the file." in screen, "what is asked about can be read while it is asked"
+        assert "idle" in status_of(screen)
         terminal.press("Enter")
         body = await model.asked(2)
         assert {"write_file", "edit_file", "bash"} <= {tool["name"] for tool in body["tools"]}
@@ -478,3 +480,20 @@ async def test_typing_while_it_runs_steers_or_waits_in_line(program: Program) ->
         assert "second in line" not in str(body)
         model.reply("That too.")
         await terminal.until("That too.")
+
+
+async def test_control_z_gives_the_shell_and_fg_brings_the_whole_screen_back(program: Program) -> None:
+    async with SpokenModel() as model:
+        program.use(model)
+        await program.start(shell=True)
+        terminal = program.terminal
+        await program.send("Stay here")
+        await model.asked()
+        model.reply("Here I stay.")
+        await terminal.until("idle")
+        terminal.press("C-z")
+        await terminal.until(lambda screen: "Stopped" in screen and not terminal.is_alternate)
+        terminal.type("fg")
+        terminal.press("Enter")
+        await terminal.until(lambda screen: "Here I stay." in screen and "Execute · idle" in screen)
+        assert terminal.is_alternate

@@ -16,6 +16,7 @@ from msgspec import structs
 
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.input_files import encodable, picture
+from swink_agent.app.models import named_model
 from swink_agent.app.opening import Opening, OpeningOptions
 from swink_agent.app.sessions import WantedSession, newest, open_store, session_ids, session_problems, sessions_folder
 
@@ -39,6 +40,8 @@ def run_talk(options: Mapping[str, Any], prompt: str) -> int:
     if not inline and find_spec("textual") is None:
         raise UsageProblem(f"the terminal UI is not installed: {TUI_EXTRA}; swink --inline does without")
     opening = _with_session(Opening(OpeningOptions.of(options)))
+    if model := opening.settings.value("model"):
+        named_model(model)  # one that cannot be is told here too
     for name in options["image"]:
         picture(name)  # what is wrong with one is told here, and not in the middle of a conversation
     from swink_agent.tui import run_tui

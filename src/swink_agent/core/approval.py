@@ -93,9 +93,13 @@ class Approve(Value, frozen=True):
 
 
 class ApproveWith(Value, frozen=True):
-    """Run it with these arguments instead; pre-dispatch policies see them first."""
+    """Run it with these arguments instead; pre-dispatch policies see them first.
+
+    Its own call is what the model sees in the history, so `note` tells it, behind the result, what was made of it.
+    """
 
     arguments: dict[str, Any]
+    note: str = ""
 
 
 class Reject(Value, frozen=True):

@@ -26,7 +26,7 @@ from .reply import as_agent_error
 from .run import Run
 from .supervisor import LAST_MOMENTS, Interrupted
 from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
-from .types import AssistantMessage, PolicyStop, StopReason, ToolCall, ToolOutcome, ToolResultMessage
+from .types import AssistantMessage, PolicyStop, StopReason, Text, ToolCall, ToolOutcome, ToolResultMessage
 from .value import copy_json, frozen_json, show
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class _Call:
         "is_checked",
         "masked",
         "name",
+        "note",
         "outcome",
         "result",
         "tool",
@@ -95,6 +96,8 @@ class _Call:
         """What the model asked for."""
         self.arguments = call.arguments
         """What will run: frozen, and nothing but copies of it is handed out."""
+        self.note = ""
+        """What the model is told behind the result."""
         self.tool = tool
         self.grant: Grant | None = None
         self.masked: AgentToolResult | None = None
@@ -224,6 +227,8 @@ class _Batch:
     def _resolve(self, call: _Call, result: AgentToolResult, outcome: ToolOutcome) -> None:
         """Gives the call its one result, in which no secret is left."""
         run = self.run
+        if call.note:
+            result = msgspec.structs.replace(result, content=(*result.content, Text(f"\n{call.note}")))
         if result is not call.masked:
             result = masked_result(run.redactor, result)
         call.result = result
@@ -317,7 +322,7 @@ class _Batch:
                 self._refuse(call, text, ToolOutcome.REJECTED)
                 continue
             if isinstance(answer, ApproveWith):
-                call.arguments = answer.arguments
+                call.arguments, call.note = answer.arguments, answer.note
                 if self.run.config.pre_dispatch_policies:
                     await self._screen_one(call, self.run.policy_context())
                 scope = None if call.result is not None else await self._scope(call)
@@ -385,7 +390,7 @@ class _Batch:
                 arguments = _frozen(answer.arguments)
                 if arguments is None:
                     return Reject("the approval callback answered arguments that hold themselves")
-                return ApproveWith(arguments)
+                return ApproveWith(arguments, answer.note if isinstance(cast("object", answer.note), str) else "")
             case True:
                 return Approve()
             case False:

@@ -50,7 +50,9 @@ class ApprovalChoice(StrEnum):
 
 
 class ApprovalAnswer(Value, frozen=True):
-    """An answer with more to it: why not, for the model to read; or other arguments to run the call with."""
+    """An answer with more to it: why not, for the model to read; or other arguments to run the call with, and what the
+    model is told of them.
+    """
 
     hidden_fields = frozenset({"arguments"})
 
@@ -349,7 +351,9 @@ class Approvals:
             # Trust is for what the model asked, not for what a person made of it.
             changed = msgspec.structs.replace(request, arguments=copy_json(answer.arguments))
             decision = self._decide(changed)
-            return Reject(decision.reason) if decision.verdict == "deny" else ApproveWith(changed.arguments)
+            return (
+                Reject(decision.reason) if decision.verdict == "deny" else ApproveWith(changed.arguments, answer.reason)
+            )
         if answer.choice in question.choices:
             if answer.choice == ApprovalChoice.SESSION_TOOL:
                 self.trust.trust_tool(request.name, scope=request.scope)

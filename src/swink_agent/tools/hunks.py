@@ -22,6 +22,7 @@ __all__ = ["ChangeHunks", "Hunk"]
 
 _MOST_EDITS = 200
 _AROUND = 3
+_MOST_TOLD = 20
 _MARK = "\ufeff"
 _NO_TEXT = "\ufffd"
 
@@ -89,6 +90,14 @@ class ChangeHunks:
                 return arguments
         whole = {**given, "edits": [{"old": self._old, "new": wanted}]}
         return whole if _makes(self._request, self._old, wanted, whole) else None
+
+    def told(self, accepted: Collection[int]) -> str:
+        """What the model, in whose history its whole call stands, has to know when only these are made."""
+        left = [number for number in range(len(self.hunks)) if number not in accepted]
+        lines = [next(part[1] for part in self._groups[number] if not part[0]) + 1 for number in left[:_MOST_TOLD]]
+        where = ", ".join([str(line) for line in lines]) + (", …" if len(left) > _MOST_TOLD else "")
+        made = f"the user accepted {len(self.hunks) - len(left)} of the {len(self.hunks)} changes in this call"
+        return f"{made}; not made: {'the one at line' if len(left) == 1 else 'those at the lines'} {where}"
 
     def _hunk(self, group: list[DiffPart]) -> Hunk:
         lines: list[tuple[DiffKind, str]] = []

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import events
+from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.screen import ModalScreen
 from textual.timer import Timer
 
@@ -60,7 +61,6 @@ class SwinkApp(App[int]):
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = None
     CSS = """
-    Screen { background: $background; }
     TranscriptView { height: 1fr; }
     #input { height: auto; }
     """
@@ -79,6 +79,7 @@ class SwinkApp(App[int]):
         Binding("pagedown", "page(1)", show=False, priority=True),
         Binding("ctrl+home", "top", show=False, priority=True),
         Binding("ctrl+end", "bottom", show=False, priority=True),
+        Binding("end", "bottom", show=False),  # from the end of what is written; before that it is the line's
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
 
@@ -141,6 +142,11 @@ class SwinkApp(App[int]):
         self.composer.focus()
         # The first frame comes first: what an agent needs is looked for while the person reads it.
         self.call_after_refresh(self._open)
+
+    @on(Driver.SignalResume)
+    def _draw_all(self) -> None:
+        """Fills the screen again when the shell gives the terminal back: it is empty then, and Textual leaves it so."""
+        self.refresh(layout=True)
 
     def _open(self) -> None:
         self.talk.later(self.talk.open())
@@ -346,7 +352,7 @@ class SwinkApp(App[int]):
         if isinstance(self._driver, TerminalDriver):
             self._has_mouse = not self._has_mouse
             self._driver.set_mouse(self._has_mouse)
-        self.say("the mouse is ours again" if self._has_mouse else "the mouse is the terminal's: F6 takes it back")
+        self.say("the mouse works here again" if self._has_mouse else "the mouse is the terminal's; F6: back")
 
     def copy_text(self, text: str) -> None:
         """Puts text onto the clipboards that there are."""

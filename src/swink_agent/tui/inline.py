@@ -16,6 +16,7 @@ from types import FrameType
 
 from swink_agent.app.telling import seconds
 from swink_agent.policies.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
+from swink_agent.policies.cells import wrap
 from swink_agent.policies.escaping import safe_display, safe_line, safe_text
 
 from .composing.picking import matching
@@ -193,7 +194,8 @@ class InlineFront:
     def _say(self, text: str, role: str = "dim") -> None:
         self._leave_prompt()
         for line in safe_text(text).split("\n"):
-            self._writer.line(line, role)
+            for row in wrap(line, self._writer.width, at_words=True):
+                self._writer.line(row, role)
 
     # -- the front of a conversation -----------------------------------------------------------------------------
 
@@ -211,7 +213,7 @@ class InlineFront:
         cost = "" if talk.cost is None else f" · ${talk.cost:.4f}"
         return (
             f"[{talk.mode} · {talk.state} · {safe_line(talk.model)} · {talk.fill:.0%} of the window"
-            f" · {talk.tokens:,} tokens{cost} · {seconds(round(talk.elapsed, 1))}]"
+            f" · {talk.tokens:,} tokens{cost} · {seconds(round(talk.elapsed, 1))} · {safe_line(talk.folder)}]"
         )
 
     def _tell_progress(self) -> None:

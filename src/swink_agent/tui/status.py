@@ -1,15 +1,17 @@
 """The one row that always says where things stand: mode, state, model, window, tokens, cost, time, folder.
 
-Owns its words and what gives way when the window is narrow: the folder loses its beginning, the model its middle, the
-gauge its bar; the words for mode and state never go. Pure: a widget draws it, and `--inline` prints it.
+Owns its words and what gives way when the window is narrow: the folder loses its beginning, the model its provider,
+the gauge half of its bar, the model its middle, the gauge all of its bar, the parts the points between them. From 60
+columns on all of it is said; the words for mode and state never go. Pure: a widget draws it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from swink_agent.core.value import Value
-from swink_agent.policies.cells import cell_width, cut_middle, cut_start
+from swink_agent.policies.cells import cell_width, cut_middle
 from swink_agent.policies.escaping import safe_display
 
 from .transcript.line import Line, Span
@@ -20,8 +22,9 @@ Mode: TypeAlias = Literal["Plan", "Execute"]
 State: TypeAlias = Literal["idle", "running", "error", "aborted"]
 
 _BETWEEN = " · "
-_BAR = 8
-_LEAST_MODEL, _LEAST_FOLDER = 8, 6
+_BAR, _SMALL_BAR = 8, 4
+_WHOLE, _GOOD_MODEL, _LEAST_MODEL = 1000, 11, 8
+_GOOD_FOLDER, _LEAST_FOLDER = 16, 8
 
 
 class Status(Value, frozen=True, kw_only=True):
@@ -42,50 +45,72 @@ class Status(Value, frozen=True, kw_only=True):
 
 def status_line(status: Status, width: int) -> Line:
     """The row, no wider than the window."""
-    for parts in _layouts(status, width):
-        line = _joined(parts)
+    for line in _layouts(status, width):
         if _width(line) <= width:
             return Line(tuple(line))
-    return _cut(_joined([_mode(status), _state(status)]), width)
+    return _cut(_joined(_head(status)), width)
 
 
-def _layouts(status: Status, width: int) -> list[list[list[Span]]]:
+def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
     """The row at its best, then with less and less of what can be spared."""
-    head = [_mode(status), _state(status)]
-    if status.note:
-        head.append([Span(status.note, "status.note")])
-    tokens, cost, elapsed = _tokens(status.tokens), _cost(status.cost), _elapsed(status.elapsed)
-    plain = [[Span(text, "status")] for text in (tokens, cost, elapsed)]
-    approve = [] if status.approve == "smart" else [[Span(f"approve {status.approve}", "status.warning")]]
-    short = [[Span(tokens.replace(" tokens", ""), "status")], *plain[1:]]
+    head = _head(status)
     model, folder = safe_display(status.model, 200), safe_display(status.folder, 400)
     bare = model.rpartition(":")[2].rpartition("/")[2]
-    wanted: list[list[list[Span]]] = []
-    bar, percent = _gauge(status.fill, _BAR), _gauge(status.fill, 0)
-    for gauge, figures, name, is_cut in (
-        (bar, plain, model, False),
-        (bar, short, bare, False),
-        (percent, short, bare, False),
-        (percent, short, bare, True),
+    tokens, short = _tokens(status.tokens), _tokens(status.tokens).removesuffix(" tokens")
+    bar, small, percent = [_gauge(status.fill, cells) for cells in (_BAR, _SMALL_BAR, 0)]
+    approve = [] if status.approve == "smart" else [[Span(f"approve {status.approve}", "status.warning")]]
+    for name, least, gauge, used, between in (
+        (model, _WHOLE, bar, tokens, _BETWEEN),
+        (bare, _WHOLE, bar, tokens, _BETWEEN),
+        (bare, _WHOLE, bar, short, _BETWEEN),
+        (bare, _WHOLE, small, short, _BETWEEN),
+        (bare, _GOOD_MODEL, small, short, _BETWEEN),
+        (bare, _GOOD_MODEL, percent, short, _BETWEEN),
+        (bare, _WHOLE, small, short, " "),
+        (bare, _LEAST_MODEL, percent, short, " "),
     ):
+        if status.note and between != _BETWEEN:
+            break  # what is meant to be read stands apart
+        figures = [[Span(text, "status")] for text in (used, _cost(status.cost), _elapsed(status.elapsed))]
         rest = [gauge, *figures, *approve]
-        room = width - _width(_joined([*head, [Span("", "status")], *rest, [Span("", "status")]]))
-        model_room = max(_LEAST_MODEL, room - _LEAST_FOLDER) if is_cut else cell_width(name)
-        folder_room = max(room - min(cell_width(name), model_room), _LEAST_FOLDER)
-        shown = [Span(cut_middle(name, model_room), "status.model")]
-        where = [Span(cut_start(folder, folder_room), "status.folder")]
-        wanted.append([*head, shown, *rest, where])
-    tight = [[Span(text, "status")] for text in (tokens.replace(" tokens", ""), cost)]
-    wanted.append([*head, [Span(cut_middle(bare, _LEAST_MODEL), "status.model")], _gauge(status.fill, 0), *tight])
-    wanted.append([*head, _gauge(status.fill, 0)])
-    return wanted
+        nothing = [Span("", "status")]
+        room = width - _width(_joined([*head, nothing, *rest, nothing], between))
+        least_folder = min(cell_width(_last(folder)), _GOOD_FOLDER if between == _BETWEEN else _LEAST_FOLDER)
+        model_room = min(cell_width(name), room - least_folder)
+        if model_room >= min(cell_width(name), least):
+            shown = [Span(cut_middle(name, model_room), "status.model")]
+            where = [Span(_cut_folder(folder, room - model_room), "status.folder")]
+            yield _joined([*head, shown, *rest, where], between)
+    for kept in ([percent, [Span(short, "status")], [Span(_cost(status.cost), "status")]], [percent], []):
+        yield _joined([*head, *kept])
 
 
-def _joined(parts: list[list[Span]]) -> list[Span]:
+def _head(status: Status) -> list[list[Span]]:
+    head = [_mode(status), _state(status)]
+    return [*head, [Span(status.note, "status.note")]] if status.note else head
+
+
+def _last(folder: str) -> str:
+    return folder.rstrip("/").rpartition("/")[2] or folder
+
+
+def _cut_folder(folder: str, width: int) -> str:
+    """The folder without its beginning, from a slash on if a name fits."""
+    if cell_width(folder) <= width:
+        return folder
+    at = folder.find("/", 1)
+    while at >= 0:
+        if cell_width(folder) - at + 1 <= width and at < len(folder) - 1:
+            return f"…{folder[at:]}"
+        at = folder.find("/", at + 1)
+    return cut_middle(_last(folder), width)
+
+
+def _joined(parts: list[list[Span]], between: str = _BETWEEN) -> list[Span]:
     spans: list[Span] = [Span(" ", "status")]
     for number, part in enumerate(parts):
         if number:
-            spans.append(Span(_BETWEEN, "status.dim"))
+            spans.append(Span(between, "status.dim"))
         spans += part
     return [*spans, Span(" ", "status")]
 

@@ -16,6 +16,7 @@ from swink_agent.core.types import ModelSpec
 from swink_agent.local.events import LocalModelEvent, LocalState
 from swink_agent.testing import scripted, text
 from swink_agent.tui.talk.conversation import Conversation
+from swink_agent.tui.talk.first_run import short_folder
 from swink_agent.tui.transcript import NoticeBlock
 
 from .conftest import KEY, Talk, told
@@ -51,6 +52,20 @@ async def test_with_nothing_set_the_model_on_this_machine_answers_and_a_notice_s
     await conversation.submit("hi")
     await conversation.settled()
     assert conversation.answer == "Hello."
+    await conversation.close()
+
+
+def test_a_folder_is_written_from_the_home_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert short_folder(Path("/home/ada")) == "~"
+    assert short_folder(Path("/home/ada/src/names")) == "~/src/names"
+    assert short_folder(Path("/home/adam")) == "/home/adam"
+
+
+async def test_the_welcome_names_model_and_folder(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(talk.folder.parent))
+    conversation = await talk.open(text("Hello."))
+    assert conversation.transcript.blocks[0].text.startswith(f"anthropic:claude-sonnet-4-6 in ~/{talk.folder.name}.")
     await conversation.close()
 
 

@@ -148,7 +148,9 @@ async def test_another_model_is_asked_in_the_same_session(talk: Talk) -> None:
     before = session_id(conversation)
     talk.front.picks = ["anthropic:claude-opus-4-6", "high"]
     await conversation.submit("/model")
-    assert "anthropic:claude-sonnet-4-6" in [item.key for item in talk.front.picked[0][1]]
+    first, *others = talk.front.picked[0][1]
+    assert (first.key, first.detail[:4]) == ("anthropic:claude-sonnet-4-6", "now,"), "what is asked now stands first"
+    assert first.key not in [item.key for item in others]
     assert conversation.model == "anthropic:claude-opus-4-6"
     await conversation.submit("/thinking")
     await say(conversation, "second")

@@ -326,3 +326,26 @@ def test_the_users_own_command_is_told_apart() -> None:
     shell.finish(ToolOutcome.RAN, "a", is_error=False, seconds=0.1)
     shell.fold()
     assert drawn(shell) == ["\u2713 ! ls  done 100 ms \u2502 a"]
+
+
+HELP = "Keys\n  Enter            sends it\n  Ctrl+C twice, Q  leaves, whatever goes on at the moment"
+
+
+def test_what_stands_beside_a_name_in_a_notice_stays_in_its_column() -> None:
+    assert drawn(NoticeBlock(HELP), 46) == [
+        "· Keys",
+        "    Enter            sends it",
+        "    Ctrl+C twice, Q  leaves, whatever goes on",
+        "                     at the moment",
+    ]
+    assert copied_text(NoticeBlock(HELP).lines(46)).endswith("leaves, whatever goes on at the moment")
+
+
+def test_and_below_the_name_where_its_column_would_be_narrow() -> None:
+    assert drawn(NoticeBlock(HELP), 34) == [
+        "· Keys",
+        "    Enter            sends it",
+        "    Ctrl+C twice, Q",
+        "      leaves, whatever goes on at",
+        "      the moment",
+    ]

@@ -134,6 +134,15 @@ async def test_what_is_not_offered_is_there_and_does_nothing(key: str) -> None:
     assert host.answers == []
 
 
+async def test_what_is_not_offered_says_so_without_colours() -> None:
+    async def steps(host: Host, pilot: Pilot[None]) -> None:
+        rows = host.shown()
+        assert any("3 p  — (commands that begin so)" in row for row in rows)
+        assert not any("hunk" in row for row in rows)
+
+    await asked(command("git push", choices=(ApprovalChoice.ONCE, ApprovalChoice.NO)), steps)
+
+
 async def test_a_key_that_was_already_on_its_way_answers_nothing() -> None:
     async def steps(host: Host, pilot: Pilot[None]) -> None:
         await pilot.press("1", "y", "escape", "enter")
@@ -245,6 +254,7 @@ async def test_hunks_are_accepted_one_by_one(name: str) -> None:
     (answer,) = host.answers
     assert answer.choice == ApprovalChoice.ONCE
     assert answer.arguments is not None
+    assert answer.reason == "the user accepted 2 of the 3 changes in this call; not made: the one at line 31"
     expected = OLD.replace("line 5\n", "line five\n").replace("line 50\n", "line 50\nmore\n")
     if name == "write_file":
         assert answer.arguments == {"path": "src/app.py", "content": expected}

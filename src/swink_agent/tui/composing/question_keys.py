@@ -64,7 +64,7 @@ def choice_rows(choices: Iterable[Choice], width: int) -> list[list[tuple[str, s
 
     The words of the model's end their row, so that nothing of ours seems to be among them.
     """
-    every = list(dict.fromkeys(choices))
+    every = [choice for choice in dict.fromkeys(choices) if choice.is_offered or choice.number]
     if width < _TWO_COLUMNS:
         return [_pieces(choice, width) for choice in every]
     column = width // 2
@@ -85,7 +85,8 @@ def choice_rows(choices: Iterable[Choice], width: int) -> list[list[tuple[str, s
 def _pieces(choice: Choice, width: int) -> list[tuple[str, str]]:
     style = "" if choice.is_offered else "dim"
     sign = f"{choice.number or ' '} {choice.letter}  "
-    words = cut_middle(choice.words, max(width - len(sign), 4))
+    said = choice.words if choice.is_offered else f"— ({choice.words.removeprefix('always, ')})"
+    words = cut_middle(said, max(width - len(sign), 4))
     pieces = [(sign, "key" if choice.is_offered else "dim"), (words, style)]
     if choice.foreign:
         room = width - len(sign) - cell_width(words) - 1

@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from swink_agent.app.errors import ApplicationError
@@ -31,7 +30,7 @@ from .agent_run import AgentRun
 from .commands import command_in, run_command
 from .earlier import shown_history
 from .farewell import Farewell, resuming
-from .first_run import LocalProgress, first_words
+from .first_run import LocalProgress, first_words, short_folder
 from .front import Front
 from .gate import Gate
 from .narration import Narration
@@ -123,8 +122,7 @@ class Conversation:
 
     @property
     def folder(self) -> str:
-        folder, home = str(self.opening.folder), str(Path.home())
-        return f"~{folder[len(home) :]}" if folder == home or folder.startswith(f"{home}/") else folder
+        return short_folder(self.opening.folder)
 
     @property
     def approve(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from swink_agent.app.telling import FetchProgress
@@ -14,7 +15,7 @@ from swink_agent.core.cancel import call_in
 
 from .opened import Opened
 
-__all__ = ["LocalProgress", "first_words"]
+__all__ = ["LocalProgress", "first_words", "short_folder"]
 
 Kind: TypeAlias = Literal["info", "warning", "error", "welcome"]
 
@@ -25,6 +26,12 @@ _LOCAL_BY_DEFAULT = (
 _HELP = "#help lists keys and commands."
 
 
+def short_folder(folder: Path) -> str:
+    """The folder as people write it, with `~` for their home."""
+    home = Path.home()
+    return f"~/{folder.relative_to(home)}".removesuffix("/.") if folder.is_relative_to(home) else str(folder)
+
+
 def first_words(opened: Opened, *, is_first: bool = True) -> list[tuple[str, Kind]]:
     """What there is to say of an agent and its session before anything is asked."""
     made, session, project = opened.made, opened.session, opened.opening.project
@@ -32,9 +39,8 @@ def first_words(opened: Opened, *, is_first: bool = True) -> list[tuple[str, Kin
     model = made.agent.model
     is_by_default = model.provider == "local" and made.model_source.startswith("no key is set")
     if is_first:
-        hello = (
-            _LOCAL_BY_DEFAULT.format(model=model.model_id) if is_by_default else f"{model} in {opened.opening.folder}."
-        )
+        place = short_folder(opened.opening.folder)
+        hello = _LOCAL_BY_DEFAULT.format(model=model.model_id) if is_by_default else f"{model} in {place}."
         words.append((f"{hello} {_HELP}", "welcome"))
         for warning in made.warnings:
             words.append((warning, "warning"))

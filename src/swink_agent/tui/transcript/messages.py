@@ -5,8 +5,11 @@ Owns the look of a prompt (a bar on a ground of its own, from edge to edge) and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
+
+from swink_agent.policies.cells import cell_width
 
 from .block import Block
 from .line import Line, Span, cut_spans, padded, plain
@@ -29,6 +32,29 @@ def wrapped_rows(text: str, width: int, role: str) -> list[tuple[tuple[Span, ...
         flow = Flow(width)
         full = [*(flow.add([Span(line, role)]) if line else ()), *flow.end()]
         rows += [(row, " " if number else None) for number, row in enumerate(full)]
+    return rows
+
+
+_TWO_COLUMNS = re.compile(r"  \S(?:.*?\S)? {2,}(?=\S)")
+"""A row of a table in a notice: two spaces, a name, a gap."""
+_UNDER = 4
+
+
+def _hung_rows(text: str, width: int, role: str) -> list[tuple[tuple[Span, ...], str | None]]:
+    """As `wrapped_rows`; what stands beside a name stays in its column, or below the name where that is too narrow."""
+    rows: list[tuple[tuple[Span, ...], str | None]] = []
+    for line in text.split("\n"):
+        named = _TWO_COLUMNS.match(line)
+        if named is None or cell_width(line) <= width:
+            rows += wrapped_rows(line, width, role)
+            continue
+        name, column = named[0], cell_width(named[0])
+        if column > width // 2:
+            rows += wrapped_rows(name.rstrip(), width, role)
+            name, column = "", _UNDER
+        for number, (spans, glue) in enumerate(wrapped_rows(line[named.end() :], width - column, role)):
+            before = Span(name if number == 0 and name else " " * column, role)
+            rows.append(((before, *spans), glue if number or name else " "))
     return rows
 
 
@@ -112,10 +138,11 @@ class NoticeBlock(Block):
 
     def _draw(self, width: int) -> list[Line]:
         lines: list[Line] = []
-        first, *rest = wrapped_rows(safe(self._text.strip("\n")), min(width, 116) - 2, self.kind)
+        first, *rest = _hung_rows(safe(self._text.strip("\n")), min(width, 116) - 2, self.kind)
         if self.kind == "welcome":
             rest = [(tuple([span._replace(role="dim") for span in spans]), glue) for spans, glue in rest]
         for number, (spans, glue) in enumerate([first, *rest]):
             sign = f"{_SIGNS[self.kind]} " if not number else "  "
-            lines.append(Line((Span(sign, self.kind), *spans), None, glue, 2))
+            hung = 0 if glue is None or spans[0].text.strip() else len(spans[0].text)  # which is no part of the words
+            lines.append(Line((Span(sign, self.kind), *spans), None, glue, 2 + hung))
         return lines

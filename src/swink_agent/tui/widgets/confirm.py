@@ -69,7 +69,14 @@ class Confirm(ModalScreen["str | None"]):
     `choices` are pairs of a key, whose first letter chooses it, and its words.
     """
 
-    DEFAULT_CSS = f"Confirm {{ {DIALOG_CSS} }}"
+    # In the place of the input: what it asks about is mostly the end of the conversation above, and is to be read.
+    DEFAULT_CSS = f"""
+    Confirm {{
+        {DIALOG_CSS}
+        align: center bottom;
+        & > .dialog {{ width: 100%; max-width: 100%; margin: 0 0 1 0; }}
+    }}
+    """
 
     def __init__(self, title: str, choices: Sequence[tuple[str, str]], default: str | None = None) -> None:
         super().__init__()

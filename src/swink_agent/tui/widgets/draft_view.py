@@ -287,6 +287,8 @@ class DraftView(Widget, can_focus=True):
                 draft.move(draft.word_right(), selects=selects)
             case "home" | "ctrl+a" if not draft.is_empty:
                 draft.move(draft.line_start(), selects=selects)
+            case "end" if not selects and draft.selection is None and draft.cursor == len(draft.text):
+                return False  # there is no further to go here: the view may have the key
             case "end" | "ctrl+e" if not draft.is_empty:
                 draft.move(draft.line_end(), selects=selects)
             case "ctrl+home" if not draft.is_empty:

@@ -429,7 +429,7 @@ def _answer_of(hunks: ChangeHunks, accepted: set[int]) -> ApprovalAnswer:
     arguments = hunks.arguments(accepted)
     if arguments is None:
         return ApprovalAnswer(ApprovalChoice.NO, reason_for("only a part of it was accepted: make smaller edits"))
-    return ApprovalAnswer(ApprovalChoice.ONCE, arguments=arguments)
+    return ApprovalAnswer(ApprovalChoice.ONCE, hunks.told(accepted), arguments)
 
 
 def _size(question: ApprovalQuestion) -> int:

@@ -29,7 +29,9 @@ async def choose_model(conversation: Conversation, rest: str) -> None:
     """`/model`: the one that is named, or one from a list."""
     wanted: str | None = rest
     if not wanted:
-        wanted = await conversation.front.pick("Model", model_items(conversation.opening.credentials))
+        wanted = await conversation.front.pick(
+            "Model", model_items(conversation.opening.credentials, conversation.model)
+        )
         if wanted is None:
             return
     model = named_model(wanted)
@@ -39,8 +41,10 @@ async def choose_model(conversation: Conversation, rest: str) -> None:
     conversation.notice(f"{model} is asked from now on")
 
 
-def model_items(credentials: Credentials) -> list[PickItem]:
-    """The models that can be asked: those of providers with a key first, then the others, and those of this machine."""
+def model_items(credentials: Credentials, now: str = "") -> list[PickItem]:
+    """The models that can be asked: the one that is asked now, those of providers with a key, those of this machine,
+    and the others.
+    """
     from swink_agent.adapters.catalog import ModelCatalog
     from swink_agent.local.presets import PRESETS
 
@@ -61,7 +65,13 @@ def model_items(credentials: Credentials) -> list[PickItem]:
         for preset in PRESETS:
             mark = "on this machine, the default" if preset.name == default else "on this machine"
             local.append(PickItem(f"local:{preset.name}", f"local:{preset.name}", mark))
-    return [*with_key, *local, *without]
+    every = [*with_key, *local, *without]
+    asked = [
+        item._replace(detail=", ".join(["now", item.detail] if item.detail else ["now"]))
+        for item in every
+        if item.key == now
+    ]
+    return [*asked, *[item for item in every if item.key != now]]
 
 
 async def choose_thinking(conversation: Conversation, rest: str) -> None:

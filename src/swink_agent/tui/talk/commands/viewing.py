@@ -30,7 +30,8 @@ _KEYS = (
     ("Ctrl+O", "open a folded paste"),
     ("F2, Shift+Left, Shift+Right", "open and fold a tool's block; the one before, the next"),
     ("F6", "give the mouse to the terminal, and back"),
-    ("PageUp, PageDown, End", "scroll; End follows again"),
+    ("PageUp, PageDown, Ctrl+Home", "scroll; Ctrl+End, or End after what is written, follows again"),
+    ("Ctrl+Z", "give the shell; fg comes back"),
     ("@", "complete a file"),
     ("!command", "run a command of your own, which the model sees with your next prompt"),
 )
