@@ -86,8 +86,8 @@ def _problems(set_id: str, case_id: str, attempt: Attempt) -> list[str]:
     for name, part, link in zip(names, parts[:-1], recorded[:-1], strict=False):
         candidates = (_link(stored, part), _link(reckoned, part))
         if link not in candidates:
-            what = "was changed after it was recorded"
-            problems.append(f"{name}: {what}" if name else f": the case or its versions {what.replace('was', 'were')}")
+            changed = f"{name}: was changed after it was recorded"
+            problems.append(changed if name else ": the case or its versions were changed after they were recorded")
         stored, reckoned = link, candidates[0]
     for name in names[len(parts) - 1 : len(recorded) - 1]:
         problems.append(f"{name}: is missing")
