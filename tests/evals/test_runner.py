@@ -502,3 +502,22 @@ def test_a_runner_needs_somebody_to_make_agents() -> None:
         EvalRunner()
     with pytest.raises(ValueError, match="at least 1"):
         EvalRunner(adder, parallel=0)
+
+
+async def test_secrets_are_kept_out_of_what_agents_without_a_redactor_did(tmp_path: Path) -> None:
+    secret = "correct-horse-battery-staple"
+
+    def make(case: EvalCase, _folder: Path) -> Agent:
+        if case.id == "broken":
+            raise RuntimeError(f"401 for {secret}")
+        return Agent("test:m", stream_fn=scripted(f"it is {secret}"))
+
+    cases = [EvalCase(name, "A", ["hi"], expected_response={"exact": "no"}) for name in ("told", "broken")]
+    redactor = Redactor([secret], environment={})
+    runner = EvalRunner(make, store=EvalStore(tmp_path), redactor=redactor)
+    run = await runner.run(EvalSet("s", "S", cases))
+    with open(run.path) as file:  # noqa: ASYNC230
+        assert secret not in file.read()
+    assert "[redacted" in (run.result("broken").error or "")
+    assert "[redacted" in run.result("told").attempts[0].invocation.response
+    assert AuditTrail.verify(run) == []

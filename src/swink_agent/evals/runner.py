@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.redaction import Redactor
 
 from .audit import AuditTrail
 from .cases import EvalCase, EvalSet
@@ -48,8 +49,9 @@ class EvalRunner:
     `make_agent(case, folder)` gives an agent for an attempt, and each attempt has a folder of its own. `evaluators` is
     a list that takes the place of all built-in ones (`None`: those, but efficiency only where a case names it).
     `parallel` attempts are made at once, `repeat` of each case. With a `store`, an attempt is on disk before its place
-    is free for the next, and memory holds no trajectories. An `executor` makes the attempts in the place of this
-    process; then `make_agent`, `evaluators`, `folder` and `timeout` are its own affair.
+    is free for the next, and memory holds no trajectories. `redactor` masks the secrets in what agents without one of
+    their own did. An `executor` makes the attempts in the place of this process; then `make_agent`, `evaluators`,
+    `folder`, `timeout` and `redactor` are its own affair.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class EvalRunner:
         *,
         folder: str | os.PathLike[str] | None = None,
         timeout: float | None = _HALF_AN_HOUR,
+        redactor: Redactor | None = None,
     ) -> None:
         if parallel < 1 or repeat < 1:
             raise ValueError(f"parallel is {parallel} and repeat {repeat}; both are at least 1")
@@ -72,7 +75,7 @@ class EvalRunner:
             if evaluators is not None and not isinstance(evaluators, EvaluatorRegistry):
                 evaluators = EvaluatorRegistry(evaluators)
             place = None if folder is None else Path(folder)
-            executor = CaseExecutor(make_agent, evaluators, folder=place, timeout=timeout)
+            executor = CaseExecutor(make_agent, evaluators, folder=place, timeout=timeout, redactor=redactor)
         self._executor = executor
         self._parallel = parallel
         self._repeat = repeat
