@@ -239,3 +239,18 @@ def test_damage_to_what_was_run_is_told_in_a_sentence(tmp_path: Path) -> None:
     assert AuditTrail.verify(store.load(run.id)) == [
         "case c9: the case or its versions were changed after they were recorded"
     ]
+
+
+def test_a_duration_that_was_changed_is_found_since_a_gate_may_rest_on_it(tmp_path: Path) -> None:
+    store, run = stored(tmp_path)
+    assert AuditTrail.verify(store.load(EvalStore(tmp_path / "other").save(run))) == []
+    path = Path(run.path)
+    header, rest = path.read_text().split("\n", 1)
+    said = json.loads(header + "]}")
+    said["summary"]["seconds"] = 0.001
+    path.write_text(json.dumps(said)[:-2] + "\n" + rest)
+    changed = store.load(run.id)
+    assert changed.summary.seconds == 0.001
+    assert AuditTrail.verify(changed) == [
+        "the run's own hash does not fit: attempts were added, taken away or exchanged, or its duration was changed"
+    ]

@@ -199,18 +199,19 @@ class _Run:
         """The run as it is now; with a store, and if it is complete, in its place there."""
         results = tuple([result for case in self._set.cases if (result := self._result(case)).attempts])
         is_complete = self._made == self._repeat * len(self._set.cases)
+        summary = Summary.of(results, self._elapsed())
         run = EvalRun(
             id=self._id,
             set_id=self._set.id,
             results=results,
-            summary=Summary.of(results, self._elapsed()),
+            summary=summary,
             set_name=self._set.name,
             set_digest=self._set.digest,
             created=self._created,
             cases=len(self._set.cases),
             repeat=self._repeat,
             is_complete=is_complete,
-            chain=AuditTrail.chain_of(results),
+            chain=AuditTrail.chain_of(results, summary.seconds),
             path="" if self._log is None else str(self._log.path),
         )
         if self._store is None or self._log is None or not is_complete:

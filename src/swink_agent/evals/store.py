@@ -220,7 +220,7 @@ def _header_of(run: EvalRun) -> RunHeader:
         repeat=run.repeat,
         is_complete=run.is_complete,
         summary=run.summary,
-        chain=run.chain or AuditTrail.chain_of(run.results),
+        chain=run.chain or AuditTrail.chain_of(run.results, run.summary.seconds),
     )
 
 
