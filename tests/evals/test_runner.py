@@ -521,3 +521,32 @@ async def test_secrets_are_kept_out_of_what_agents_without_a_redactor_did(tmp_pa
     assert "[redacted" in (run.result("broken").error or "")
     assert "[redacted" in run.result("told").attempts[0].invocation.response
     assert AuditTrail.verify(run) == []
+
+
+async def test_a_cancellation_that_nobody_asked_for_costs_its_attempt_and_not_the_run() -> None:
+    """A library that leaks one from its own tasks, in a factory, a tool or an evaluator, is a failure like others."""
+
+    async def make(case: EvalCase, _folder: Path) -> Agent:
+        if case.id.startswith("factory"):
+            raise asyncio.CancelledError("leaked")
+        return Agent("test:m", stream_fn=scripted("hi"))
+
+    async def leaks(case: EvalCase, _invocation: Invocation) -> Score | None:
+        if case.id.startswith("evaluator"):
+            raise asyncio.CancelledError
+        return Score(1.0)
+
+    def exits(case: EvalCase, _invocation: Invocation) -> Score | None:
+        if case.id == "thread":
+            raise asyncio.CancelledError
+        return None
+
+    ids = ["factory1", "factory2", "evaluator1", "evaluator2", "thread", "good"]
+    runner = EvalRunner(make, [leaks, exits], parallel=2)
+    run = await asyncio.wait_for(runner.run(EvalSet("s", "S", [case(name) for name in ids])), 60)
+    assert run.is_complete
+    assert [(result.case_id, result.passed) for result in run.results] == [(name, name == "good") for name in ids]
+    assert run.result("factory1").error == "the agent could not be made: CancelledError: leaked"
+    assert run.result("evaluator1").scores["leaks"].reason == "the evaluator failed: CancelledError: "
+    assert run.result("thread").scores["exits"].reason == "the evaluator failed: CancelledError: "
+    assert run.result("thread").scores["leaks"].passed

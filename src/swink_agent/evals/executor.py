@@ -31,7 +31,7 @@ from swink_agent.core.types import AgentResult, Cost, Usage
 from .audit import AuditTrail
 from .cases import EvalCase
 from .collector import TrajectoryCollector
-from .evaluator import EvaluatorRegistry
+from .evaluator import EvaluatorRegistry, is_ending
 from .types import Attempt, EvalTask, Invocation, Versions
 
 __all__ = ["CaseExecutor", "Executor", "MakeAgentFn", "Subject"]
@@ -163,7 +163,9 @@ class CaseExecutor:
                     versions = _versions(agent)
                     invocation = await _conversation(subject, agent, case, collector)
                 error = invocation.error
-            except Exception as problem:
+            except (Exception, asyncio.CancelledError) as problem:
+                if is_ending():
+                    raise
                 what = "the agent could not be made" if subject is None else "the agent could not be run"
                 error = f"{what}: {type(problem).__name__}: {problem}"
                 if deadline.expired():

@@ -24,7 +24,7 @@ from .audit import AuditTrail
 from .cases import EvalCase, EvalSet
 from .codec import AttemptLine
 from .errors import EvalStoreError
-from .evaluator import Evaluator, EvaluatorFn, EvaluatorRegistry
+from .evaluator import Evaluator, EvaluatorFn, EvaluatorRegistry, is_ending
 from .executor import CaseExecutor, Executor, MakeAgentFn
 from .run_files import AttemptLog, read_attempts
 from .store import EvalStore, new_run_id
@@ -233,7 +233,10 @@ class _Run:
         try:
             try:
                 attempt = await self._executor.execute(task)
-            except Exception as error:  # a machine that is gone costs its attempt, not the run
+            except (Exception, asyncio.CancelledError) as error:
+                if is_ending():
+                    raise
+                # A machine that is gone costs its attempt, not the run.
                 failure = f"the attempt could not be made: {type(error).__name__}: {error}"
                 attempt = Attempt(task.number, error=failure, case=task.case)
             if not attempt.chain:
