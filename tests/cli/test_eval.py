@@ -454,3 +454,22 @@ async def test_a_hostile_set_draws_nothing_on_the_terminal(swink: Any, project: 
     assert "\x1b[2J" not in terminal.shown
     assert "\x1b]" not in terminal.shown
     assert "\u202e" not in terminal.shown
+
+
+async def test_a_key_in_what_a_projects_own_agents_do_is_not_kept(swink: Any, project: Path) -> None:
+    (project / "telling.py").write_text(
+        "from swink_agent import Agent\n"
+        "from swink_agent.testing import scripted\n"
+        "KEY = 'sk-ant-' + 'api03-' + 'abcdefghijklmnop' * 3\n"
+        "def make(case, folder):\n"
+        "    if case.id == 'port':\n"
+        "        raise RuntimeError('401 for ' + KEY)\n"
+        "    return Agent('test:m', stream_fn=scripted('it is ' + KEY))\n"
+    )
+    done = await swink(*RUN, "--agent", "telling:make")
+    assert done.code == 1, done
+    found = KEPT.search(done.stderr)
+    assert found is not None
+    for text in (done.stdout, done.stderr, (project / found[2]).read_text()):
+        assert "abcdefghijklmnop" not in text
+    assert "the agent could not be made: RuntimeError: 401 for [redacted" in done.stdout

@@ -247,3 +247,19 @@ def test_the_schema_takes_what_the_loader_takes(tmp_path: Path) -> None:
         refused(tmp_path, f"{CASE}{wrong}\n")
     described: Any = case_schema()["$defs"]["EvalCase"]["properties"]
     assert "description" in described["user_messages"]
+
+
+def test_a_number_that_json_lacks_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "set.json"
+    path.write_text('{"id": "s", "name": "NaN",\n"cases": [],\n"metadata": [1,\n -Infinity]}')
+    with pytest.raises(EvalSetError, match="-Infinity is no number in JSON") as caught:
+        load_set(path)
+    assert caught.value.line == 4
+
+
+def test_a_pattern_that_is_nested_too_deep_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "set.json"
+    case = {"id": "a", "name": "A", "user_messages": ["x"], "expected_response": {"regex": "(" * 5000 + ")" * 5000}}
+    path.write_text(json.dumps({"id": "s", "name": "S", "cases": [case]}))
+    with pytest.raises(EvalSetError, match="is invalid: it is nested too deep"):
+        load_set(path)

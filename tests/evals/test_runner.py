@@ -502,3 +502,51 @@ def test_a_runner_needs_somebody_to_make_agents() -> None:
         EvalRunner()
     with pytest.raises(ValueError, match="at least 1"):
         EvalRunner(adder, parallel=0)
+
+
+async def test_secrets_are_kept_out_of_what_agents_without_a_redactor_did(tmp_path: Path) -> None:
+    secret = "correct-horse-battery-staple"
+
+    def make(case: EvalCase, _folder: Path) -> Agent:
+        if case.id == "broken":
+            raise RuntimeError(f"401 for {secret}")
+        return Agent("test:m", stream_fn=scripted(f"it is {secret}"))
+
+    cases = [EvalCase(name, "A", ["hi"], expected_response={"exact": "no"}) for name in ("told", "broken")]
+    redactor = Redactor([secret], environment={})
+    runner = EvalRunner(make, store=EvalStore(tmp_path), redactor=redactor)
+    run = await runner.run(EvalSet("s", "S", cases))
+    with open(run.path) as file:  # noqa: ASYNC230
+        assert secret not in file.read()
+    assert "[redacted" in (run.result("broken").error or "")
+    assert "[redacted" in run.result("told").attempts[0].invocation.response
+    assert AuditTrail.verify(run) == []
+
+
+async def test_a_cancellation_that_nobody_asked_for_costs_its_attempt_and_not_the_run() -> None:
+    """A library that leaks one from its own tasks, in a factory, a tool or an evaluator, is a failure like others."""
+
+    async def make(case: EvalCase, _folder: Path) -> Agent:
+        if case.id.startswith("factory"):
+            raise asyncio.CancelledError("leaked")
+        return Agent("test:m", stream_fn=scripted("hi"))
+
+    async def leaks(case: EvalCase, _invocation: Invocation) -> Score | None:
+        if case.id.startswith("evaluator"):
+            raise asyncio.CancelledError
+        return Score(1.0)
+
+    def exits(case: EvalCase, _invocation: Invocation) -> Score | None:
+        if case.id == "thread":
+            raise asyncio.CancelledError
+        return None
+
+    ids = ["factory1", "factory2", "evaluator1", "evaluator2", "thread", "good"]
+    runner = EvalRunner(make, [leaks, exits], parallel=2)
+    run = await asyncio.wait_for(runner.run(EvalSet("s", "S", [case(name) for name in ids])), 60)
+    assert run.is_complete
+    assert [(result.case_id, result.passed) for result in run.results] == [(name, name == "good") for name in ids]
+    assert run.result("factory1").error == "the agent could not be made: CancelledError: leaked"
+    assert run.result("evaluator1").scores["leaks"].reason == "the evaluator failed: CancelledError: "
+    assert run.result("thread").scores["exits"].reason == "the evaluator failed: CancelledError: "
+    assert run.result("thread").scores["leaks"].passed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from swink_agent import Cost, Usage
+from swink_agent.core.types import PolicyStop
 from swink_agent.evals import (
     BudgetEvaluator,
     EfficiencyEvaluator,
@@ -171,6 +173,17 @@ def test_files_are_looked_for_where_the_agent_worked(tmp_path: Path) -> None:
     ]
 
 
+def test_a_case_that_its_guard_ended_did_not_keep_to_its_budget() -> None:
+    """The guard ends it before the turn too many, which is then in no figure."""
+    given = case(budget={"turns": 2})
+    ended = PolicyStop("budget_guard", "2 of 2 turns are used up")
+    score = score_of(BudgetEvaluator(), given, Invocation(turns=2, stopped_by=ended))
+    assert (round(score.value, 3), score.reason) == (0.667, "exceeded: turns, ended by its guard after 2 of 2")
+    assert score_of(BudgetEvaluator(), given, Invocation(turns=2)).passed
+    assert score_of(BudgetEvaluator(), given, Invocation(turns=2, stopped_by=PolicyStop("other", ""))).passed
+    assert score_of(BudgetEvaluator(), given, Invocation(turns=1, stopped_by=ended)).passed
+
+
 def test_a_link_out_of_the_folder_and_a_pipe_are_no_files(tmp_path: Path) -> None:
     folder = tmp_path / "case"
     folder.mkdir()
@@ -182,6 +195,53 @@ def test_a_link_out_of_the_folder_and_a_pipe_are_no_files(tmp_path: Path) -> Non
     score = score_of(FilesEvaluator(), given, Invocation(folder=folder))
     assert score.value == 0
     assert score.reason.count("leads out of the folder") == 2
+
+
+def test_a_link_in_the_place_of_the_folder_itself_leads_nowhere(tmp_path: Path) -> None:
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "case"
+    elsewhere.mkdir()
+    (elsewhere / "secret").write_text("secret")
+    folder.symlink_to(elsewhere)
+    given = case(expected_files=[{"path": "secret", "content": "nothing"}])
+    score = score_of(FilesEvaluator(), given, Invocation(folder=folder))
+    assert (score.value, score.reason) == (0, "secret: a link that leads out of the folder")
+
+
+def test_a_link_that_stays_in_the_folder_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.txt").write_text("hello")
+    (tmp_path / "link").symlink_to("sub/a.txt")
+    (tmp_path / "here").symlink_to(".")
+    given = case(expected_files=[{"path": "link", "content": "hello"}, {"path": "here"}])
+    score = score_of(FilesEvaluator(), given, Invocation(folder=tmp_path))
+    assert (score.value, score.reason) == (0.5, "here: not a file")
+
+
+def test_a_file_that_becomes_a_link_while_it_is_looked_at_is_not_followed(tmp_path: Path) -> None:
+    """A process that the agent left behind exchanges the file all the time; what is outside is never read."""
+    folder = tmp_path / "case"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("secret")
+    target, spare, link = folder / "a.txt", folder / "spare", folder / "link"
+    target.write_text("inside")
+    is_over = threading.Event()
+
+    def exchange() -> None:
+        while not is_over.is_set():
+            link.symlink_to(tmp_path / "secret")
+            os.replace(link, target)
+            spare.write_text("inside")
+            os.replace(spare, target)
+
+    swapper = threading.Thread(target=exchange)
+    swapper.start()
+    try:
+        given = case(expected_files=[{"path": "a.txt", "content": "secret"}])
+        scores = [score_of(FilesEvaluator(), given, Invocation(folder=folder)) for _ in range(3000)]
+    finally:
+        is_over.set()
+        swapper.join()
+    assert {score.value for score in scores} == {0.0}
 
 
 # -- the registry ----------------------------------------------------------------------------------------------------

@@ -27,9 +27,18 @@ def test_a_script_says_the_same_in_yaml_and_json(tmp_path: Path) -> None:
     assert load_script(tmp_path / "a.yaml") == load_script(tmp_path / "a.json") == expected
 
 
+def test_what_a_judge_says_may_be_written_as_a_text_or_as_an_object(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("replies: {}\njudge: {score: 0.8, reasoning: kind}\n")
+    (tmp_path / "b.yaml").write_text('replies: {}\njudge: \'{"score":0.8,"reasoning":"kind"}\'\n')
+    said = load_script(tmp_path / "a.yaml").judge
+    assert said == load_script(tmp_path / "b.yaml").judge == '{"score":0.8,"reasoning":"kind"}'
+
+
 @pytest.mark.parametrize(
     ("text", "line", "told"),
     [
+        ("replies: {}\njudge: 5\n", 2, "judge: Expected `"),
+        ("replies: {}\njugde: x\n", 2, "unknown field `jugde`"),
         ("replies:\n  a:\n    - {txt: Hi}\n", 2, "the replies of 'a': Object contains unknown field `txt`"),
         ("replies:\n  a: [Hi]\n  b: Hi\n", 3, "the replies of 'b': Expected `array`, got `str`"),
         ("replies:\n  a: [{cost: -1}]\n", 2, "the replies of 'a': "),

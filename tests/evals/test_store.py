@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -214,3 +216,41 @@ def test_a_trajectory_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
     with pytest.raises(EvalStoreError, match="cannot be read"):
         _ = run.results[0].attempts[0].invocation
     assert len(AuditTrail.verify(run)) == 3
+
+
+def test_runs_without_a_time_are_listed_by_when_they_were_saved(tmp_path: Path) -> None:
+    store = EvalStore(tmp_path)
+    for second, name in enumerate(("z", "a", "m"), 1_000):
+        path = store.save(EvalRun(name, "made"))
+        os.utime(path, (second, second))
+    assert [info.id for info in store.list("made")] == ["m", "a", "z"]
+
+
+def test_a_result_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """It holds all that an agent read and said; while the run goes on, its file is no other's to read either."""
+    _store, run = stored(tmp_path)
+    assert stat.S_IMODE(os.stat(run.path).st_mode) == 0o600
+
+
+def test_damage_to_what_was_run_is_told_in_a_sentence(tmp_path: Path) -> None:
+    store, run = stored(tmp_path)
+    path = Path(run.path)
+    path.write_text(path.read_text().replace('"case_id":"c1"', '"case_id":"c9"', 1))
+    assert AuditTrail.verify(store.load(run.id)) == [
+        "case c9: the case or its versions were changed after they were recorded"
+    ]
+
+
+def test_a_duration_that_was_changed_is_found_since_a_gate_may_rest_on_it(tmp_path: Path) -> None:
+    store, run = stored(tmp_path)
+    assert AuditTrail.verify(store.load(EvalStore(tmp_path / "other").save(run))) == []
+    path = Path(run.path)
+    header, rest = path.read_text().split("\n", 1)
+    said = json.loads(header + "]}")
+    said["summary"]["seconds"] = 0.001
+    path.write_text(json.dumps(said)[:-2] + "\n" + rest)
+    changed = store.load(run.id)
+    assert changed.summary.seconds == 0.001
+    assert AuditTrail.verify(changed) == [
+        "the run's own hash does not fit: attempts were added, taken away or exchanged, or its duration was changed"
+    ]

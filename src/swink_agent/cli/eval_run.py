@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+from swink_agent.app.agent import redactor_for
 from swink_agent.app.credentials import Credentials
 from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.evaluation import (
@@ -28,6 +29,7 @@ from swink_agent.app.evaluation import (
     other_runs,
     results_folder,
 )
+from swink_agent.app.settings import load_settings
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted
 from swink_agent.core.redaction import Redactor
@@ -66,6 +68,8 @@ class _Run:
         self._stands_in = self._stand_in()
         self._agents: StandardAgents | OwnAgents = self._factory()
         self._evaluators = evaluators_named(options["evaluator"], Path.cwd(), self._judge())
+        self._redactor = redactor_for(load_settings(), Credentials())
+        """For agents of the project's own that have none: what is kept shall hold no key of theirs either."""
         self._store = Path(options["store"]) if options["store"] else results_folder()
 
     def run(self) -> int:
@@ -93,6 +97,7 @@ class _Run:
             repeat=self._options["repeat"],
             store=EvalStore(self._store) if self._is_kept else None,
             timeout=self._options["timeout"],
+            redactor=self._redactor,
         )
         return await runner.run(self._set, progress, self._options["resume"], cancel=self._cancel)
 

@@ -3,7 +3,7 @@
     link 0      the case, the attempt and the versions of model, prompt and tools
     link 1..n   one for each turn: its messages and calls, and the link before
     seal        scores, figures and the rest, and the last link
-    run.chain   all seals, in order
+    run.chain   all seals, in order, and how long the run took
 
 Owns what is hashed and how damage is found. A chain shows accidents, and changes by who cannot or does not think of
 making it anew; against everybody else, keep `run.chain` where they cannot write.
@@ -42,9 +42,9 @@ class AuditTrail:
         return replace(attempt, chain=tuple(chain))
 
     @staticmethod
-    def chain_of(results: Iterable[CaseResult]) -> str:
-        """The hash over the seals of all attempts."""
-        digest = hashlib.sha256(_FORMAT)
+    def chain_of(results: Iterable[CaseResult], seconds: float = 0.0) -> str:
+        """The hash over the seals of all attempts, and over the duration of the run, which no attempt knows."""
+        digest = hashlib.sha256(_FORMAT + plain_bytes(float(seconds)))
         for result in results:
             for attempt in result.attempts:
                 digest.update(plain_bytes([result.case_id, attempt.number, attempt.chain[-1:]]))
@@ -65,8 +65,9 @@ class AuditTrail:
                 problems.append(f"case {result.case_id}: has attempts {numbers}, not 1 to {run.repeat}")
         if run.is_complete and run.cases and len(run.results) != run.cases:
             problems.append(f"the run has results for {len(run.results)} of {run.cases} cases")
-        if run.chain and not problems and run.chain != cls.chain_of(run.results):
-            problems.append("the run's own hash does not fit its attempts: some were added, taken away or exchanged")
+        if run.chain and not problems and run.chain != cls.chain_of(run.results, run.summary.seconds):
+            what = "attempts were added, taken away or exchanged, or its duration was changed"
+            problems.append(f"the run's own hash does not fit: {what}")
         return problems
 
 
@@ -86,8 +87,8 @@ def _problems(set_id: str, case_id: str, attempt: Attempt) -> list[str]:
     for name, part, link in zip(names, parts[:-1], recorded[:-1], strict=False):
         candidates = (_link(stored, part), _link(reckoned, part))
         if link not in candidates:
-            what = "was changed after it was recorded"
-            problems.append(f"{name}: {what}" if name else f": the case or its versions {what.replace('was', 'were')}")
+            changed = f"{name}: was changed after it was recorded"
+            problems.append(changed if name else ": the case or its versions were changed after they were recorded")
         stored, reckoned = link, candidates[0]
     for name in names[len(parts) - 1 : len(recorded) - 1]:
         problems.append(f"{name}: is missing")

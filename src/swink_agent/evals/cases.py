@@ -319,7 +319,8 @@ def _check_pattern(pattern: str | None) -> None:
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise BadValue(f"the regular expression {pattern[:80]!r} is invalid: {error}", "regex") from error
+        said = "it is nested too deep" if isinstance(error, RecursionError) else error
+        raise BadValue(f"the regular expression {pattern[:80]!r} is invalid: {said}", "regex") from error
 
 
 def _check_schema(schema: dict[str, Any] | None) -> None:

@@ -209,14 +209,28 @@ def parse_json(text: str) -> Document:
     lines = _json_lines(text)
     try:
         return Document(json.loads(text, parse_constant=_no_constant), lines)
+    except _NoNumber as error:
+        raise DocumentError(f"not JSON: {error} is no number in JSON", _line_of_token(text, str(error))) from error
     except json.JSONDecodeError as error:
         raise DocumentError(f"not JSON: {error.msg}", error.lineno) from error
     except ValueError as error:
         raise DocumentError(f"not JSON: {error}", None) from error
 
 
+class _NoNumber(Exception):
+    """`NaN`, `Infinity` or `-Infinity`, which Python's parser takes."""
+
+
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number in JSON")
+    raise _NoNumber(name)
+
+
+def _line_of_token(text: str, wanted: str) -> int | None:
+    """The line on which a word that is no text first stands."""
+    for token in _TOKEN.finditer(text):
+        if token.group() == wanted:
+            return text.count("\n", 0, token.start()) + 1
+    return None
 
 
 class _Frame:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 from .cases import EvalCase
 from .types import Invocation, Score
 
-__all__ = ["Evaluator", "EvaluatorFn", "EvaluatorRegistry"]
+__all__ = ["Evaluator", "EvaluatorFn", "EvaluatorRegistry", "is_ending"]
 
 log = logging.getLogger("swink_agent")
 
@@ -141,9 +141,15 @@ class EvaluatorRegistry:
         for name in names:
             try:
                 answers[name] = self[name].evaluate(case, invocation)
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
                 answers[name] = _failed(name, error)
         return answers
+
+
+def is_ending() -> bool:
+    """Whether somebody cancelled the task that this is in; a cancellation beyond that leaked from what was called."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _may_block(evaluator: Evaluator) -> Callable[[EvalCase, Invocation], bool]:
@@ -160,7 +166,9 @@ async def _settled(name: str, answer: Any, case: EvalCase, invocation: Invocatio
         if inspect.isawaitable(answer):
             answer = await answer
         return _as_score(answer)
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        if is_ending():
+            raise
         return _failed(name, error)
 
 
@@ -172,6 +180,6 @@ def _as_score(answer: Any) -> Score | None:
     raise TypeError(f"it answered with a {type(answer).__name__}, which is no Score")
 
 
-def _failed(name: str, error: Exception) -> Score:
+def _failed(name: str, error: BaseException) -> Score:
     log.debug("the evaluator %s failed", name, exc_info=error)
     return Score(0.0, reason=f"the evaluator failed: {type(error).__name__}: {error}")

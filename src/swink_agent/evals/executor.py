@@ -31,7 +31,7 @@ from swink_agent.core.types import AgentResult, Cost, Usage
 from .audit import AuditTrail
 from .cases import EvalCase
 from .collector import TrajectoryCollector
-from .evaluator import EvaluatorRegistry
+from .evaluator import EvaluatorRegistry, is_ending
 from .types import Attempt, EvalTask, Invocation, Versions
 
 __all__ = ["CaseExecutor", "Executor", "MakeAgentFn", "Subject"]
@@ -67,7 +67,8 @@ class CaseExecutor:
     """Makes attempts in this process.
 
     `folder` is where each attempt gets a folder of its own that stays; without it, they are temporary. An attempt that
-    takes longer than `timeout` seconds is ended and fails, and so does one whose scoring does.
+    takes longer than `timeout` seconds is ended and fails, and so does one whose scoring does. `redactor` masks the
+    secrets in what an agent without one of its own did, and in why one could not be made.
     """
 
     def __init__(
@@ -77,8 +78,10 @@ class CaseExecutor:
         *,
         folder: Path | None = None,
         timeout: float | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         self._make_agent = make_agent
+        self._redactor = redactor
         self._evaluators = EvaluatorRegistry.standard() if evaluators is None else evaluators
         self._folder = None if folder is None else folder.resolve()
         self._timeout = timeout
@@ -160,7 +163,9 @@ class CaseExecutor:
                     versions = _versions(agent)
                     invocation = await _conversation(subject, agent, case, collector)
                 error = invocation.error
-            except Exception as problem:
+            except (Exception, asyncio.CancelledError) as problem:
+                if is_ending():
+                    raise
                 what = "the agent could not be made" if subject is None else "the agent could not be run"
                 error = f"{what}: {type(problem).__name__}: {problem}"
                 if deadline.expired():
@@ -192,6 +197,7 @@ class CaseExecutor:
             case=case,
         )
         redactor = None if subject is None else _agent_of(subject).redactor
+        redactor = self._redactor if redactor is None else redactor
         if redactor is not None:
             attempt = await asyncio.to_thread(_redacted, attempt, redactor)
         return AuditTrail.sealed(task.set_id, case.id, attempt)

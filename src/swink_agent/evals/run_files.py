@@ -155,7 +155,7 @@ def write_run(path: Path, header: RunHeader, lines: Iterable[bytes]) -> list[Sto
     places: list[StoredTrajectory] = []
     draft = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
-        with draft.open("xb") as file:
+        with open(draft, "xb", opener=_private) as file:
             file.write(_header_line(header))
             is_first = True
             for line in lines:
@@ -173,6 +173,11 @@ def write_run(path: Path, header: RunHeader, lines: Iterable[bytes]) -> list[Sto
         raise
     _sync_folder(path.parent)
     return places
+
+
+def _private(path: str, flags: int) -> int:
+    """Opens for the owner alone: a run holds all that its agents read."""
+    return os.open(path, flags, 0o600)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -18,12 +18,13 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.redaction import Redactor
 
 from .audit import AuditTrail
 from .cases import EvalCase, EvalSet
 from .codec import AttemptLine
 from .errors import EvalStoreError
-from .evaluator import Evaluator, EvaluatorFn, EvaluatorRegistry
+from .evaluator import Evaluator, EvaluatorFn, EvaluatorRegistry, is_ending
 from .executor import CaseExecutor, Executor, MakeAgentFn
 from .run_files import AttemptLog, read_attempts
 from .store import EvalStore, new_run_id
@@ -48,8 +49,9 @@ class EvalRunner:
     `make_agent(case, folder)` gives an agent for an attempt, and each attempt has a folder of its own. `evaluators` is
     a list that takes the place of all built-in ones (`None`: those, but efficiency only where a case names it).
     `parallel` attempts are made at once, `repeat` of each case. With a `store`, an attempt is on disk before its place
-    is free for the next, and memory holds no trajectories. An `executor` makes the attempts in the place of this
-    process; then `make_agent`, `evaluators`, `folder` and `timeout` are its own affair.
+    is free for the next, and memory holds no trajectories. `redactor` masks the secrets in what agents without one of
+    their own did. An `executor` makes the attempts in the place of this process; then `make_agent`, `evaluators`,
+    `folder`, `timeout` and `redactor` are its own affair.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class EvalRunner:
         *,
         folder: str | os.PathLike[str] | None = None,
         timeout: float | None = _HALF_AN_HOUR,
+        redactor: Redactor | None = None,
     ) -> None:
         if parallel < 1 or repeat < 1:
             raise ValueError(f"parallel is {parallel} and repeat {repeat}; both are at least 1")
@@ -72,7 +75,7 @@ class EvalRunner:
             if evaluators is not None and not isinstance(evaluators, EvaluatorRegistry):
                 evaluators = EvaluatorRegistry(evaluators)
             place = None if folder is None else Path(folder)
-            executor = CaseExecutor(make_agent, evaluators, folder=place, timeout=timeout)
+            executor = CaseExecutor(make_agent, evaluators, folder=place, timeout=timeout, redactor=redactor)
         self._executor = executor
         self._parallel = parallel
         self._repeat = repeat
@@ -196,18 +199,19 @@ class _Run:
         """The run as it is now; with a store, and if it is complete, in its place there."""
         results = tuple([result for case in self._set.cases if (result := self._result(case)).attempts])
         is_complete = self._made == self._repeat * len(self._set.cases)
+        summary = Summary.of(results, self._elapsed())
         run = EvalRun(
             id=self._id,
             set_id=self._set.id,
             results=results,
-            summary=Summary.of(results, self._elapsed()),
+            summary=summary,
             set_name=self._set.name,
             set_digest=self._set.digest,
             created=self._created,
             cases=len(self._set.cases),
             repeat=self._repeat,
             is_complete=is_complete,
-            chain=AuditTrail.chain_of(results),
+            chain=AuditTrail.chain_of(results, summary.seconds),
             path="" if self._log is None else str(self._log.path),
         )
         if self._store is None or self._log is None or not is_complete:
@@ -229,7 +233,10 @@ class _Run:
         try:
             try:
                 attempt = await self._executor.execute(task)
-            except Exception as error:  # a machine that is gone costs its attempt, not the run
+            except (Exception, asyncio.CancelledError) as error:
+                if is_ending():
+                    raise
+                # A machine that is gone costs its attempt, not the run.
                 failure = f"the attempt could not be made: {type(error).__name__}: {error}"
                 attempt = Attempt(task.number, error=failure, case=task.case)
             if not attempt.chain:

@@ -18,6 +18,7 @@ import msgspec
 from swink_agent.core.validation import compile_schema, describe_problems
 
 from .cases import EvalCase, ExpectedFile, ResponseCriteria
+from .guard import BudgetGuard
 from .matching import MadeCall, canonical, matched, trajectory_value
 from .patterns import PatternTimeout, found_within, is_quick
 from .types import Invocation, Score
@@ -36,6 +37,8 @@ _LONGEST_SHOWN = 200
 _FENCED = re.compile(r"```[a-zA-Z]*\n(.*)\n```", re.DOTALL)
 _ANSWER_TOOL = "final_answer"
 _CENT_FRACTION = 1e-9
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NOTHING = object()
 
 
@@ -123,6 +126,11 @@ class BudgetEvaluator:
             if limit is not None and amount > limit + _CENT_FRACTION:
                 value = min(value, limit / amount)
                 reasons.append(f"{name} {_figure(amount)} of {_figure(limit)}")
+        stopped = invocation.stopped_by
+        if stopped is not None and stopped.policy == BudgetGuard.name and invocation.turns == budget.turns:
+            # The guard ends a case before the turn too many, which no figure has: it would have needed one at least.
+            value = min(value, invocation.turns / (invocation.turns + 1))
+            reasons.append(f"turns, ended by its guard after {invocation.turns} of {budget.turns}")
         return Score(value, reason=f"exceeded: {', '.join(reasons)}" if reasons else "within budget")
 
 
@@ -241,16 +249,36 @@ def _file_problem(folder: Path, expected: ExpectedFile) -> str | None:
 
 def _content(folder: Path, path: str) -> bytes:
     """What the file holds, which lies beneath the folder itself: an agent can leave a link to anywhere."""
-    place = (folder / path).resolve(strict=True)
-    if not place.is_relative_to(folder.resolve()):
+    given = Path(os.path.abspath(folder))
+    root = given.parent.resolve(strict=True) / given.name  # the folder, not what a link in its place leads to
+    place = (root / path).resolve(strict=True)
+    if not place.is_relative_to(root):
         raise ValueError("a link that leads out of the folder")
-    if not stat.S_ISREG(place.stat().st_mode):
-        raise ValueError("not a file")
-    with place.open("rb") as file:
+    with open(_opened_beneath(root, place.relative_to(root).parts), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("not a file")
         content = file.read(_LARGEST_FILE + 1)
     if len(content) > _LARGEST_FILE:
         raise ValueError(f"larger than {_LARGEST_FILE >> 20} MiB")
     return content
+
+
+def _opened_beneath(root: Path, parts: Sequence[str]) -> int:
+    """A descriptor of the file, by a way without links: who is still at work there may have exchanged what was seen."""
+    if not parts:
+        raise ValueError("not a file")
+    here = os.open(root, _FOLDER)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, _FOLDER, dir_fd=here)
+            os.close(here)
+            here = inner
+        entry = os.stat(parts[-1], dir_fd=here, follow_symlinks=False)
+        if not stat.S_ISREG(entry.st_mode):
+            raise ValueError("not a file")
+        return os.open(parts[-1], _FILE, dir_fd=here)
+    finally:
+        os.close(here)
 
 
 # -- words -----------------------------------------------------------------------------------------------------------

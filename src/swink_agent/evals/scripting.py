@@ -83,7 +83,8 @@ class Script(Value, frozen=True, forbid_unknown_fields=True):
 
     replies: dict[str, tuple[str | ScriptedReply, ...]]
     judge: str | None = None
-    """What a judge says each time that it is asked, as JSON: `{"score": 1, "reasoning": "…"}`."""
+    """What a judge says each time that it is asked, as JSON: `{"score": 1, "reasoning": "…"}`; in a file, also as the
+    object itself."""
 
     def replies_for(self, case_id: str) -> tuple[AssistantMessage, ...] | None:
         """The replies in a case, or `None` if nothing is written for it."""
@@ -119,10 +120,20 @@ def load_script(path: str | os.PathLike[str]) -> Script:
         except msgspec.ValidationError as error:
             line = document.line(("replies", case_id))
             raise EvalSetError(f"the replies of {case_id!r}: {error}", path=path, line=line) from error
+    data: Any = document.data
+    fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    judge: Any = fields.get("judge")
+    if judge is not None and not isinstance(judge, (str, dict)):
+        told = f"judge: Expected `str` or `object`, got `{type(judge).__name__}`"
+        raise EvalSetError(told, path=path, line=document.line(("judge",)))
+    if isinstance(judge, dict):
+        data = {**fields, "judge": msgspec.json.encode(judge).decode()}
     try:
-        return msgspec.convert(document.data, Script)
+        return msgspec.convert(data, Script)
     except msgspec.ValidationError as error:
-        raise EvalSetError(f"is no script: {error}", path=path, line=document.line(())) from error
+        unknown = next((name for name in fields if name not in Script.__struct_fields__), None)
+        line = document.line(() if unknown is None else (unknown,))
+        raise EvalSetError(f"is no script: {error}", path=path, line=line) from error
 
 
 def _entries(data: Any) -> dict[str, Any]:

@@ -90,28 +90,29 @@ class EvalStore:
     def list(self, set_id: str | None = None) -> list[RunInfo]:
         """The runs, newest first, of one set or of all; a file that cannot be read is passed over."""
         folders = self._folders() if set_id is None else [self.folder / _folder_name(set_id)]
-        found: list[RunInfo] = []
+        found: list[tuple[tuple[int, int, str], RunInfo]] = []
         for path in _files(folders):
             if path.suffix == PARTIAL and path.with_suffix(WHOLE).exists():
                 continue  # the program ended between making the one and removing the other
             try:
                 header = read_header(path)
-            except EvalStoreError:
+                written = path.stat().st_mtime_ns
+            except (EvalStoreError, OSError):
                 continue
-            found.append(
-                RunInfo(
-                    id=header.id,
-                    set_id=header.set_id,
-                    set_name=header.set_name,
-                    created=header.created,
-                    summary=header.summary,
-                    cases=header.cases,
-                    repeat=header.repeat,
-                    is_complete=header.is_complete,
-                    path=str(path),
-                )
+            info = RunInfo(
+                id=header.id,
+                set_id=header.set_id,
+                set_name=header.set_name,
+                created=header.created,
+                summary=header.summary,
+                cases=header.cases,
+                repeat=header.repeat,
+                is_complete=header.is_complete,
+                path=str(path),
             )
-        return sorted(found, key=lambda info: (info.created, info.id), reverse=True)
+            # Runs that somebody put together say nothing of when: among them the files do.
+            found.append(((header.created, written, header.id), info))
+        return [info for _, info in sorted(found, key=lambda one: one[0], reverse=True)]
 
     # -- for the runner ----------------------------------------------------------------------------------------
 
@@ -219,7 +220,7 @@ def _header_of(run: EvalRun) -> RunHeader:
         repeat=run.repeat,
         is_complete=run.is_complete,
         summary=run.summary,
-        chain=run.chain or AuditTrail.chain_of(run.results),
+        chain=run.chain or AuditTrail.chain_of(run.results, run.summary.seconds),
     )
 
 
