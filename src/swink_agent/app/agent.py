@@ -62,7 +62,7 @@ class AgentOptions(Value, frozen=True, kw_only=True):
     redactor: Redactor | None = None
     trust: SessionTrust | None = None
     """What a person was asked already, where one conversation goes on with another agent."""
-    policies: tuple[object, ...] = ()
+    policies: tuple[Policy, ...] = ()
     """Besides the standard ones, and asked after them."""
 
 

@@ -29,6 +29,7 @@ from .recorded_cases import SESSION_FIELD, recorded_replies
 from .settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from swink_agent.core.policy import Policy
     from swink_agent.evals import EvalCase, EvalRun, EvalStore, EvaluatorRegistry, JudgeEvaluator, RunInfo, Script
     from swink_agent.evals.executor import MakeAgentFn, Subject
 
@@ -233,7 +234,7 @@ class _Attempt:
         self._on_close(self)
 
 
-def _limits(case: EvalCase) -> tuple[object, ...]:
+def _limits(case: EvalCase) -> tuple[Policy, ...]:
     """What ends a case that has used more than it may."""
     from swink_agent.evals import BudgetGuard
 
