@@ -1,4 +1,7 @@
-"""The acceptance criteria 16 to 30 as a person would check them: the real program in a real terminal."""
+"""The acceptance criteria 16 to 30 as a person would check them: the real program in a real terminal.
+
+Five of them run with every test; the others take their time, and are among the sweeps.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import signal
 import stat
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from .conftest import Program, SpokenModel, needs_tmux
 
@@ -50,6 +55,7 @@ async def test_a_reply_is_drawn_while_it_streams(program: Program) -> None:
 # -- 17: several lines, and Enter ------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_several_lines_are_typed_and_enter_sends_them(program: Program) -> None:
     async with SpokenModel() as model:
         program.use(model)
@@ -69,6 +75,7 @@ async def test_several_lines_are_typed_and_enter_sends_them(program: Program) ->
         await terminal.until("Done.")
 
 
+@pytest.mark.sweep
 async def test_a_paste_never_sends_and_a_long_one_is_folded(program: Program) -> None:
     pasted = "\n".join([f"pasted {number}" for number in range(30)]) + "\n"
     async with SpokenModel() as model:
@@ -114,6 +121,7 @@ async def test_escape_stops_the_run_and_the_state_stays_until_the_next_prompt(pr
 # -- 19: tools -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_running_tools_show_with_their_output_and_then_their_results(program: Program) -> None:
     (program.folder / "gate").mkdir()
     async with SpokenModel() as model:
@@ -136,6 +144,7 @@ async def test_running_tools_show_with_their_output_and_then_their_results(progr
 # -- 20: other sizes -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_another_size_lays_everything_out_again(program: Program) -> None:
     words = " ".join([f"word{number}" for number in range(60)])
     async with SpokenModel() as model:
@@ -170,6 +179,7 @@ async def edited(program: Program, model: SpokenModel) -> None:
     model.finish()
 
 
+@pytest.mark.sweep
 async def test_a_change_is_shown_as_a_highlighted_unified_diff(program: Program) -> None:
     async with SpokenModel() as model:
         program.use(model)
@@ -190,6 +200,7 @@ async def test_a_change_is_shown_as_a_highlighted_unified_diff(program: Program)
     assert (program.folder / "code.py").read_text() == "def add(a, b):\n    return a + b\n"
 
 
+@pytest.mark.sweep
 async def test_a_wide_window_shows_both_sides(program: Program) -> None:
     async with SpokenModel() as model:
         program.use(model)
@@ -206,6 +217,7 @@ async def test_a_wide_window_shows_both_sides(program: Program) -> None:
 # -- 23: the gauge ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_the_gauge_fills_and_changes_its_colour(program: Program) -> None:
     colours: list[str] = []
     async with SpokenModel() as model:
@@ -245,6 +257,7 @@ async def test_the_editor_s_text_is_sent_when_it_closes(program: Program) -> Non
         assert program.terminal.is_alternate
 
 
+@pytest.mark.sweep
 async def test_an_empty_file_or_a_failing_editor_sends_nothing(program: Program) -> None:
     empty = script(program.home / "empty", ': > "$1"')
     failing = script(program.home / "failing", 'echo words > "$1"; exit 3')
@@ -267,6 +280,7 @@ async def test_an_empty_file_or_a_failing_editor_sends_nothing(program: Program)
 # -- 26, 27: plans ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_plan_mode_has_only_tools_that_read_and_its_output_has_a_label(program: Program) -> None:
     async with SpokenModel() as model:
         program.use(model)
@@ -295,6 +309,7 @@ async def test_plan_mode_has_only_tools_that_read_and_its_output_has_a_label(pro
         assert "Execute" in status_of(terminal.screen())
 
 
+@pytest.mark.sweep
 async def test_a_plan_need_not_be_carried_out(program: Program) -> None:
     async with SpokenModel() as model:
         program.use(model)
@@ -317,6 +332,7 @@ async def test_a_plan_need_not_be_carried_out(program: Program) -> None:
 # -- 28: folding -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_a_tool_block_folds_by_itself_and_opens_by_hand(program: Program) -> None:
     (program.folder / "a.txt").write_text("first line\nsecond line\nthird line\n")
     async with SpokenModel() as model:
@@ -373,6 +389,7 @@ async def test_only_what_needs_approval_is_asked_about_and_trust_lasts(program: 
     assert (program.folder / "c.txt").read_text() == "two\n"
 
 
+@pytest.mark.sweep
 async def test_a_key_that_was_on_its_way_approves_nothing(program: Program) -> None:
     async with SpokenModel() as model:
         program.use(model)
@@ -400,6 +417,7 @@ async def test_a_key_that_was_on_its_way_approves_nothing(program: Program) -> N
 # -- leaving ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_the_terminal_is_as_it_was_with_the_answer_and_how_to_go_on(program: Program) -> None:
     async with SpokenModel() as model:
         program.use(model)
@@ -441,6 +459,7 @@ async def test_a_signal_leaves_the_terminal_as_it_was(program: Program) -> None:
     assert {mode for mode, way in last.items() if way == "h"} == {"7", "25"}, "lines wrap and the cursor shows"
 
 
+@pytest.mark.sweep
 async def test_leaving_is_possible_from_any_state(program: Program) -> None:
     async with SpokenModel() as model:
         program.use(model)
@@ -455,6 +474,7 @@ async def test_leaving_is_possible_from_any_state(program: Program) -> None:
     assert "--resume" in program.terminal.screen(history=True)
 
 
+@pytest.mark.sweep
 async def test_typing_while_it_runs_steers_or_waits_in_line(program: Program) -> None:
     async with SpokenModel() as model:
         program.use(model)
@@ -482,6 +502,7 @@ async def test_typing_while_it_runs_steers_or_waits_in_line(program: Program) ->
         await terminal.until("That too.")
 
 
+@pytest.mark.sweep
 async def test_control_z_gives_the_shell_and_fg_brings_the_whole_screen_back(program: Program) -> None:
     async with SpokenModel() as model:
         program.use(model)
