@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from swink_agent.app.errors import UsageProblem
-from swink_agent.app.providers import PROVIDERS, Provider, provider_named
+from swink_agent.app.providers import Provider, all_providers, provider_named
 from swink_agent.core.likeness import close_names
 from swink_agent.core.redaction import Redactor
 
@@ -73,7 +73,7 @@ def _read(rest: str) -> tuple[Provider | None, str]:
 
 
 def _with_keys() -> list[Provider]:
-    return [provider for provider in PROVIDERS if provider.key_variables and not provider.keys_of]
+    return [provider for provider in all_providers() if provider.key_variables and not provider.keys_of]
 
 
 async def _pick_provider(conversation: Conversation) -> Provider | None:

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.models import default_local_model, has_local_extra, named_model
-from swink_agent.app.providers import PROVIDERS
+from swink_agent.app.providers import all_providers
 from swink_agent.core.types import ThinkingLevel
 
 from ..front import PickItem
@@ -51,7 +51,7 @@ def model_items(credentials: Credentials, now: str = "") -> list[PickItem]:
     with_key: list[PickItem] = []
     without: list[PickItem] = []
     catalog = ModelCatalog.load()
-    for provider in PROVIDERS:
+    for provider in all_providers():
         has_key = credentials.has_key(provider.name)
         for info in catalog.models(provider.name):
             window = f"{info.context_window // 1000:,}k window" if info.context_window else ""
