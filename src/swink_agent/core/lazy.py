@@ -44,14 +44,12 @@ def lazy_names(module: str, listing: str) -> tuple[Callable[[str], Any], Callabl
 
     def load(name: str) -> Any:
         if name == "__all__":
-            value: Any = public()
-        elif name[:2] != "__" and name in listed():
-            home, known_as = listed()[name]
-            value = getattr(import_module(home, package), known_as)
-        else:
+            return public()
+        if name[:2] == "__" or name not in listed():
             raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])
-        own[name] = value  # not asked for again
-        return value
+        home, known_as = listed()[name]
+        # It is not kept here: a name is what its module has under it, also when a test has put something in its place.
+        return getattr(import_module(home, package), known_as)
 
     return load, lambda: sorted({*own, *public()})
 
