@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -113,9 +114,12 @@ class Tmux:
     @property
     def exit_code(self) -> int | None:
         """How the program ended, once it has."""
-        shown = self._run("display-message", "-p", "#{pane_dead}|#{pane_dead_status}|#{pane_dead_signal}")
-        dead, code, number = shown.strip().split("|")
-        if dead != "1" or not (code or number):  # its end is seen before how it ended
+        shown = self._run("display-message", "-p", "#{pane_dead}|#{pane_dead_status}|#{pane_dead_signal}|#{pid}")
+        dead, code, number, server = shown.strip().split("|")
+        if dead == "1" and not (code or number):
+            os.kill(int(server), signal.SIGCHLD)  # it may miss that its child has ended while it pipes what that wrote
+            return None
+        if dead != "1":
             return None
         return int(code) if code else -int(number)
 
