@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = sorted(Path(__file__).with_name("typing").glob("*.py"))
-pytestmark = pytest.mark.timeout(300)  # both read all that the programs import
+pytestmark = [pytest.mark.sweep, pytest.mark.timeout(300)]  # both read all that the programs import
 
 
 def pyright(folder: Path) -> list[str]:

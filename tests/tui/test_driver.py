@@ -257,6 +257,7 @@ async def test_the_terminal_is_left_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads the processor time from /proc")
+@pytest.mark.sweep
 async def test_nothing_runs_while_nothing_is_typed(tmp_path: Path) -> None:
     def used(pid: int) -> int:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -108,6 +108,7 @@ async def flood(model: SpokenModel, running: Deaf) -> None:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.sweep
 async def test_a_key_stops_the_run_though_the_terminal_does_not_read(tmp_path: Path) -> None:
     async with SpokenModel() as model, swink(tmp_path, model, "go") as running:
         await flood(model, running)
@@ -120,6 +121,7 @@ async def test_a_key_stops_the_run_though_the_terminal_does_not_read(tmp_path: P
         await running.until(b"aborted")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_a_signal_ends_it_though_the_terminal_does_not_read(tmp_path: Path, number: signal.Signals) -> None:
     async with SpokenModel() as model, swink(tmp_path, model, "go") as running:
@@ -137,6 +139,7 @@ async def test_it_ends_when_the_terminal_goes_away(tmp_path: Path) -> None:
             await running.process.wait()
 
 
+@pytest.mark.sweep
 async def test_in_lines_a_signal_ends_it_though_the_terminal_does_not_read(tmp_path: Path) -> None:
     async with SpokenModel() as model, swink(tmp_path, model, "--inline", "go") as running:
         await model.asked()
@@ -151,11 +154,13 @@ async def test_in_lines_a_signal_ends_it_though_the_terminal_does_not_read(tmp_p
             assert await running.process.wait() == 128 + signal.SIGTERM
 
 
+@pytest.mark.sweep
 async def test_it_is_drawn_on_the_terminal_where_errors_go_to_a_file(tmp_path: Path) -> None:
     async with SpokenModel() as model, swink(tmp_path, model, stderr=asyncio.subprocess.DEVNULL) as running:
         await running.until(b"Execute")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 async def test_the_last_answer_is_left_on_the_screen_in_any_locale(tmp_path: Path, encoding: str) -> None:
     async with SpokenModel() as model, swink(tmp_path, model, "go", PYTHONIOENCODING=encoding) as running:

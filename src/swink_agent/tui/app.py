@@ -236,6 +236,11 @@ class SwinkApp(App[int]):
         panel.remove()
         self.composer.focus()
 
+    def question_in_sight(self) -> None:
+        """Nothing stands over a question any more, if there is one: a key that was meant for something else is none."""
+        if self._question is not None:
+            self._question.begin_grace()
+
     def on_question_panel_answered(self, message: QuestionPanel.Answered) -> None:
         message.stop()
         if message.panel is self._question and self._answer is not None and not self._answer.done():

@@ -90,11 +90,13 @@ class ScreenFront:
         """What a screen that stands over everything gives back; it goes away with whoever waits for it."""
         given: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
 
+        app: Any = self._app
+
         def give(result: T | None) -> None:
+            app.call_after_refresh(app.question_in_sight)
             if not given.done():
                 given.set_result(result)
 
-        app: Any = self._app
         app.push_screen(screen, give)
         try:
             return await given

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
@@ -156,6 +157,7 @@ async def test_of_a_long_history_only_what_is_seen_is_drawn() -> None:
         assert sum(block.drawings for block in blocks) <= 24
 
 
+@pytest.mark.sweep
 async def test_scrolling_through_estimated_heights_never_jumps() -> None:
     transcript = Transcript()
     for number in range(40):
@@ -462,6 +464,7 @@ async def test_a_double_click_selects_a_word_and_a_third_the_line() -> None:
         assert view.selected_text() == "see src/names.py now"
 
 
+@pytest.mark.sweep
 async def test_what_was_drawn_again_in_parts_is_what_would_be_drawn_at_once() -> None:
     chance = random.Random(7)
     transcript = Transcript()

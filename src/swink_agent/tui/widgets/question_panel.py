@@ -252,8 +252,8 @@ class QuestionPanel(Widget, can_focus=True):
         return [Segment(row.text, style)]
 
     def render_line(self, y: int) -> Strip:
-        if self._drawn_at is None and self._view is not None:
-            self._drawn_at = self._clock()
+        if self._drawn_at is None and self._view is not None and self.screen.is_active:
+            self._drawn_at = self._clock()  # not while something stands over it: nobody reads it then
         width = self.content_size.width
         if y == 0:
             self._tell_place(width)
@@ -292,6 +292,11 @@ class QuestionPanel(Widget, can_focus=True):
             self.refresh()
 
     # -- keys --------------------------------------------------------------------------------------------------
+
+    def begin_grace(self) -> None:
+        """It has come to sight: from here on it is read, and no key counts for a moment."""
+        self._drawn_at = None
+        self.refresh()
 
     @property
     def is_early(self) -> bool:
