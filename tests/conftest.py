@@ -6,6 +6,7 @@ import asyncio
 import gc
 import inspect
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,11 @@ settings.register_profile(
     "wherever", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 settings.load_profile("wherever")
+
+# A shell starts what runs in its background with interrupts ignored, which everything started from there inherits; the
+# programs that are interrupted here must not.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class TooSlowError(AssertionError):
