@@ -51,7 +51,7 @@ class WatchBehind:
 
         if not self._leftovers.is_untouched(look, is_last=is_last):
             await self._within(_PATIENCE, look_now)
-            self._rest()
+        self._rest()  # also where only the look before the command needed a thread
         found, self._late = self._late, []
         return found
 
