@@ -58,4 +58,4 @@ def test_an_answer_of_a_question_in_lines_is_one_row(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_the_files_that_a_rewind_would_change_are_named_in_one_row(text: str) -> None:
-    assert is_harmless(named([f"/work/{text}", "/work/b"]), 10_000)
+    assert is_harmless(named([f"/folder/{text}", "/folder/b"]), 10_000)

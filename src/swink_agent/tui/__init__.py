@@ -23,10 +23,10 @@ def run_tui(options: TalkOptions, *, inline: bool = False) -> int:
         from .inline import run_inline
 
         return run_inline(options)
-    try:
-        import textual  # noqa: F401 # pyright: ignore[reportUnusedImport]
-    except ImportError as error:
-        raise UsageProblem("the terminal UI needs Textual: pip install 'swink-agent[tui]'; or use swink -p") from error
+    from importlib.util import find_spec
+
+    if find_spec("textual") is None:
+        raise UsageProblem("the terminal UI needs Textual: pip install 'swink-agent[tui]'; or use swink -p")
     from .running import run_full_screen
 
     return run_full_screen(options)

@@ -62,7 +62,6 @@ class SwinkApp(App[int]):
     AUTO_FOCUS = None
     CSS = """
     TranscriptView { height: 1fr; }
-    #input { height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "leave", show=False, priority=True),
