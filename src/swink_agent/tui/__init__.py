@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from swink_agent.app.errors import UsageProblem
-
 if TYPE_CHECKING:
     from .talk.options import TalkOptions
 
@@ -18,15 +16,11 @@ __all__ = ["run_tui"]
 
 
 def run_tui(options: TalkOptions, *, inline: bool = False) -> int:
-    """Talks with a person at this terminal until they leave; the exit code. Raises `UsageProblem` without Textual."""
+    """Talks with a person at this terminal until they leave; the exit code. Without lines it needs Textual."""
     if inline:
         from .inline import run_inline
 
         return run_inline(options)
-    from importlib.util import find_spec
-
-    if find_spec("textual") is None:
-        raise UsageProblem("the terminal UI needs Textual: pip install 'swink-agent[tui]'; or use swink -p")
     from .running import run_full_screen
 
     return run_full_screen(options)

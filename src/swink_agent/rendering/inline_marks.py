@@ -1,0 +1,188 @@
+"""The marks inside a paragraph of Markdown: emphasis, code, links, and what only looks like them.
+
+Owns how a line of text is read, once, in time that grows with its length alone. What becomes of it is a subclass's:
+`inline` writes HTML, and the terminal UI styled spans. Nothing here decides what is safe to show or to follow.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import NamedTuple
+
+__all__ = ["InlineMarks", "Opened", "without_ending"]
+
+_MOST_OPEN = 24
+_TARGET = re.compile(
+    r"\(\s*<?([^\s<>()\[\]]{0,2000}+(?>(?:\([^\s<>()\[\]]{0,500}+\)[^\s<>()\[\]]{0,2000}+){0,4}))>?"
+    r"(?:\s+\"[^\"\n\[\]]{0,500}+\")?\s*\)"
+)
+_TICKS = re.compile(r"`+")
+_ENDINGS = ".,;:!?'"
+
+
+class Opened(NamedTuple):
+    """Something that a later mark may close: what it is, which piece of the output it stands in, and where in the text
+    it ends."""
+
+    mark: str
+    size: int
+    place: int
+    source: int
+
+
+class InlineMarks:
+    """Reads a text from its beginning to its end. Subclasses say what is special, and write.
+
+    `put` takes plain words; `begin_piece` the mark of something that may turn out to be text, and gives its place;
+    `end_emphasis`, `put_code`, `put_address` and `end_link` what it turned out to be.
+    """
+
+    special: re.Pattern[str]
+    """What is not plain: escapes, marks, brackets, addresses."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._open: list[Opened] = []
+        self._runs: dict[int, list[int]] | None = None
+
+    # -- what is written ---------------------------------------------------------------------------------------
+
+    def put(self, words: str) -> None:
+        raise NotImplementedError
+
+    def begin_piece(self, mark: str) -> int:
+        raise NotImplementedError
+
+    def put_code(self, code: str) -> None:
+        raise NotImplementedError
+
+    def end_emphasis(self, place: int, mark: str, size: int) -> None:
+        raise NotImplementedError
+
+    def put_address(self, address: str, text: str, *, is_in_link: bool) -> None:
+        raise NotImplementedError
+
+    def end_link(self, opened: Opened, end: int, address: str) -> bool:
+        """Makes a link of what came since `opened`; false where it is to stay text."""
+        raise NotImplementedError
+
+    def put_tag(self, tag: str) -> bool:
+        """Takes what stands in angle brackets and is no address; false where there is no such thing."""
+        return False
+
+    def put_line_end(self) -> None:
+        self.put("\n")
+
+    # -- how it is read ----------------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        text, at = self.text, 0
+        while (found := self.special.search(text, at)) is not None:
+            self.put(text[at : found.start()])
+            at = self._special(found[0], found.start())
+        self.put(text[at:])
+
+    def _special(self, mark: str, start: int) -> int:
+        """Takes what begins with this mark; says where to go on."""
+        first, end = mark[0], start + len(mark)
+        if first == "\\":
+            self.put(mark[1])
+        elif first == "\n":
+            self.put_line_end()
+        elif first == "`":
+            return self._code(start, end)
+        elif first in "*_~":
+            self._emphasis(first, start, end)
+        elif mark in ("[", "!["):
+            self._begin(mark, 0, end)
+        elif first == "]":
+            return self._link(end)
+        elif first == "<":
+            if not self.put_tag(mark):
+                self._address(mark[1:-1], mark)
+        else:
+            address = without_ending(mark)
+            self._address(address, address)
+            return start + len(address)
+        return end
+
+    def _begin(self, mark: str, size: int, source: int = 0) -> None:
+        place = self.begin_piece(mark)
+        if len(self._open) < _MOST_OPEN:
+            self._open.append(Opened(mark[0] if size else "[", size, place, source))
+
+    def _code(self, start: int, end: int) -> int:
+        if self._runs is None:
+            self._runs = {}
+            for run in _TICKS.finditer(self.text):
+                self._runs.setdefault(run.end() - run.start(), []).append(run.start())
+        same = self._runs.get(end - start, [])  # a tick behind a backslash is part of no run
+        following = bisect_right(same, start)
+        if following == len(same):
+            self.put("`" * (end - start))
+            return end
+        inner = self.text[end : same[following]].replace("\n", " ")
+        if len(inner) > 2 and inner[0] == inner[-1] == " ":
+            inner = inner[1:-1]
+        self.put_code(inner)
+        return same[following] + end - start
+
+    def _emphasis(self, mark: str, start: int, end: int) -> None:
+        size = end - start
+        if size > 3 or (mark == "~" and size != 2):
+            self.put(mark * size)
+            return
+        before = self.text[start - 1] if start else " "
+        after = self.text[end] if end < len(self.text) else " "
+        closes, opens = not before.isspace(), not after.isspace()
+        if mark == "_":  # as in snake_case_names
+            closes, opens = closes and not after.isalnum(), opens and not before.isalnum()
+        while closes and size:
+            taken = self._close(mark, size)
+            if not taken:
+                break
+            size -= taken
+        if not size:
+            return
+        if not opens:
+            self.put(mark * size)
+        elif size == 3:
+            self._begin(mark, 1)
+            self._begin(mark * 2, 2)
+        else:
+            self._begin(mark * size, size)
+
+    def _close(self, mark: str, size: int) -> int:
+        """Ends the innermost emphasis of this mark that is no longer than this; says how long it was."""
+        for depth in range(len(self._open) - 1, -1, -1):
+            opened = self._open[depth]
+            if opened.mark == mark and opened.size <= size:
+                self.end_emphasis(opened.place, mark, opened.size)
+                del self._open[depth:]  # what opened inside and did not close is text
+                return opened.size
+        return 0
+
+    def _link(self, end: int) -> int:
+        depth = next((n for n in range(len(self._open) - 1, -1, -1) if self._open[n].mark == "["), None)
+        target = None if depth is None else _TARGET.match(self.text, end)
+        if depth is None or target is None or not self.end_link(self._open[depth], end, target[1]):
+            self.put("]")
+            if depth is not None:
+                del self._open[depth]
+            return end
+        # A link holds no other: brackets that are still open further out stay text.
+        self._open[depth:] = []
+        self._open[:] = [opened for opened in self._open if opened.mark != "["]
+        return target.end()
+
+    def _address(self, address: str, text: str) -> None:
+        self.put_address(address, text, is_in_link=any(opened.mark == "[" for opened in self._open))
+
+
+def without_ending(address: str) -> str:
+    """An address in running text, without the full stop or bracket that belongs to the sentence."""
+    kept = address.rstrip(_ENDINGS)
+    while kept.endswith(")") and kept.count(")") > kept.count("("):
+        kept = kept[:-1].rstrip(_ENDINGS)
+    return kept if len(kept) > len("https://") else address
