@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from swink_agent.sandbox import ProcessLimits, Sandbox, SandboxProfile
-from swink_agent.sandbox._bubblewrap import find_bubblewrap
+from swink_agent.sandbox.bubblewrap.backend import find_bubblewrap
 
 BACKENDS = ("bubblewrap", "landlock")
 _BUBBLEWRAP = find_bubblewrap(SandboxProfile())
@@ -327,9 +327,10 @@ def arena(request: pytest.FixtureRequest, repository: Path) -> Iterator[Arena]:
 
 
 def back_end(name: str) -> Callable[[SandboxProfile], Sandbox]:
-    from swink_agent.sandbox import _bubblewrap, _landlock
+    from swink_agent.sandbox.bubblewrap import backend as bubblewrap
+    from swink_agent.sandbox.landlock import backend as landlock
 
-    return {"bubblewrap": _bubblewrap.BubblewrapSandbox, "landlock": _landlock.LandlockSandbox}[name]
+    return {"bubblewrap": bubblewrap.BubblewrapSandbox, "landlock": landlock.LandlockSandbox}[name]
 
 
 @pytest.fixture(params=BACKENDS)

@@ -16,12 +16,12 @@ from swink_agent.sandbox import (
     SandboxedProcess,
     SandboxProfile,
     SandboxUnavailable,
-    _landlock,
     _unconfined,
     open_sandbox,
     open_unconfined,
     probe_backends,
 )
+from swink_agent.sandbox.landlock import backend as landlock
 from swink_agent.sandbox.open import backend_names
 
 
@@ -112,9 +112,9 @@ def test_what_bubblewrap_complains_about_is_the_reason(
 
 
 def test_without_the_program_the_package_is_named(profile: SandboxProfile, monkeypatch: pytest.MonkeyPatch) -> None:
-    from swink_agent.sandbox import _bubblewrap
+    from swink_agent.sandbox.bubblewrap import backend as bubblewrap
 
-    monkeypatch.setattr(_bubblewrap, "find_bubblewrap", lambda profile: None)
+    monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda profile: None)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SandboxUnavailable, match=r"not installed \(apt install bubblewrap"):
         open_sandbox(profile, backend="bubblewrap")
@@ -124,15 +124,15 @@ def test_a_program_in_the_folder_itself_is_not_said_to_be_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In `/usr`, say: what a command could have written is not started, and installing it once more would not help."""
-    from swink_agent.sandbox import _bubblewrap
+    from swink_agent.sandbox.bubblewrap import backend as bubblewrap
 
     fake_bubblewrap(tmp_path, FAKES["fails"], monkeypatch)
-    real = _bubblewrap.find_program
+    real = bubblewrap.find_program
 
     def only_there(name: str, *, outside: Sequence[str] = (), folders: Sequence[str] | None = None) -> str | None:
         return real(name, outside=outside, folders=[str(tmp_path / "bin")])
 
-    monkeypatch.setattr(_bubblewrap, "find_program", only_there)
+    monkeypatch.setattr(bubblewrap, "find_program", only_there)
     with pytest.raises(SandboxUnavailable) as caught:
         open_sandbox(SandboxProfile(write=(str(tmp_path),)), backend="bubblewrap")
     assert f"{tmp_path}/bin/bwrap lies in a folder that commands may write" in str(caught.value)
@@ -194,7 +194,7 @@ class Silent(Leaky):
 def test_each_wall_is_tried(
     kind: type[Sandbox], reason: str, profile: SandboxProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_landlock, "LandlockSandbox", kind)
+    monkeypatch.setattr(landlock, "LandlockSandbox", kind)
     with pytest.raises(SandboxUnavailable, match=reason) as caught:
         open_sandbox(profile, backend="landlock")
     assert "Landlock" in caught.value.reports[0].remedy
@@ -202,10 +202,10 @@ def test_each_wall_is_tried(
 
 
 def test_where_none_works_every_reason_is_given(profile: SandboxProfile, monkeypatch: pytest.MonkeyPatch) -> None:
-    from swink_agent.sandbox import _bubblewrap
+    from swink_agent.sandbox.bubblewrap import backend as bubblewrap
 
-    monkeypatch.setattr(_landlock, "LandlockSandbox", Leaky)
-    monkeypatch.setattr(_bubblewrap, "BubblewrapSandbox", Silent)
+    monkeypatch.setattr(landlock, "LandlockSandbox", Leaky)
+    monkeypatch.setattr(bubblewrap, "BubblewrapSandbox", Silent)
     with pytest.raises(SandboxUnavailable) as caught:
         open_sandbox(profile)
     assert [(report.name, report.works) for report in caught.value.reports] == [

@@ -21,7 +21,7 @@ from swink_agent.sandbox import (
     probe_backends,
     why_not_written,
 )
-from swink_agent.sandbox._bubblewrap import find_bubblewrap
+from swink_agent.sandbox.bubblewrap.backend import find_bubblewrap
 from swink_agent.sandbox.open import backend_names
 
 OpenFn = Callable[[SandboxProfile], Sandbox]

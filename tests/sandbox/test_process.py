@@ -23,7 +23,7 @@ from swink_agent.sandbox import (
     open_sandbox,
     open_unconfined,
 )
-from swink_agent.sandbox._exit_status import can_tell_exits
+from swink_agent.sandbox.kernel.exit_status import can_tell_exits
 
 ALL = ("bubblewrap", "landlock", "off")
 

@@ -44,7 +44,7 @@ from swink_agent.sandbox import (
     open_sandbox,
     open_unconfined,
 )
-from swink_agent.sandbox._exit_status import can_tell_exits
+from swink_agent.sandbox.kernel.exit_status import can_tell_exits
 from swink_agent.testing import call, check_events, collect, scripted, text
 from swink_agent.tools import BashTool
 

@@ -18,4 +18,4 @@ from .profile import SandboxProfile as SandboxProfile
 from .profile import clean_environment as clean_environment
 from .profile import default_hidden as default_hidden
 from .programs import find_program as find_program
-from .repository import repository_folders as repository_folders
+from .repositories.enclosing import repository_folders as repository_folders

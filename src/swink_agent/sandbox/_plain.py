@@ -17,8 +17,8 @@ from functools import partial
 
 from ._pipes import OutputPipe, watch_exit
 from ._private import PrivateFolder
-from ._tree import Watch, kill_descendants, too_many_beneath, with_variable
 from .errors import SandboxClosed, SandboxError
+from .kernel.process_tree import Watch, kill_descendants, too_many_beneath, with_variable
 from .process import Sandbox, SandboxedProcess
 from .profile import ProcessLimits, SandboxProfile
 

@@ -14,14 +14,14 @@ from enum import StrEnum
 
 from swink_agent.core.value import Value
 
-from ._admission import is_settings
-from ._git_config import LARGEST, Setting, read_settings
-from ._mounts import network_mounts
 from ._places import why_not_entered
 from ._presence import lock_path
 from .errors import UnfitFolder
+from .kernel.mounts import network_mounts
 from .profile import SandboxProfile, is_beneath
-from .repository import is_git_folder
+from .repositories.admission import is_settings
+from .repositories.enclosing import is_git_folder
+from .repositories.git_config import LARGEST, Setting, read_settings
 
 __all__ = [
     "PLACEHOLDER_STAMP",

@@ -108,11 +108,11 @@ def _try(name: str, profile: SandboxProfile) -> Sandbox | BackendReport:
 
 def _back_end(name: str) -> OpenFn:
     if name == "bubblewrap" and sys.platform == "linux":
-        from ._bubblewrap import BubblewrapSandbox
+        from .bubblewrap.backend import BubblewrapSandbox
 
         return BubblewrapSandbox
     if name == "landlock" and sys.platform == "linux":
-        from ._landlock import LandlockSandbox
+        from .landlock.backend import LandlockSandbox
 
         return LandlockSandbox
     if name == "sandbox-exec" and sys.platform == "darwin":

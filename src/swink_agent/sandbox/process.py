@@ -16,9 +16,9 @@ from functools import partial
 from subprocess import DEVNULL
 from types import TracebackType
 
-from ._watch_behind import Look, WatchBehind
 from .errors import BackendReport
 from .profile import SandboxProfile
+from .repositories.watch_behind import Look, WatchBehind
 
 __all__ = ["Sandbox", "SandboxedProcess"]
 

@@ -21,7 +21,7 @@ from swink_agent.core.value import Value
 
 from ._hidden import default_hidden
 from .programs import own_folders, own_names_in
-from .repository import is_git_folder
+from .repositories.enclosing import is_git_folder
 
 __all__ = [
     "DEFAULT_ALLOW",
@@ -43,7 +43,7 @@ DEFAULT_PROTECTED = (
     ".swink",
     # Tasks and settings that an editor runs when the folder is opened. `.envrc` is not here: direnv asks again
     # whenever it changes.
-    # What other editors read is put away after a command instead (`_leftovers`).
+    # What other editors read is put away after a command instead (`repositories/leftovers`).
     ".vscode",
     ".idea",
 )

@@ -241,7 +241,7 @@ class Workspace:
 
     def _makes_a_repository(self, parts: tuple[str, ...], index: int) -> bool:
         """Whether the folder of this part is a repository, or would be one with it."""
-        from swink_agent.sandbox.repository import is_layout
+        from swink_agent.sandbox.repositories.enclosing import is_layout
 
         folder = os.path.join(self.beneath.path, *parts[:index])
         there = [name for name in ("HEAD", "objects", "refs", "commondir") if os.path.lexists(f"{folder}/{name}")]

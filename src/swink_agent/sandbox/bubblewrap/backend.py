@@ -1,0 +1,315 @@
+"""Walls made of namespaces: bubblewrap, with a system call filter.
+
+Owns the arguments of `bwrap` and the life of what it starts. Whether it works on this machine is found out in `open`.
+
+    bwrap          ours; waits for the command
+    └── 1          first of a process namespace: when it dies, the kernel ends all the others
+        └── 2      the command
+
+Everything is mounted anew for each command, as the disk has it then: what is hidden is covered, what is protected is
+read-only or, where it is missing, stands on a place-holder that nobody can write to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+
+from .._places import check_folders
+from .._presence import Presence
+from .._private import PrivateFolder
+from .._protected import Hold, HoldKind, holds, own_names, protected_paths, settings_among, unmade_repositories, without
+from ..errors import SandboxClosed, SandboxError
+from ..kernel.mounts import MountList, mounted_again
+from ..kernel.process_tree import Watch
+from ..kernel.seccomp import base_rules, build_filter
+from ..process import Sandbox, SandboxedProcess
+from ..profile import SandboxProfile, is_beneath
+from ..programs import find_program
+from .command import BubblewrapCommand
+from .hidden_now import HiddenNow
+from .placeholders import Placeholder, is_a_file, is_placeholder, place
+from .renames import Renames, can_ask_about_renames
+
+__all__ = ["INSTALL", "BubblewrapSandbox", "find_bubblewrap"]
+
+INSTALL = "apt install bubblewrap, dnf install bubblewrap or pacman -S bubblewrap"
+
+_SYSTEM_FOLDERS = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap"),
+    *("/sys", "/var/lib/dpkg", "/run/current-system", "/run/systemd/resolve", "/run/opengl-driver"),
+)
+_SEARCH_AGAIN_AFTER = 30.0
+_TMP = "/tmp"
+
+
+def find_bubblewrap(profile: SandboxProfile, path: str | None = None) -> str | None:
+    """The first `bwrap` on the path that no sandboxed process could have put there."""
+    folders = None if path is None else [*path.split(os.pathsep), "/usr/bin", "/bin"]
+    return find_program("bwrap", outside=profile.write, folders=folders)
+
+
+class BubblewrapSandbox(Sandbox):
+    """Each command in namespaces of its own. Raises `SandboxError` where the walls cannot be built."""
+
+    backend = "bubblewrap"
+
+    def __init__(self, profile: SandboxProfile, *, program: str | None = None) -> None:
+        super().__init__(profile)
+        found = program or find_bubblewrap(profile)
+        if found is None:
+            raise _without_program()
+        check_folders(profile)
+        self._program = found
+        self._empty_folder = _empty_folder_arguments(found)
+        self._hidden = HiddenNow(profile)
+        self._asks = can_ask_about_renames(found)
+        self._filter = build_filter(base_rules(network=profile.network))
+        self._presence = Presence(profile.write)
+        self._own = frozenset(own_names(profile))
+        self._protected: dict[str, None] = {}
+        self._searched = -_SEARCH_AGAIN_AFTER
+        self._hidden_inside: frozenset[str] = frozenset()
+        holds(profile.write, self._own, (), self._own)  # says now what cannot be held
+        self._private = PrivateFolder(avoid=profile.write)
+        # Where /tmp itself is to be worked in or read, it is the machine's.
+        is_own = _TMP not in (*profile.write, *(profile.read or ()))
+        self._temporary = _TMP if is_own else self._private.path
+        self._remove_private = weakref.finalize(self, self._private.close)  # for those who never close it
+        self._nothing = os.path.join(self._private.own, "nothing")
+        os.close(os.open(self._nothing, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0))
+        self._running: dict[BubblewrapCommand, bool] = {}  # and whether it holds everything that is known
+        self._watch = Watch()
+        self._mounts = MountList()
+        weakref.finalize(self, self._mounts.close)
+        self._places: tuple[object, object, list[str]] = ((), (), [])
+        self._closed = False
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        environment: Mapping[str, str] | None = None,
+        stdin: int = subprocess.DEVNULL,
+        pass_fds: Sequence[int] = (),
+    ) -> SandboxedProcess:
+        if self._closed:
+            raise SandboxClosed
+        look = await self._before_command()
+        command = BubblewrapCommand(self.profile.limits, self._watch, self._ended)
+        try:
+            is_alone = await self._presence.enter()
+        except BaseException:
+            command.abandon()
+            raise
+        try:
+            hidden, absent = self._hidden_now()
+            self._running[command] = self._may_hold_all(is_alone, hidden)
+            command.expect_none_of(absent)
+            unmade = unmade_repositories(self.profile)
+            arguments = [*self._mounted(command, hidden, unmade), "--chdir", cwd]
+            variables = self.child_environment(self._temporary, environment)
+            held = without(self._known(self._running[command]), unmade)
+            if self._asks and (settings := settings_among(held, self.profile)):
+                command.renames = Renames(settings, self.profile.write)
+            process = await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
+            return self._under_watch(process, look, held)
+        except BaseException:
+            command.abandon()
+            raise
+        finally:
+            self._presence.settle()
+
+    def close(self) -> None:
+        self._closed = True
+        self._stop_watching()
+        for command in tuple(self._running):
+            command.abandon()
+        self._mounts.close()
+        self._presence.close()
+        self._remove_private()
+
+    def _ended(self, command: BubblewrapCommand) -> None:
+        if self._running.pop(command, None) is not None:
+            self._presence.leave()
+
+    # -- what a command sees -------------------------------------------------------------------------------------
+
+    def _may_hold_all(self, is_alone: bool, hidden: Sequence[str]) -> bool:
+        """Whether no command runs that could swap what is mounted for a link, as it does not hold it in place itself.
+
+        What there is to hold beneath the roots is looked for only while nothing runs, so that all commands agree on it.
+        """
+        if not is_alone or not all(self._running.values()):
+            return False
+        if not self._running:
+            if time.monotonic() - self._searched > _SEARCH_AGAIN_AFTER:
+                # What was found once stays: nobody can make room for something else by hiding it in a large tree.
+                self._protected.update(dict.fromkeys(protected_paths(self.profile)))
+                self._searched = time.monotonic()
+            self._hidden_inside = self._inside(hidden)
+        return True
+
+    def _hidden_now(self) -> tuple[list[str], Sequence[str]]:
+        """What is hidden and there, and what is not; a place-holder that another command needs is empty as it is."""
+        (paths, absent), mounts = self._hidden.look(), self._mounts.now()
+        if self._places[0] != paths or self._places[1] is not mounts:
+            again = [place for path in paths for place in mounted_again(path, mounts)]
+            self._places = paths, mounts, list(dict.fromkeys((*paths, *again)))
+        return [path for path in self._places[2] if not is_placeholder(path)], absent
+
+    def _inside(self, paths: Sequence[str]) -> frozenset[str]:
+        return frozenset(path for path in paths if any(is_beneath(path, root) for root in self.profile.write))
+
+    def _mounted(self, command: BubblewrapCommand, hidden: Sequence[str], unmade: Sequence[str]) -> list[str]:
+        """The walls, outer before inner: a later mount lies over an earlier one."""
+        profile = self.profile
+        mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+        mounts += ["--share-net"] if profile.network else []
+        outer, inner = _outer_and_inner(profile.read or ())
+        mounts += ["--ro-bind", "/", "/"] if profile.read is None or "/" in outer else _system_folders()
+        for folder in outer:
+            mounts += ["--ro-bind-try", folder, folder]
+        # Read-only, as root could change the kernel's settings there, with no capability at all.
+        mounts += ["--proc", "/proc", "--remount-ro", "/proc"]
+        mounts += ["--dev", "/dev"]
+        if self._temporary == _TMP:
+            mounts += ["--bind", self._private.path, _TMP, *self._way_through_tmp()]
+        for folder in inner:
+            mounts += ["--ro-bind-try", folder, folder]
+        for root in sorted(profile.write):
+            mounts += ["--ro-bind" if _is_sealed(root) else "--bind", root, root]
+        if self._temporary != _TMP:
+            mounts += ["--bind", self._private.path, self._private.path]
+        for hold in self._holds(hidden, self._running[command]):
+            held = self._hold(hold.path, hold.kind, command.placeholders, is_free=hold.path in unmade)
+            if held:
+                command.hold(hold.path)
+                mounts += held
+        for path in hidden:
+            mounts += self._cover(path)
+        return mounts
+
+    def _holds(self, hidden: Sequence[str], everything: bool) -> tuple[Hold, ...]:
+        """What every sandbox holds and, where it is safe, what only this one knows of."""
+        inside = self._inside(hidden)
+        if inside and (not everything or inside != self._hidden_inside):
+            raise SandboxError(
+                "another command runs in the same folder, which has something hidden in it that it does not know of: "
+                "wait for its end"
+            )
+        return holds(self.profile.write, self._known(everything), inside, self._own)
+
+    def _known(self, everything: bool) -> Sequence[str]:
+        return tuple(self._protected) if everything else sorted(self._own)
+
+    def _way_through_tmp(self) -> list[str]:
+        """Folders of ours on the way to roots beneath `/tmp`.
+
+        The private folder is written by commands: a root's mount point in it must not be behind a link that one of them
+        made. The first folder on the way is a mount in every command, so no command can put something else there.
+        """
+        mounts: list[str] = []
+        for folder in dict.fromkeys((*self.profile.write, *(self.profile.read or ()))):
+            if folder != "/tmp" and is_beneath(folder, "/tmp"):
+                first = os.path.join("/tmp", os.path.relpath(folder, "/tmp").split(os.path.sep)[0])
+                if first != folder and first not in mounts:
+                    mounts += [*self._empty_folder("0755"), first]
+        return mounts
+
+    def _hold(self, path: str, kind: HoldKind, placeholders: list[Placeholder], *, is_free: bool) -> list[str]:
+        """`is_free`: that a command may fill what is missing, and only not put something else in its place."""
+        # A repository further in may be gone by the time that it is mounted, as other programs work there too.
+        must = "" if any(is_beneath(own, path) for own in self._own) else "-try"
+        if kind is HoldKind.PINNED:
+            return [f"--ro-bind{must}" if _is_sealed(path) else f"--bind{must}", path, path]
+        if kind is HoldKind.MISSING:
+            if not os.access(os.path.dirname(path), os.W_OK):
+                return []  # nothing can be made there: it is not ours, or sealed
+            placeholder = place(max((root for root in self.profile.write if is_beneath(path, root)), key=len), path)
+            if placeholder is not None:
+                placeholders.append(placeholder)
+                if is_free:
+                    return ["--bind", path, path]
+                # For a folder, a file system of its own costs a quarter of what mounting the place-holder does.
+                return ["--ro-bind", path, path] if is_a_file(path) else [*self._empty_folder("0555"), path]
+            if not os.path.lexists(path):
+                return []
+        return [f"--ro-bind{must}", path, path]
+
+    def _cover(self, path: str) -> list[str]:
+        """Something empty over what is hidden; nothing where the command does not see the path anyway."""
+        profile = self.profile
+        in_view = any(is_beneath(path, folder) for folder in (*profile.write, *(profile.read or ())))
+        is_replaced = any(is_beneath(path, folder) for folder in ("/tmp", "/proc", "/dev"))
+        is_shown = profile.read is None or any(is_beneath(path, folder) for folder in _SYSTEM_FOLDERS)
+        if not in_view and (is_replaced or not is_shown):
+            return []
+        try:
+            state = os.lstat(path)
+        except OSError:
+            return []
+        if stat.S_ISDIR(state.st_mode):
+            return [*self._empty_folder("0000"), path]
+        return ["--ro-bind", self._nothing, path] if in_view or _may_read(state) else []
+
+
+def _outer_and_inner(folders: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Folders to be mounted before the ones that every command has of its own, and those after."""
+    own = ("/proc", "/dev", _TMP)
+    outer = [folder for folder in sorted(folders) if any(is_beneath(path, folder) for path in own)]
+    return outer, [folder for folder in sorted(folders) if folder not in outer]
+
+
+def _system_folders() -> list[str]:
+    mounts: list[str] = []
+    for folder in _SYSTEM_FOLDERS:
+        if os.path.islink(folder):
+            mounts += ["--symlink", os.readlink(folder), folder]
+        elif os.path.isdir(folder):
+            mounts += ["--ro-bind", folder, folder]
+    return mounts
+
+
+def _without_program() -> SandboxError:
+    """Why there is no program to start: it is missing, or only there where a command could have put its own."""
+    inside = find_bubblewrap(SandboxProfile())
+    if inside is None:
+        return SandboxError("bubblewrap is not installed", remedy=INSTALL)
+    return SandboxError(
+        f"{inside} lies in a folder that commands may write, so it is not started", remedy="work in another folder"
+    )
+
+
+def _empty_folder_arguments(program: str) -> Callable[[str], list[str]]:
+    """How this version of bubblewrap mounts an empty folder with a mode."""
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, timeout=5, check=False, env={}).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SandboxError(f"{program!r} does not say what version it is: {error}") from error
+    version = tuple(map(int, re.findall(rb"\d+", said)[:2]))
+
+    def arguments(mode: str) -> list[str]:
+        size = ["--size", "4096"] if version >= (0, 6) else []
+        return [*(["--perms", mode] if version >= (0, 5) else []), *size, "--tmpfs"]
+
+    return arguments
+
+
+def _is_sealed(folder: str) -> bool:
+    """Whether we may not write to a folder of our own: a command could take that back, so it is read-only for it."""
+    try:
+        return not os.access(folder, os.W_OK) and os.stat(folder).st_uid == os.geteuid()
+    except OSError:  # gone: bubblewrap will say so
+        return False
+
+
+def _may_read(state: os.stat_result) -> bool:
+    """Whether a process of ours without any capability can read the file, or change its mode so that it can."""
+    return state.st_uid == os.getuid() or bool(state.st_mode & 0o044)

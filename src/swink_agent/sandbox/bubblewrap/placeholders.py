@@ -1,0 +1,195 @@
+"""Place-holders: something at a missing name for a mount to stand on, gone again after the last command.
+
+Owns their making, sharing and removal. A mount can only cover what exists, so a protected name that is missing gets an
+empty file or folder on the disk while a command runs. Several commands, sandboxes and programs may need the same one:
+each holds a shared lock on it, and who can take the lock alone removes it. Removed while another namespace has a mount
+on it, that mount would go too: so nobody else may. A place-holder that a killed process left behind is known by its
+time stamp, does no harm, and goes with the next command.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from .._protected import PLACEHOLDER_STAMP
+from ..errors import UnfitFolder
+from ..profile import DEFAULT_PROTECTED, HOME_PROTECTED
+
+__all__ = ["Placeholder", "is_a_file", "is_placeholder", "place"]
+
+_TRIES = 50
+
+_FILES = frozenset({"config", "config.worktree", "commondir"})
+_FOLDERS_IN_HOME = frozenset(
+    name
+    for name in HOME_PROTECTED
+    if name.startswith((".config/", ".local/", "Library/")) and not name.endswith(".toml")
+) | frozenset(
+    {".swink", ".ssh", ".gnupg", ".aws", ".kube", ".docker", "bin", ".oh-my-zsh", ".nvm", ".i3", ".vim", ".emacs.d"}
+    | {".vscode", ".vscode-server", ".cargo/bin"}
+)
+_FILES_IN_HOME = frozenset(
+    os.path.basename(name) for name in HOME_PROTECTED if name not in (*_FOLDERS_IN_HOME, *DEFAULT_PROTECTED)
+)
+
+
+def is_a_file(path: str) -> bool:
+    """Whether a missing path would be a file. All others are folders: git does not see an empty folder."""
+    return os.path.basename(path) in _FILES | _FILES_IN_HOME
+
+
+def is_placeholder(path: str) -> bool:
+    """Whether what is there has the mark of one and is as empty: anybody could have set the time of something else."""
+    try:
+        state = os.lstat(path)
+        if int(state.st_mtime) != PLACEHOLDER_STAMP or state.st_uid != os.geteuid():
+            return False
+        if stat.S_ISDIR(state.st_mode):
+            return not os.listdir(path)
+        return stat.S_ISREG(state.st_mode) and state.st_size == 0
+    except OSError:
+        return False
+
+
+class Placeholder:
+    """A place-holder that is in use until `release()`; then comes `close()`."""
+
+    def __init__(self, path: str, parent: int, descriptor: int) -> None:
+        self.path = path
+        self._parent = parent
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Removes it if nobody else uses it and nothing was put there. To be called when the command is gone."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A repository that a command began to make there, and gave up, is as empty.
+            is_git = os.path.basename(self.path) == ".git"
+            if is_git or _is_placeholder(self._parent, os.path.basename(self.path), self._descriptor):
+                if is_a_file(self.path):
+                    os.unlink(os.path.basename(self.path), dir_fd=self._parent)
+                else:
+                    os.rmdir(os.path.basename(self.path), dir_fd=self._parent)
+        except OSError:  # in use elsewhere, or no longer empty: then it is theirs
+            pass
+
+    def close(self) -> None:
+        """Frees what it used. The disk may take a moment for that, so it is apart from `release`."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            os.close(self._parent)
+            self._descriptor = -1
+
+
+def place(root: str, path: str) -> Placeholder | None:
+    """Makes or shares the place-holder at `path`, beneath `root`.
+
+    `None` if something real is there by now, or nothing can be, as the file system is read-only. Raises `UnfitFolder`
+    when the name cannot be held.
+    """
+    name = os.path.basename(path)
+    parent = _open_parent(root, path)
+    try:
+        for _ in range(_TRIES):
+            _make(parent, path)
+            descriptor = _open(parent, name)
+            if descriptor is None:
+                time.sleep(0.001)  # somebody is just removing it
+            elif _is_placeholder(parent, name, descriptor):
+                return Placeholder(path, parent, descriptor)
+            else:
+                is_new = time.time() - os.fstat(descriptor).st_ctime < 1.0 and not os.fstat(descriptor).st_size % 4096
+                os.close(descriptor)
+                if not is_new:
+                    break
+                time.sleep(0.001)  # perhaps somebody is just making it: a moment later it has its stamp
+        if _exists(parent, name):
+            os.close(parent)
+            return None
+    except OSError as error:
+        os.close(parent)
+        if error.errno == errno.EROFS:
+            return None
+        raise UnfitFolder(f"the protected name {path!r} is missing and cannot be held: {error.strerror}") from error
+    os.close(parent)
+    raise UnfitFolder(f"the protected name {path!r} is missing and cannot be held: it comes and goes")
+
+
+def _open_parent(root: str, path: str) -> int:
+    """The folder that the path is in, reached from the root without following a link."""
+    try:
+        current = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for part in os.path.relpath(os.path.dirname(path), root).split(os.path.sep):
+            with _closing(current):
+                current = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+    except OSError as error:
+        raise UnfitFolder(f"the folder of the protected name {path!r} cannot be opened: {error.strerror}") from error
+    return current
+
+
+@contextmanager
+def _closing(descriptor: int) -> Generator[None]:
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _make(parent: int, path: str) -> None:
+    name = os.path.basename(path)
+    try:
+        if is_a_file(path):
+            descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=parent)
+            with _closing(descriptor):
+                os.write(descriptor, _content(path))
+        else:
+            os.mkdir(name, 0o755, dir_fd=parent)
+        os.utime(name, (PLACEHOLDER_STAMP, PLACEHOLDER_STAMP), dir_fd=parent, follow_symlinks=False)
+    except FileExistsError:
+        pass
+
+
+def _content(path: str) -> bytes:
+    # To git an empty `commondir` is an error, and this one says what is true without it.
+    return b".\n" if os.path.basename(path) == "commondir" else b""
+
+
+def _open(parent: int, name: str) -> int | None:
+    """A descriptor with a shared lock, or `None` if somebody is just removing it."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _is_placeholder(parent: int, name: str, descriptor: int) -> bool:
+    """Whether the descriptor is what the name stands for, and is a place-holder that nobody wrote to."""
+    try:
+        named = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return False
+    opened = os.fstat(descriptor)
+    same = (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
+    small = stat.S_ISDIR(opened.st_mode) and not os.listdir(descriptor)
+    small = small or (stat.S_ISREG(opened.st_mode) and opened.st_size == len(_content(name)))
+    return same and small and int(opened.st_mtime) == PLACEHOLDER_STAMP and opened.st_uid == os.geteuid()
+
+
+def _exists(parent: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""What the back ends ask of the kernel directly: system calls, filters, mounts, processes."""

@@ -1,0 +1,240 @@
+"""System call filters: what no sandboxed process may ask of the kernel, as a classic BPF program.
+
+Owns the rules that both Linux back ends share and the small assembler for them. Pure: nothing here installs a filter;
+`build_filter` gives the bytes of a `struct sock_filter` array for bubblewrap's `--seccomp` or for `seccomp(2)`.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+from collections.abc import Iterable, Sequence
+
+from swink_agent.core.value import Value
+
+from ..errors import SandboxError
+from .syscalls import NEWEST_NUMBER, syscall_numbers
+
+__all__ = [
+    "ALLOW",
+    "KILL",
+    "NOTIFY",
+    "Condition",
+    "Rule",
+    "base_rules",
+    "build_filter",
+    "fail_with",
+    "filter_machine",
+]
+
+ALLOW = 0x7FFF0000
+NOTIFY = 0x7FC00000
+KILL = 0x80000000
+
+_ERRNO = 0x00050000
+_AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_X32_BIT = 0x40000000
+
+# struct seccomp_data: nr, arch, instruction pointer, six 64-bit arguments. Both architectures are little-endian.
+_AT_NUMBER, _AT_ARCH, _AT_ARGUMENTS = 0, 4, 16
+
+_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
+_JUMP_EQUAL, _JUMP_GREATER, _JUMP_GREATER_OR_EQUAL = 0x15, 0x25, 0x35
+
+
+def fail_with(number: int) -> int:
+    """The action that makes a call fail with this errno."""
+    return _ERRNO | number
+
+
+class Condition(Value, frozen=True):
+    """`(argument & mask) == value`, or `!=` where `equal` is false; on the low 32 bits of the argument.
+
+    The kernel reads the arguments that matter here (domains, modes, flags, ioctl commands) as 32-bit numbers: bits
+    above them must not turn a rule off. `high` looks at the upper half instead, for pointers.
+    """
+
+    argument: int
+    value: int
+    mask: int = 0xFFFFFFFF
+    equal: bool = True
+    high: bool = False
+
+
+class Rule(Value, frozen=True):
+    """What happens to a call when all its conditions hold. Of several rules for one call the first that holds wins."""
+
+    syscall: str
+    action: int
+    conditions: tuple[Condition, ...] = ()
+
+
+def filter_machine(machine: str | None = None) -> str:
+    """The architecture to build for: this machine's, if it is one that can be built for."""
+    machine = machine or platform.machine()
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine.lower(), machine)
+    if machine not in _AUDIT_ARCH or struct.calcsize("P") != 8:
+        raise SandboxError(f"there is no system call filter for {machine!r}: x86_64 and aarch64 (64-bit) have one")
+    return machine
+
+
+def build_filter(rules: Iterable[Rule], *, machine: str | None = None) -> bytes:
+    """The program for the rules, in their order; a call that none speaks of is allowed.
+
+    Another architecture's calls (i386 and x32 on x86_64, 32-bit ARM) end the process; calls newer than the table fail
+    with `ENOSYS`, as they would on an older kernel. Raises `SandboxError` on an architecture that has no table.
+    """
+    machine = filter_machine(machine)
+    numbers = syscall_numbers(machine)
+    program = [
+        _statement(_LOAD, _AT_ARCH),
+        _jump(_JUMP_EQUAL, _AUDIT_ARCH[machine], yes=1),
+        _statement(_RETURN, KILL),
+        _statement(_LOAD, _AT_NUMBER),
+    ]
+    if machine == "x86_64":
+        program += [_jump(_JUMP_GREATER_OR_EQUAL, _X32_BIT, no=1), _statement(_RETURN, KILL)]
+    program += [_jump(_JUMP_GREATER, NEWEST_NUMBER, no=1), _statement(_RETURN, fail_with(errno.ENOSYS))]
+    grouped: dict[int, list[Rule]] = {}
+    for rule in rules:
+        if rule.syscall in numbers:
+            grouped.setdefault(numbers[rule.syscall], []).append(rule)
+        elif rule.syscall not in syscall_numbers("x86_64"):
+            raise ValueError(f"the table of system calls has no {rule.syscall!r}")
+    for number, group in sorted(grouped.items()):
+        body = [statement for rule in group for statement in _assemble(rule)] + [_statement(_RETURN, ALLOW)]
+        if len(body) > 255:
+            raise ValueError(f"too many rules for one call: {group[0].syscall}")
+        program += [_jump(_JUMP_EQUAL, number, no=len(body)), *body]
+    program.append(_statement(_RETURN, ALLOW))
+    if len(program) > 4096:
+        raise ValueError(f"a filter has at most 4096 instructions, this one has {len(program)}")
+    return b"".join(program)
+
+
+def _assemble(rule: Rule) -> list[bytes]:
+    """The rule's conditions, each of which jumps to the next rule if it fails, and its action."""
+    remaining = 3 * len(rule.conditions) + 1
+    program: list[bytes] = []
+    for condition in rule.conditions:
+        remaining -= 3
+        offset = _AT_ARGUMENTS + 8 * condition.argument + (4 if condition.high else 0)
+        program += [_statement(_LOAD, offset), _statement(_AND, condition.mask)]
+        # The accumulator holds an argument from here on; the number was already matched.
+        jump = {"no": remaining} if condition.equal else {"yes": remaining}
+        program.append(_jump(_JUMP_EQUAL, condition.value & condition.mask, **jump))
+    return [*program, _statement(_RETURN, rule.action)]
+
+
+def _statement(code: int, operand: int) -> bytes:
+    return struct.pack("<HBBI", code, 0, 0, operand)
+
+
+def _jump(code: int, operand: int, yes: int = 0, no: int = 0) -> bytes:
+    return struct.pack("<HBBI", code, yes, no, operand)
+
+
+# -- what both back ends deny ------------------------------------------------------------------------------------
+
+_EPERM = fail_with(errno.EPERM)
+_ENOSYS = fail_with(errno.ENOSYS)
+
+_AF_INET, _AF_INET6, _AF_NETLINK, _NETLINK_ROUTE = 2, 10, 16, 0
+_SOCK_TYPE_MASK, _SOCK_STREAM, _SOCK_SEQPACKET = 0xF, 1, 5
+_NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_S_IFMT, _S_IFCHR, _S_IFBLK = 0o170000, 0o020000, 0o060000
+_S_ISUID_OR_GID = 0o6000
+_O_CREAT, _O_TMPFILE = 0o100, 0o20000000
+_PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)  # Linux, 32-bit uname, the old uname, and the question
+
+_DENIED = (
+    # other processes, and the kernel as a way around the file system's walls
+    *("ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp", "userfaultfd"),
+    *("bpf", "perf_event_open", "fanotify_init", "open_by_handle_at", "lookup_dcookie"),
+    # mounts and namespaces
+    *("mount", "umount2", "pivot_root", "chroot", "unshare", "setns", "mount_setattr", "open_tree", "open_tree_attr"),
+    *("move_mount", "fsopen", "fsconfig", "fsmount", "fspick"),
+    # the machine
+    *("kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "create_module", "query_module"),
+    *("get_kernel_syms", "swapon", "swapoff", "reboot", "quotactl", "quotactl_fd", "acct", "syslog", "vhangup"),
+    *("settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname", "iopl", "ioperm"),
+    *("modify_ldt", "uselib", "ustat", "sysfs", "_sysctl", "nfsservctl"),
+    # keys of the user's session
+    *("keyctl", "add_key", "request_key"),
+)
+
+_SHARED_IPC = (
+    *("shmget", "shmat", "shmctl", "semget", "semop", "semctl", "semtimedop", "msgget", "msgsnd", "msgrcv", "msgctl"),
+    *("mq_open", "mq_unlink"),
+)
+# call, and the argument that is a mode; of those that open, the one that is their flags
+_OF_MODES = (
+    *(("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)),
+    *(("creat", 1), ("mknod", 1), ("mknodat", 2)),
+)
+_F_SETLEASE, _F_SETDELEG = 1024, 1040
+_OF_OPENING = (("open", 1), ("openat", 2))
+# call, and the argument that names another process; 0 there is the caller
+_OF_OTHER_PROCESSES = (
+    *(("prlimit64", 0), ("sched_setaffinity", 0), ("sched_setscheduler", 0), ("sched_setparam", 0)),
+    *(("sched_setattr", 0), ("setpriority", 1), ("ioprio_set", 1), ("migrate_pages", 0), ("move_pages", 0)),
+    ("get_robust_list", 0),
+)
+
+
+def base_rules(*, network: bool, own_namespaces: bool = True, loopback: bool | None = None) -> tuple[Rule, ...]:
+    """What both back ends deny.
+
+    `loopback`: whether there is a network of their own for sockets of IP, as there is among other namespaces.
+    `own_namespaces`: whether the processes have process and IPC namespaces of their own. Where not, what reaches other
+    processes of the user without being a signal (System V IPC, message queues, limits and priorities) is denied too;
+    and there a guardian looks at the modes of files.
+    """
+    rules = [Rule(name, _EPERM) for name in _DENIED]
+    rules += [Rule(name, _ENOSYS) for name in ("io_uring_setup", "io_uring_enter", "io_uring_register")]
+    # A filter cannot see the flags of clone3: without it, the C library uses clone.
+    rules += [Rule("clone3", _ENOSYS), Rule("clone", _EPERM, (Condition(0, 0, _NEW_NAMESPACES, equal=False),))]
+    rules += [Rule("ioctl", _EPERM, (Condition(1, command),)) for command in (_TIOCSTI, _TIOCLINUX)]
+    # Who holds a lease makes others wait who open the file: for three quarters of a minute, wherever it lies.
+    rules += [Rule("fcntl", _EPERM, (Condition(1, command),)) for command in (_F_SETLEASE, _F_SETDELEG)]
+    for kind in (_S_IFCHR, _S_IFBLK):
+        rules.append(Rule("mknod", _EPERM, (Condition(1, kind, _S_IFMT),)))
+        rules.append(Rule("mknodat", _EPERM, (Condition(2, kind, _S_IFMT),)))
+    rules += [Rule("personality", ALLOW, (Condition(0, kind),)) for kind in _PERSONALITIES]
+    rules.append(Rule("personality", _EPERM))
+    rules += _socket_rules(network or (own_namespaces if loopback is None else loopback))
+    rules += _mode_rules() if own_namespaces else ()
+    if not own_namespaces:
+        rules += [Rule(name, _EPERM) for name in _SHARED_IPC]
+        rules += [Rule(name, _EPERM, (Condition(at, 0, equal=False),)) for name, at in _OF_OTHER_PROCESSES]
+    return tuple(rules)
+
+
+def _mode_rules() -> Sequence[Rule]:
+    """No program that runs with its owner's rights: it would outlive the sandbox, for anybody who finds it."""
+    rules = [Rule(name, _EPERM, (Condition(at, 0, _S_ISUID_OR_GID, equal=False),)) for name, at in _OF_MODES]
+    for name, flags in _OF_OPENING:
+        for creates in (_O_CREAT, _O_TMPFILE):  # else there is no mode, and whatever a register held is in its place
+            is_special = Condition(flags + 1, 0, _S_ISUID_OR_GID, equal=False)
+            rules.append(Rule(name, _EPERM, (Condition(flags, creates, creates), is_special)))
+    return [*rules, Rule("openat2", _ENOSYS)]  # a filter cannot see its mode
+
+
+def _socket_rules(has_ip: bool) -> Sequence[Rule]:
+    """No sockets at all, or those of IP only: a Unix socket leads to daemons that do more than their caller may."""
+    rules: list[Rule] = []
+    if has_ip:
+        rules += [Rule("socket", ALLOW, (Condition(0, family),)) for family in (_AF_INET, _AF_INET6)]
+        # The C library asks the kernel which addresses the machine has before it looks up a name.
+        rules.append(Rule("socket", ALLOW, (Condition(0, _AF_NETLINK), Condition(2, _NETLINK_ROUTE))))
+    else:
+        rules += [Rule(name, _EPERM) for name in ("connect", "bind", "listen", "accept", "accept4")]
+    # Programs that would try again and again when forbidden give up at once when there is no such thing.
+    rules.append(Rule("socket", fail_with(errno.EAFNOSUPPORT)))
+    # Pairs are pipes, but those of datagrams can be sent on to any Unix socket by its address.
+    for kind in (_SOCK_STREAM, _SOCK_SEQPACKET):
+        rules.append(Rule("socketpair", ALLOW, (Condition(1, kind, _SOCK_TYPE_MASK),)))
+    rules.append(Rule("socketpair", _EPERM))
+    return rules

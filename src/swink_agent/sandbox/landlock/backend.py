@@ -1,0 +1,396 @@
+"""Walls without namespaces: Landlock, a system call filter and a guardian process.
+
+For machines where a user may not make namespaces. Owns the agent's side: starting the launcher, asking it for
+commands, and their end.
+
+    launcher           started once per sandbox; forks a guardian for each command
+    └── guardian       confined; does for the command what it may not do alone, and ends all that it leaves behind
+        └── command    confined further: writes nothing by itself, starts nothing unseen
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+from .._pipes import OutputPipe
+from .._places import check_folders
+from .._private import PrivateFolder
+from .._protected import protected_paths, settings_among, unmade_repositories, without
+from ..errors import SandboxClosed, SandboxError
+from ..process import Sandbox, SandboxedProcess
+from ..profile import SandboxProfile, is_beneath
+from ..programs import own_interpreter
+
+__all__ = ["LandlockSandbox"]
+
+# Modules of this package by their names, without what the package itself would load.
+_BOOT = (
+    "import sys, types\n"
+    "for name, folder in (('swink_agent', sys.argv[1] + '/..'), ('swink_agent.sandbox', sys.argv[1])):\n"
+    "    package = sys.modules[name] = types.ModuleType(name)\n"
+    "    package.__path__ = [folder]\n"
+    "from swink_agent.sandbox.landlock import launcher\n"
+    "launcher.main(int(sys.argv[2]))\n"
+)
+_SANDBOX = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_START_DEADLINE = 20.0
+_END_DEADLINE = 10.0
+_SEARCH_AGAIN_AFTER = 30.0
+_NEWEST_LANDLOCK = 1 << 16
+_SCOPES_SINCE = 6
+
+
+class LandlockSandbox(Sandbox):
+    """Each command under a guardian of its own. Raises `SandboxError` where the kernel cannot do it.
+
+    Nothing can be written but beneath the roots and in a private temporary folder, `TMPDIR`; `/tmp` is the system's own
+    and read-only. What is made in `/dev/shm` is private too. Where the system allows a network of its own, commands
+    have a loopback that is theirs; else they have no sockets at all.
+    """
+
+    backend = "landlock"
+
+    def __init__(self, profile: SandboxProfile, *, landlock: int = _NEWEST_LANDLOCK) -> None:
+        """`landlock`: the newest version to use, for trying on one kernel what others do."""
+        super().__init__(profile)
+        if sys.platform != "linux":
+            raise SandboxError("Landlock is a part of Linux")
+        check_folders(profile)
+        self._protected: dict[str, None] = {}
+        self._searched = 0.0
+        self._running: set[_Command] = set()
+        self._closed = False
+        self._private = PrivateFolder(avoid=profile.write)
+        try:
+            self._launcher = _Launcher(_configuration(profile, self._private, landlock))
+        except BaseException:
+            self._private.close()
+            raise
+        # For those who never close it: no process, folder or descriptor stays.
+        self._finalizer = weakref.finalize(self, _end, self._launcher, self._private, os.getpid())
+
+    @property
+    def launcher_pid(self) -> int:
+        return self._launcher.pid
+
+    @property
+    def has_loopback(self) -> bool:
+        """Whether processes of one command can talk to each other by IP, which takes a network of their own."""
+        return self._launcher.has_loopback or self.profile.network
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        environment: Mapping[str, str] | None = None,
+        stdin: int = subprocess.DEVNULL,
+        pass_fds: Sequence[int] = (),
+    ) -> SandboxedProcess:
+        if self._closed:
+            raise SandboxClosed
+        look = await self._before_command()
+        protected = self._protected_now()
+        request: dict[str, Any] = {
+            "argv": list(argv),
+            "cwd": cwd,
+            "environment": self.child_environment(self._private.path, environment),
+            "protected": protected,
+            "settings": settings_among(protected, self.profile),
+            "passed": list(pass_fds),
+        }
+        if not argv or (stdin < 0 and stdin != subprocess.DEVNULL):
+            raise ValueError("a command has at least a program, and stdin is a descriptor or DEVNULL")
+        command = _Command(self._running.discard)
+        self._running.add(command)
+        try:
+            process = await command.start(self._launcher, request, stdin, pass_fds)
+            return self._under_watch(process, look, protected)
+        except BaseException:
+            command.abandon()
+            raise
+
+    def close(self) -> None:
+        self._closed = True
+        self._stop_watching()
+        for command in tuple(self._running):
+            command.kill()
+        self._finalizer()  # waits for the launcher, which waits for all of them
+        for command in tuple(self._running):
+            command.abandon()
+
+    def _protected_now(self) -> list[str]:
+        """What was found once stays: nobody can make room for something else by hiding it in a large tree."""
+        if not self._searched or (not self._running and time.monotonic() - self._searched > _SEARCH_AGAIN_AFTER):
+            self._protected.update(dict.fromkeys(protected_paths(self.profile)))
+            self._searched = time.monotonic()
+        return without(self._protected, unmade_repositories(self.profile))
+
+
+def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: int) -> dict[str, Any]:
+    """Everything that the launcher needs to know, as JSON."""
+    from ..kernel.calls import landlock_version
+    from .filter import base_program, notify_program, served_calls
+
+    try:
+        landlock = min(landlock, landlock_version())
+    except OSError as error:
+        raise SandboxError(f"Landlock is not in this kernel, or is switched off ({error.strerror})") from None
+    shared_memory = os.path.join(private.own, "shm")
+    os.mkdir(shared_memory, 0o700)
+    scopes = landlock >= _SCOPES_SINCE
+    limits = profile.limits
+    return {
+        "agent": os.getpid(),
+        "landlock": landlock,
+        "walls": {
+            "write": profile.write,
+            "read": profile.read,
+            "hidden": profile.hidden,
+            "private": [private.path, shared_memory],
+            "network": profile.network,
+        },
+        "shared_memory": shared_memory,
+        "base": base_program(network=profile.network).hex(),
+        "base_loopback": base_program(network=profile.network, loopback=True).hex(),
+        "notify": notify_program(scopes=scopes, veils=False).hex(),
+        "notify_all": notify_program(scopes=scopes, veils=True).hex(),
+        "calls": served_calls(),
+        "limits": {name: getattr(limits, name) for name in ("processes", "file_size", "open_files", "core")},
+    }
+
+
+class _Launcher:
+    """The process that forks guardians, and our end of the line to it."""
+
+    def __init__(self, configuration: Mapping[str, Any]) -> None:
+        self._lock = threading.Lock()
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._line.settimeout(_START_DEADLINE)
+        complaints = os.memfd_create("launcher", os.MFD_CLOEXEC)
+        try:
+            with theirs:
+                self._process = _start(theirs.fileno(), complaints, configuration["walls"]["write"])
+            try:
+                self._configure(configuration)
+                answer = self._line.recv(4096)
+            except OSError as error:
+                raise SandboxError(f"the launcher does not answer: {error}") from error
+            if not answer:
+                raise SandboxError(f"the launcher failed: {_last_line(complaints)}")
+            said: dict[str, Any] = json.loads(answer)
+            self.has_loopback: bool = said.get("loopback", False)
+            if "error" in said:
+                raise SandboxError(said["error"], remedy=_remedy(said["error"]))
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            os.close(complaints)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def _configure(self, configuration: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        with self._process.stdin as pipe:
+            pipe.write(json.dumps(configuration).encode())
+
+    def request(self, descriptors: Sequence[int]) -> None:
+        """Asks for a guardian, which gets the descriptors: control, output, stdin, those to be passed on."""
+        with self._lock:
+            try:
+                socket.send_fds(self._line, [b"C"], list(descriptors))
+            except OSError as error:
+                raise SandboxError(f"the sandbox's launcher is gone ({error}): open the sandbox again") from error
+
+    def close(self) -> None:
+        """Ends it and waits until it has ended everything else."""
+        self._line.close()
+        process = getattr(self, "_process", None)
+        if process is None:
+            return
+        try:
+            process.wait(_END_DEADLINE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _libraries(write: Sequence[str]) -> dict[str, str]:
+    """The one variable that some Pythons do not start without, less what commands can write."""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    kept = [folder for folder in folders if os.path.isabs(folder)]
+    kept = [folder for folder in kept if not any(is_beneath(os.path.realpath(folder), root) for root in write)]
+    return {"LD_LIBRARY_PATH": os.pathsep.join(kept)} if kept else {}
+
+
+def _start(line: int, complaints: int, write: Sequence[str]) -> subprocess.Popen[bytes]:
+    interpreter = own_interpreter()
+    if not interpreter:
+        raise SandboxError("this Python does not know its own program, which the launcher needs")
+    try:
+        return subprocess.Popen(
+            [interpreter, "-I", "-S", "-X", "utf8", "-c", _BOOT, _SANDBOX, str(line)],
+            env=_libraries(write),
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=complaints,
+            pass_fds=(line,),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SandboxError(f"the launcher could not be started: {error}") from error
+
+
+def _last_line(complaints: int) -> str:
+    text = os.pread(complaints, 65536, 0).decode("utf-8", "replace").strip()
+    return text.rpartition("\n")[2] or "it ended without a word"
+
+
+def _remedy(problem: str) -> str | None:
+    """Nothing where the problem is not the kernel's."""
+    return None if re.search(r"Landlock|seccomp|ptrace|memory|confined", problem) else ""
+
+
+def _end(launcher: _Launcher, private: PrivateFolder, owner: int) -> None:
+    if os.getpid() == owner:  # a fork of ours that ends must not take them along
+        launcher.close()
+        private.close()
+
+
+class _Command:
+    """One command as the agent sees it: the line to its guardian, its output, its end."""
+
+    def __init__(self, ended: Callable[[_Command], None]) -> None:
+        self._on_end = ended
+        self._lock = threading.Lock()
+        self._is_over = False
+        self._killed = False
+        self._said = b""
+        self._control: socket.socket | None = None
+        self._pipe: OutputPipe | None = None
+
+    async def start(
+        self, launcher: _Launcher, request: Mapping[str, Any], stdin: int, pass_fds: Sequence[int]
+    ) -> SandboxedProcess:
+        self._loop = loop = asyncio.get_running_loop()
+        self._exited: asyncio.Future[int] = loop.create_future()
+        self._started: asyncio.Future[SandboxedProcess] = loop.create_future()
+        self._pipe = OutputPipe(loop)
+        self._control, theirs = socket.socketpair()
+        self._control.setblocking(False)
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with theirs:
+                source = stdin if stdin >= 0 else nothing
+                launcher.request((theirs.fileno(), self._pipe.write_end, source, *pass_fds))
+        finally:
+            os.close(nothing)
+        self._pipe.close_write_end()
+        loop.add_reader(self._control, self._read)
+        payload = json.dumps(request).encode()
+        try:
+            async with asyncio.timeout(_START_DEADLINE):
+                with suppress(ConnectionError):  # what went wrong is told below
+                    await loop.sock_sendall(self._control, len(payload).to_bytes(4, "little") + payload)
+                return await self._started
+        except TimeoutError:
+            raise SandboxError(f"the command was not run: no answer within {_START_DEADLINE:g} seconds") from None
+
+    def kill(self) -> None:
+        """The guardian ends everything when nobody speaks to it any more. Any thread may call it."""
+        with self._lock:
+            if not self._is_over and self._control is not None:
+                self._killed = True
+                with suppress(OSError):
+                    self._control.shutdown(socket.SHUT_WR)
+
+    def abandon(self) -> None:
+        """For when nobody waits for it. Any thread may call it."""
+        self.kill()
+        if not hasattr(self, "_loop") or self._loop.is_closed() or _is_running_here(self._loop):
+            self._finish(-9)
+        else:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._finish, -9)
+
+    def _read(self) -> None:
+        assert self._control is not None
+        try:
+            data = self._control.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._finish(-9)  # the guardian was killed, and with it all that it guarded
+            return
+        *lines, self._said = (self._said + data).split(b"\n")
+        for line in lines:
+            self._hear(chr(line[0]), json.loads(line[1:]))
+
+    def _hear(self, kind: str, what: object) -> None:
+        match kind:
+            case "P" if self._pipe is not None and not self._started.done():
+                process = SandboxedProcess(cast("int", what), self._pipe.reader, self._exited, self.kill)
+                self._started.set_result(process)
+            case "B" if self._has_started():
+                self._started.result().ended_because = cast("str", what)
+            case "T" if self._has_started():
+                self._started.result().tell(cast("str", what))
+            case "L" if self._has_started():
+                self._started.result().left_behind = True
+            case "E" if not self._started.done():
+                self._started.set_exception(SandboxError(f"the command was not run: {what}", remedy=_remedy(str(what))))
+            case "X":
+                self._finish(cast("int", what))
+            case _:
+                pass
+
+    def _has_started(self) -> bool:
+        return self._started.done() and not self._started.cancelled() and self._started.exception() is None
+
+    def _finish(self, code: int) -> None:
+        with self._lock:
+            if self._is_over:
+                return
+            self._is_over = True
+        self._on_end(self)
+        loop_is_open = hasattr(self, "_loop") and not self._loop.is_closed()
+        if self._control is not None:
+            if loop_is_open:
+                self._loop.remove_reader(self._control)
+            self._control.close()
+        if self._pipe is None:
+            return
+        if not loop_is_open or not self._has_started():
+            self._pipe.close()
+        if loop_is_open:
+            self._pipe.drain()
+            if not self._started.done():
+                self._started.set_exception(SandboxError("the command was not run: its guardian ended"))
+                self._started.exception()  # nobody may be waiting any more
+            if not self._exited.done():
+                self._exited.set_result(code)
+
+
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

@@ -1,0 +1,211 @@
+"""One system call of a child that waits for its guardian, and how its arguments are read.
+
+Owns the copy of strings from the child's memory, the descriptors that are open while a call is served, and the
+judgement of a place. What the calls do is in `landlock/opens` and `landlock/files`. Loaded by the launcher: the
+standard library alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import NamedTuple
+
+from swink_agent.sandbox.kernel import calls as kernel
+from swink_agent.sandbox.landlock.paths import CLOSED, OPEN, VEILED, Ground, Grounds, Resolver, path_of, umask_of
+
+_SHARED_MEMORY = b"/dev/shm/"
+
+
+class Scene(NamedTuple):
+    """What every call of one command is served with."""
+
+    listener: kernel.Listener
+    resolver: Resolver
+    grounds: Grounds
+    memory: kernel.ForeignMemory
+    shared_memory: int
+    """A private folder that stands in for `/dev/shm`, where the C library keeps semaphores."""
+
+
+class Spot(NamedTuple):
+    """A name in a folder, and what may happen to it."""
+
+    folder: int
+    name: bytes
+    slash: bool
+    ground: Ground
+    verdict: str
+
+    @property
+    def written_name(self) -> bytes:
+        """As the caller wrote it: a slash at the end changes which error the kernel gives."""
+        return self.name + b"/" if self.slash else self.name
+
+
+class Caller:
+    """A task that waits in a system call. Closed when the call was answered."""
+
+    __slots__ = ("_opened", "identifier", "scene", "task")
+
+    def __init__(self, scene: Scene, identifier: int, task: int) -> None:
+        self.scene = scene
+        self.identifier = identifier
+        self.task = task
+        self._opened: list[int] = []
+
+    def keep(self, descriptor: int) -> int:
+        """The descriptor, which is closed after the call."""
+        self._opened.append(descriptor)
+        return descriptor
+
+    def close(self) -> None:
+        if self._opened:
+            kernel.close_all(self._opened)
+
+    def path(self, folder: int, address: int) -> tuple[int, bytes]:
+        """The path at an address, and the folder that it starts from.
+
+        Raises:
+            OSError: it cannot be read, or the caller is gone: what was read may be another process's then.
+        """
+        scene = self.scene
+        path = scene.memory.path(self.task, address)
+        if path.startswith(_SHARED_MEMORY) and not scene.grounds.is_in_root(path):
+            start, path = scene.shared_memory, path[len(_SHARED_MEMORY) :].lstrip(b"/") or b"."
+        elif path[:1] == b"/":
+            start = scene.resolver.root
+        else:
+            start = self.keep(scene.resolver.folder_of_caller(self.task, signed(folder)))
+        self._check()
+        return start, path
+
+    def text(self, address: int) -> bytes:
+        """A string that names nothing by itself."""
+        text = self.scene.memory.path(self.task, address)
+        self._check()
+        return text
+
+    def bytes_at(self, address: int, length: int) -> bytes:
+        """Exactly so many bytes."""
+        parts: list[bytes] = []
+        while length > 0:
+            part = self.scene.memory.read(self.task, address, min(length, 4096))
+            if not part:
+                raise failure(errno.EFAULT)
+            parts.append(part)
+            address += len(part)
+            length -= len(part)
+        self._check()
+        return b"".join(parts)
+
+    def spot(self, folder: int, address: int) -> Spot:
+        """Where a path leads, its last name not followed."""
+        return self.spot_of(*self.path(folder, address))
+
+    def spot_of(self, start: int, path: bytes) -> Spot:
+        scene = self.scene
+        place = scene.resolver.place(start, path, self.task)
+        folder = self.keep(place.folder) if place.owned else place.folder
+        ground = scene.grounds.under(folder)
+        return Spot(folder, place.name, place.slash, ground, ground.of(place.name))
+
+    def thing(self, folder: int, address: int, *, follow: bool, empty: bool = False) -> int:
+        """An `O_PATH` descriptor of what a path leads to, or with `empty` of the descriptor itself."""
+        if empty and not address:
+            return self.descriptor(folder)
+        start, path = self.path(folder, address)
+        if empty and not path:
+            return self.descriptor(folder)
+        return self.keep(self.scene.resolver.open(start, path, self.task, 0 if follow else os.O_NOFOLLOW))
+
+    def descriptor(self, number: int) -> int:
+        """An `O_PATH` descriptor of what the caller's own descriptor stands for."""
+        found = self.keep(self.scene.resolver.folder_of_caller(self.task, signed(number)))
+        self._check()
+        return found
+
+    def judge(self, thing: int) -> tuple[str, bool]:
+        """What may happen to a thing that was reached by descriptor, and whether it is in a writable place."""
+        grounds = self.scene.grounds
+        path = path_of(thing)
+        if path.startswith(b"(unreachable)"):
+            return CLOSED, False  # of a file system that is not mounted any more
+        if path[:1] != b"/" or path.startswith(b"/memfd:") or path in grounds.roots:
+            return OPEN, True  # no name in any folder: pipes and the like; or a root itself
+        status = os.fstat(thing)
+        kind = grounds.protected.get((status.st_dev, status.st_ino))
+        if kind is not None:
+            return kind, True
+        head, _, name = path.rpartition(b"/")
+        ground = grounds.at(head)
+        if ground is None:  # elsewhere, or mounted a second time
+            folder = self.keep(os.open(head or b"/", kernel.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+            ground = grounds.under(folder)
+        return ground.of(name), ground.is_inside
+
+    def _check(self) -> None:
+        if not self.scene.listener.is_valid(self.identifier):
+            raise failure(errno.ESRCH)
+
+
+class Umasks:
+    """The umask of each task, read as seldom as can be: the kernel takes its time to write a status."""
+
+    def __init__(self, initial: int) -> None:
+        os.umask(initial)
+        self._current = initial
+        self._known: dict[int, int] | None = None
+        self.are_told = False
+        """Whether `changed` is called for each change; if not, nothing is remembered."""
+
+    def changed(self) -> None:
+        """A task is about to set its umask, or one was made from another."""
+        self._known = {}
+
+    def forget(self) -> None:
+        if self._known:
+            self._known.clear()
+
+    def use(self, task: int) -> None:
+        """What this process makes next has the mode that the task would give it."""
+        if self.are_told and self._known is None:
+            return  # none of them ever asked for another
+        mask = None if self._known is None else self._known.get(task)
+        if mask is None:
+            mask = umask_of(task)
+            if self._known is not None:
+                self._known[task] = mask
+        if mask != self._current:
+            os.umask(mask)
+            self._current = mask
+
+
+def failure(code: int) -> OSError:
+    return OSError(code, os.strerror(code))
+
+
+def signed(number: int) -> int:
+    """A register as the `int` that the kernel takes it for."""
+    number &= 0xFFFFFFFF
+    return number - (1 << 32) if number & 0x80000000 else number
+
+
+def refuse(spot: Spot, *, makes: bool = False) -> None:
+    """Raises unless the name may be changed, or made; a folder above protected names must not come to be either."""
+    verdict = spot.verdict
+    if verdict == OPEN:
+        return
+    if makes:
+        try:
+            os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)
+        except OSError:
+            pass
+        else:
+            raise failure(errno.EEXIST)
+    raise denial(verdict)
+
+
+def denial(verdict: str) -> OSError:
+    """What a child is told: read-only, as on a mount of that kind, or no access."""
+    return failure(errno.EACCES if verdict == VEILED else errno.EROFS)

@@ -1,0 +1,193 @@
+"""Making, moving, removing and marking files for a child.
+
+Each call is done by the guardian, on a descriptor of the folder and a name in it, or on a descriptor of the file.
+Names may be changed where the ground allows it; elsewhere Landlock, which holds the guardian too, has the last
+word. Landlock does not know modes, owners, times and attributes: those are changed in writable places only. Loaded
+by the launcher: the standard library alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import struct
+
+from swink_agent.sandbox.kernel import calls as kernel
+from swink_agent.sandbox.landlock.caller import Caller, Spot, Umasks, denial, failure, refuse, signed
+from swink_agent.sandbox.landlock.paths import CLOSED, VEILED, path_of
+from swink_agent.sandbox.repositories.admission import Admissions
+
+_AT_REMOVEDIR = 0x200
+_RENAME_KNOWN = 0b11  # no replacing, exchange
+_LONGEST_ATTRIBUTE = 65536
+
+
+class Names:
+    """The calls that make, move and remove names."""
+
+    def __init__(self, umasks: Umasks, admissions: Admissions) -> None:
+        self._umasks = umasks
+        self._admissions = admissions
+
+    def make_folder(self, caller: Caller, folder: int, path: int, mode: int) -> int:
+        spot = caller.spot(folder, path)
+        refuse(spot, makes=True)
+        self._umasks.use(caller.task)
+        os.mkdir(spot.written_name, mode & 0o1777, dir_fd=spot.folder)
+        return 0
+
+    def make_node(self, caller: Caller, folder: int, path: int, mode: int) -> int:
+        spot = caller.spot(folder, path)
+        refuse(spot, makes=True)
+        if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFIFO):
+            raise failure(errno.EPERM)
+        self._umasks.use(caller.task)
+        os.mknod(spot.written_name, stat.S_IFMT(mode) | mode & 0o1777, dir_fd=spot.folder)
+        return 0
+
+    def make_link(self, caller: Caller, target: int, folder: int, path: int) -> int:
+        text = caller.text(target)
+        spot = caller.spot(folder, path)
+        refuse(spot, makes=True)
+        os.symlink(text, spot.written_name, dir_fd=spot.folder)
+        return 0
+
+    def link(self, caller: Caller, old_folder: int, old: int, folder: int, path: int, flags: int) -> int:
+        """A second name. A file that is not to be changed gets none: it could be changed by that."""
+        if flags & ~(kernel.AT_SYMLINK_FOLLOW | kernel.AT_EMPTY_PATH):
+            raise failure(errno.EINVAL)
+        thing = caller.thing(
+            old_folder, old, follow=bool(flags & kernel.AT_SYMLINK_FOLLOW), empty=bool(flags & kernel.AT_EMPTY_PATH)
+        )
+        verdict, is_inside = caller.judge(thing)
+        if verdict in (CLOSED, VEILED):
+            raise denial(verdict)
+        if not is_inside:
+            raise failure(errno.EXDEV)
+        spot = caller.spot(folder, path)
+        refuse(spot, makes=True)
+        os.link(_through(thing), spot.written_name, dst_dir_fd=spot.folder, follow_symlinks=True)
+        return 0
+
+    def rename(self, caller: Caller, old_folder: int, old: int, new_folder: int, new: int, flags: int) -> int:
+        """Moves; neither from nor to a name that is to stay, nor one with such names beneath."""
+        if flags & ~_RENAME_KNOWN:
+            raise failure(errno.EINVAL)
+        source, target = caller.spot(old_folder, old), caller.spot(new_folder, new)
+        refuse(source)
+        if target.verdict == CLOSED and not flags and not (source.slash or target.slash):
+            path = _path_of(target)
+            if self._admissions.concern(_path_of(source), path):
+                self._admissions.take_over(target.folder, path)
+                return 0
+        refuse(target)
+        kernel.rename(source.folder, source.written_name, target.folder, target.written_name, flags)
+        return 0
+
+    def remove(self, caller: Caller, folder: int, path: int, flags: int) -> int:
+        spot = caller.spot(folder, path)
+        refuse(spot)
+        if flags & _AT_REMOVEDIR:
+            os.rmdir(spot.written_name, dir_fd=spot.folder)
+        else:
+            os.unlink(spot.written_name, dir_fd=spot.folder)
+        return 0
+
+
+class Marks:
+    """The calls that change what a file is like: size by path, mode, owner, times, attributes."""
+
+    def truncate(self, caller: Caller, path: int, length: int) -> int:
+        """By an open file: the call itself would wait for whoever holds a lease."""
+        length = length - (1 << 64) if length & (1 << 63) else length
+        thing = caller.thing(kernel.AT_FDCWD, path, follow=True)
+        through, mode = _checked(caller, thing), os.fstat(thing).st_mode
+        if not stat.S_ISREG(mode):
+            raise failure(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL)
+        opened = caller.keep(os.open(through, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
+        os.ftruncate(opened, length)
+        return 0
+
+    def mode(self, caller: Caller, folder: int, path: int, mode: int, flags: int = 0) -> int:
+        return self._mode(caller, _thing(caller, folder, path, flags), mode)
+
+    def mode_of_descriptor(self, caller: Caller, descriptor: int, mode: int) -> int:
+        return self._mode(caller, caller.descriptor(descriptor), mode)
+
+    def _mode(self, caller: Caller, thing: int, mode: int) -> int:
+        path = _checked(caller, thing)
+        special = stat.S_ISUID if stat.S_ISDIR(os.fstat(thing).st_mode) else stat.S_ISUID | stat.S_ISGID
+        if mode & special:
+            raise failure(errno.EPERM)  # it would run with the user's rights for anybody who finds it
+        os.chmod(path, mode & 0o7777)
+        return 0
+
+    def owner(self, caller: Caller, folder: int, path: int, user: int, group: int, flags: int = 0) -> int:
+        os.chown(_checked(caller, _thing(caller, folder, path, flags)), signed(user), signed(group))
+        return 0
+
+    def owner_of_descriptor(self, caller: Caller, descriptor: int, user: int, group: int) -> int:
+        os.chown(_checked(caller, caller.descriptor(descriptor)), signed(user), signed(group))
+        return 0
+
+    def times(self, caller: Caller, folder: int, path: int, times: int, flags: int) -> int:
+        """`utimensat`, also with no path at all: the descriptor's own file."""
+        thing = _thing(caller, folder, path, flags) if path else _descriptor(caller, folder)
+        kernel.set_times(_checked(caller, thing), caller.bytes_at(times, 32) if times else None)
+        return 0
+
+    def times_in_microseconds(self, caller: Caller, folder: int, path: int, times: int) -> int:
+        thing = _thing(caller, folder, path, 0) if path else _descriptor(caller, folder)
+        given = struct.unpack("=4q", caller.bytes_at(times, 32)) if times else None
+        packed = given and struct.pack("=4q", given[0], given[1] * 1000, given[2], given[3] * 1000)
+        kernel.set_times(_checked(caller, thing), packed)
+        return 0
+
+    def times_in_seconds(self, caller: Caller, path: int, times: int) -> int:
+        thing = _thing(caller, kernel.AT_FDCWD, path, 0)
+        given = struct.unpack("=2q", caller.bytes_at(times, 16)) if times else None
+        kernel.set_times(_checked(caller, thing), given and struct.pack("=4q", given[0], 0, given[1], 0))
+        return 0
+
+    def set_attribute(self, caller: Caller, thing: int, name: int, value: int, size: int, flags: int) -> int:
+        if size > _LONGEST_ATTRIBUTE:
+            raise failure(errno.E2BIG)
+        path = _checked(caller, thing)
+        os.setxattr(path, caller.text(name), caller.bytes_at(value, size), flags & 0xFFFFFFFF)
+        return 0
+
+    def remove_attribute(self, caller: Caller, thing: int, name: int) -> int:
+        os.removexattr(_checked(caller, thing), caller.text(name))
+        return 0
+
+
+def _path_of(spot: Spot) -> str:
+    return os.fsdecode(path_of(spot.folder) + b"/" + spot.name)
+
+
+def _thing(caller: Caller, folder: int, path: int, flags: int) -> int:
+    if flags & ~(kernel.AT_SYMLINK_NOFOLLOW | kernel.AT_EMPTY_PATH):
+        raise failure(errno.EINVAL)
+    follow = not flags & kernel.AT_SYMLINK_NOFOLLOW
+    return caller.thing(folder, path, follow=follow, empty=bool(flags & kernel.AT_EMPTY_PATH))
+
+
+def _descriptor(caller: Caller, number: int) -> int:
+    if signed(number) == kernel.AT_FDCWD:
+        raise failure(errno.EFAULT)
+    return caller.descriptor(number)
+
+
+def _checked(caller: Caller, thing: int) -> bytes:
+    """A path that leads to this very thing, if it may be changed."""
+    verdict, is_inside = caller.judge(thing)
+    if verdict in (CLOSED, VEILED):
+        raise denial(verdict)
+    if not is_inside:
+        raise failure(errno.EPERM)
+    return _through(thing)
+
+
+def _through(thing: int) -> bytes:
+    return b"/proc/self/fd/%d" % thing

@@ -1,0 +1,89 @@
+"""Which system calls a child makes under its guardian's eyes, as a filter.
+
+Owns the rules on top of those that both Linux back ends share. How the calls are served is in `landlock/supervisor`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from ..kernel.seccomp import ALLOW, NOTIFY, Condition, Rule, base_rules, build_filter, fail_with, filter_machine
+from ..kernel.syscalls import syscall_numbers
+
+__all__ = ["base_program", "notify_program", "served_calls"]
+
+_O_PATH = 0o10000000
+_WRITING = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
+_PR_SET_DUMPABLE = 4
+_OF_A_USER = 2, 3  # PRIO_USER, IOPRIO_WHO_USER: every process of the user, ours too
+
+_ALWAYS = (
+    *("creat", "mkdir", "mkdirat", "mknod", "mknodat", "symlink", "symlinkat", "link", "linkat"),
+    *("rename", "renameat", "renameat2", "unlink", "unlinkat", "rmdir", "truncate"),
+    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchown", "fchownat"),
+    *("utime", "utimes", "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr"),
+    *("removexattr", "lremovexattr", "fremovexattr", "fork", "vfork", "clone", "umask"),
+)
+_SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
+_WITHOUT = ("openat2", "setxattrat", "removexattrat", "file_setattr")
+"""Calls whose arguments are in memory where a filter cannot see them: programs take the older ones instead."""
+
+# Those of btrfs make and remove folders by a descriptor that was opened for reading; cloning shares their letter.
+_CLONING = (0x40049409, 0x4020940D, 0xC0189436)
+_LETTER = 0xFF00
+# Flags, attributes, versions, encryption and freezing, for which a descriptor that was opened for reading is enough:
+# those of ext4 and most others, XFS, versions, FAT, F2FS, and btrfs.
+_OF_FILE_SYSTEMS = (0x6600, 0x5800, 0x7600, 0x7200, 0xF500, 0x9400)
+# FS_IOC_GETFLAGS in both widths, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR
+_READING = (0x80086601, 0x80046601, 0x80087601, 0x801C581F)
+_SET_OWNER = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
+_F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
+
+
+def base_program(*, network: bool, loopback: bool = False) -> bytes:
+    """The filter that both Linux back ends have. `loopback`: in a network of their own."""
+    return build_filter(base_rules(network=network, own_namespaces=False, loopback=loopback))
+
+
+def notify_program(*, scopes: bool, veils: bool) -> bytes:
+    """The filter whose notifications go to the guardian.
+
+    `scopes`: Landlock holds back signals, so that they need not be asked for. `veils`: every open is, reading too.
+    """
+    numbers = syscall_numbers(filter_machine())
+    rules = [
+        *(Rule(name, fail_with(errno.ENOSYS)) for name in _WITHOUT),
+        *_open_rules("open", 1, veils),
+        *_open_rules("openat", 2, veils),
+        *(Rule(name, NOTIFY) for name in _ALWAYS if name in numbers),
+        # A process that cannot be looked at cannot be served; there are no set-uid programs here to be afraid for.
+        Rule("prctl", fail_with(0), (Condition(0, _PR_SET_DUMPABLE), Condition(1, 0))),
+        Rule("setpriority", fail_with(errno.EPERM), (Condition(0, _OF_A_USER[0]),)),
+        Rule("ioprio_set", fail_with(errno.EPERM), (Condition(0, _OF_A_USER[1]),)),
+        *(Rule("ioctl", ALLOW, (Condition(1, command),)) for command in _CLONING),
+        *(Rule("ioctl", ALLOW, (Condition(1, command),)) for command in _READING),
+        *(Rule("ioctl", fail_with(errno.ENOTTY), (Condition(1, letter, _LETTER),)) for letter in _OF_FILE_SYSTEMS),
+    ]
+    if not scopes:
+        rules += [Rule(name, NOTIFY) for name in _SIGNALS]
+        rules.append(Rule("pidfd_send_signal", fail_with(errno.ENOSYS)))
+        # A descriptor can be told to send any signal to any process of the user.
+        rules += [Rule("ioctl", fail_with(errno.EPERM), (Condition(1, command),)) for command in _SET_OWNER]
+        if "fcntl" in numbers:
+            for command in (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX):
+                rules.append(Rule("fcntl", fail_with(errno.EPERM), (Condition(1, command),)))
+    return build_filter(rules)
+
+
+def _open_rules(name: str, flags: int, veils: bool) -> list[Rule]:
+    rules = [Rule(name, ALLOW, (Condition(flags, _O_PATH, _O_PATH),)), Rule(name, NOTIFY)]
+    if not veils:
+        rules.insert(1, Rule(name, ALLOW, (Condition(flags, 0, _WRITING | os.O_DIRECTORY),)))
+    return rules
+
+
+def served_calls() -> dict[int, str]:
+    """The numbers on this machine of all calls that a guardian may be asked about."""
+    numbers = syscall_numbers(filter_machine())
+    return {numbers[name]: name for name in ("open", "openat", *_ALWAYS, *_SIGNALS) if name in numbers}

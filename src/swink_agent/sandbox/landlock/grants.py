@@ -1,0 +1,185 @@
+"""Which paths the Landlock rules name, and the two rulesets made of them.
+
+Landlock can only allow, and what it allows holds for everything beneath. So a hidden path is hidden by naming all
+its neighbours and those of the folders above it (the spine), never itself. Owns that list, its age, and the
+rulesets. What Landlock cannot say (read-only beneath a writable folder, hidden beneath a writable folder) is in
+`landlock/supervisor`. Loaded by the launcher: the standard library alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from swink_agent.sandbox.kernel import calls as kernel
+from swink_agent.sandbox.kernel.mounts import hidden_places, is_in
+
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+SYSTEM = (
+    *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/opt", "/proc", "/sys"),
+    *("/nix", "/gnu", "/snap", "/run/current-system", "/var/lib", "/var/cache"),
+)
+"""What programs need in order to run, where the profile says what may be read."""
+
+_NEVER = ("/dev", "/sys/kernel/debug", "/sys/kernel/tracing")
+"""Devices (but those above) and the kernel's own windows: a disk read raw shows every hidden file."""
+
+_MOST_GRANTS = 50_000
+_SURELY_OLD = 50_000_000  # nanoseconds: a change within the clock's step leaves the time of a folder as it was
+_MAKES_NO_NODES = kernel.WRITES & ~(kernel.MAKE_CHAR | kernel.MAKE_BLOCK | kernel.MAKE_SOCK | kernel.IOCTL_DEV)
+
+
+class Walls(NamedTuple):
+    """What the launcher is told of a profile. All paths are absolute and, but for `hidden`, real."""
+
+    write: tuple[str, ...]
+    read: tuple[str, ...] | None
+    hidden: tuple[str, ...]
+    private: tuple[str, ...]
+    """Folders of the sandbox's own, for temporary files: written without further questions."""
+    network: bool
+    scopes: bool = True
+    """Whether Landlock may be asked to hold back signals: tests say no to see what older kernels do."""
+
+
+class Grants(NamedTuple):
+    """Every path beneath which all may be read, and the folders that were listed to find them."""
+
+    paths: tuple[str, ...]
+    spine: dict[str, int]
+    """Folders above something hidden, and the time of their last change when they were listed."""
+    identities: dict[str, tuple[int, int]]
+    """Device and number of the same folders."""
+    veiled: tuple[str, ...]
+    """What is hidden in a folder that may be written: no rule can leave it out, so the supervisor does."""
+    taken: int
+    """When, in nanoseconds."""
+
+    def are_stale(self) -> bool:
+        """Whether a folder of the spine changed, so that a new neighbour could not be read, or may have."""
+        for folder, changed in self.spine.items():
+            now = _changed(folder)
+            if now != changed or self.taken - changed < _SURELY_OLD:
+                return True
+        return False
+
+
+class Rulesets(NamedTuple):
+    """Two rulesets, as descriptors that any number of processes can be restricted by.
+
+    `guardian` holds whoever acts for the children: no writes outside the roots, no reading of what is hidden.
+    `child` comes on top for the children: no listing of hidden folders, no signals to the outside, and no writes of
+    their own at all: the guardian does them, so that a way to write which it does not know of leads nowhere.
+    """
+
+    guardian: int
+    child: int
+
+    def close(self) -> None:
+        kernel.close_all(self)
+
+
+def find_grants(walls: Walls) -> Grants:
+    """Walks along the folders above hidden paths and names everything next to the way."""
+    places = hidden_places(walls.hidden)
+    veiled = tuple(sorted(path for path in places if is_in(path, walls.write)))
+    hidden = places.difference(veiled).union(_NEVER)
+    above = {folder for path in hidden for folder in _ancestors(path)}
+    tops = ("/",) if walls.read is None else tuple(dict.fromkeys(map(os.path.realpath, (*SYSTEM, *walls.read))))
+    spine: dict[str, os.stat_result] = {}
+    taken = time.time_ns()
+    paths: list[str] = []
+    for path in _beside(tops, hidden, above, spine):
+        paths.append(path)
+        if len(paths) >= _MOST_GRANTS:  # the rest cannot be read, which is the safe side
+            break
+    return Grants(
+        paths=tuple(paths),
+        spine={path: status.st_mtime_ns for path, status in spine.items()},
+        identities={path: (status.st_dev, status.st_ino) for path, status in spine.items()},
+        veiled=veiled,
+        taken=taken,
+    )
+
+
+def _beside(paths: Iterable[str], hidden: set[str], above: set[str], spine: dict[str, os.stat_result]) -> Iterator[str]:
+    for path in paths:
+        if path in hidden or not hidden.isdisjoint(_ancestors(path)):
+            continue
+        if path not in above:
+            yield path
+            continue
+        try:
+            spine[path] = os.stat(path)
+            with os.scandir(path) as entries:
+                inside = [entry.path for entry in entries if not entry.is_symlink()]
+        except OSError:
+            continue
+        yield from _beside(inside, hidden, above, spine)
+
+
+def open_roots(walls: Walls) -> tuple[int, ...]:
+    """Descriptors of the folders that may be written, as they are now: later, a path might lead elsewhere.
+
+    Raises `OSError` for one that is not a folder, or not there.
+    """
+    flags = kernel.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    return tuple(os.open(path, flags) for path in (*walls.write, *walls.private))
+
+
+def make_rulesets(
+    version: int, walls: Walls, grants: Grants, roots: Iterable[int], *, tcp: bool | None = None
+) -> Rulesets:
+    """Both rulesets for what Landlock of this version can hold back. `tcp`: that too; unless said, as the walls do."""
+    every = kernel.known_rights(version)
+    guardian = kernel.create_ruleset(version, every & ~kernel.READ_DIR)
+    scopes = kernel.SCOPE_SOCKETS | kernel.SCOPE_SIGNALS if walls.scopes else 0
+    child = kernel.create_ruleset(
+        version,
+        every & (kernel.WRITES | kernel.READ_DIR),
+        tcp=not walls.network if tcp is None else tcp,
+        scopes=scopes,
+    )
+    reads = kernel.EXECUTE | kernel.READ_FILE
+    for root in roots:
+        kernel.add_rule(child, root, kernel.READ_DIR)
+        kernel.add_rule(guardian, root, (reads | _MAKES_NO_NODES) & every)
+    devices = reads | kernel.WRITE_FILE | kernel.TRUNCATE | kernel.IOCTL_DEV
+    for path, rights in (*((path, reads) for path in grants.paths), *((path, devices) for path in DEVICES)):
+        try:
+            descriptor = os.open(path, kernel.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:  # gone, or never there
+            continue
+        try:
+            _add_for_child(child, descriptor, rights & every & kernel.IOCTL_DEV)
+            kernel.add_rule(guardian, descriptor, rights & every)
+        finally:
+            os.close(descriptor)
+    return Rulesets(guardian, child)
+
+
+def _add_for_child(ruleset: int, descriptor: int, otherwise: int) -> None:
+    """A folder may be listed. A disk that does not answer cannot be asked whether it is one: the kernel knows."""
+    try:
+        kernel.add_rule(ruleset, descriptor, kernel.READ_DIR)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        if otherwise:
+            kernel.add_rule(ruleset, descriptor, otherwise)
+
+
+def _ancestors(path: str) -> Iterator[str]:
+    while path != "/":
+        path = os.path.dirname(path)
+        yield path
+
+
+def _changed(folder: str) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return 0

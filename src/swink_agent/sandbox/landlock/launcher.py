@@ -1,0 +1,288 @@
+"""The launcher: a small process of its own that forks a guardian for each command of one sandbox.
+
+It is started once, when the sandbox opens, so that a command costs two forks and no start of Python. It imports the
+standard library alone and is never confined itself, as it must see when a folder next to a hidden one appears; it
+runs nothing and reads nothing that a child could have made. It goes when its agent goes, by whatever signal, and
+leaves nobody behind.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any, NamedTuple, NoReturn
+
+from swink_agent.sandbox.kernel import calls as kernel
+from swink_agent.sandbox.kernel.mounts import MountList
+from swink_agent.sandbox.landlock.grants import Grants, Rulesets, Walls, find_grants, make_rulesets, open_roots
+from swink_agent.sandbox.landlock.guardian import Confinement, guard
+from swink_agent.sandbox.landlock.network import enter_own_network
+from swink_agent.sandbox.landlock.tree import ProcessTree, send
+
+_MOST_DESCRIPTORS = 253
+_FAREWELL = 3.0
+_BREATH = 2  # milliseconds: the command that was just started comes first
+_LOOK_AGAIN = 1000
+_LOOKS = 300
+_PATIENCE = 0.4
+"""Seconds that a guardian has to end what it guards, once its agent does not want it any more."""
+_BETWEEN_ROUNDS = 0.002
+
+
+def main(descriptor: int) -> NoReturn:
+    """Serves the agent at the other end of `descriptor`, configured by the JSON on stdin."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # what an agent ignores or blocks would be so for all its children
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    config: dict[str, Any] = json.load(sys.stdin.buffer)
+    os.set_inheritable(descriptor, False)
+    agent = socket.socket(fileno=descriptor)
+    try:
+        launcher = Launcher(agent, config)
+    except OSError as error:
+        agent.send(json.dumps({"error": str(error)}).encode())
+        sys.exit(1)
+    agent.send(json.dumps({"landlock": launcher.version, "loopback": launcher.has_loopback}).encode())
+    gc.disable()  # forks share what is there, as long as nobody walks over it
+    try:
+        launcher.serve()
+    finally:
+        launcher.end()
+    sys.exit(0)
+
+
+class Spare(NamedTuple):
+    """A guardian that waits for a command."""
+
+    process: int
+    line: socket.socket
+
+
+class Launcher:
+    """Forks guardians, and sweeps up if one of them is killed."""
+
+    def __init__(self, agent: socket.socket, config: dict[str, Any]) -> None:
+        """Raises `OSError`, with a sentence, if this kernel cannot do what is needed."""
+        self._agent = agent
+        self._config = config
+        try:
+            self.version = min(kernel.landlock_version(), config["landlock"])
+        except OSError as error:
+            raise OSError(f"Landlock is not in this kernel or is switched off ({error.strerror})") from None
+        kernel.check_notifications()
+        self._walls = Walls(**config["walls"])
+        self._mounts = MountList()
+        self._grants: Grants = find_grants(self._walls)
+        self._roots = open_roots(self._walls)
+        # All commands of one sandbox share it, as they share its temporary folder.
+        self.has_loopback = not self._walls.network and enter_own_network()
+        self._rulesets: Rulesets = make_rulesets(
+            self.version, self._walls, self._grants, self._roots, tcp=self._denies_tcp
+        )
+        self._umask = os.umask(0o077)
+        os.umask(self._umask)
+        kernel.drop_privileges()  # for all that will be forked, too
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        self._agent_process = os.pidfd_open(config["agent"])
+        self._tree = ProcessTree(None)
+        self._base = bytes.fromhex(config["base_loopback" if self.has_loopback else "base"])
+        self._notify = bytes.fromhex(config["notify"]), bytes.fromhex(config["notify_all"])
+        self._calls = {int(number): name for number, name in config["calls"].items()}
+        self._guardians: dict[int, int] = {}
+        """By the descriptor of each guardian's process, its number."""
+        self._lines: dict[int, int] = {}
+        """By the descriptor of an agent's line to a guardian, that of the guardian's process."""
+        self._late: dict[int, float] = {}
+        """Guardians whose agent has hung up, and when they should have ended."""
+        self._spare: Spare | None = None
+        self._looks = 0
+        self._poll = select.poll()
+
+    def serve(self) -> None:
+        """Until the agent closes its end, or ends."""
+        self._poll.register(self._agent, select.POLLIN)
+        self._poll.register(self._agent_process, select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in self._poll.poll(self._patience())}
+            for guardian in ready.intersection(self._guardians):
+                self._bury(guardian)
+            for line in ready.intersection(self._lines):
+                self._poll.unregister(line)
+                self._late[self._lines[line]] = time.monotonic() + _PATIENCE
+            self._end_late()
+            if self._agent_process in ready:
+                return
+            if self._agent.fileno() in ready:
+                if not self._take_request():
+                    return
+            elif not ready:
+                self._make_ready()
+
+    @property
+    def _denies_tcp(self) -> bool:
+        return not self._walls.network and not self.has_loopback
+
+    def _patience(self) -> int | None:
+        """How long to wait for the agent before something is done unasked."""
+        if self._spare is None:
+            return _BREATH
+        if self._late:
+            return max(1, int((min(self._late.values()) - time.monotonic()) * 1000))
+        return _LOOK_AGAIN if self._looks < _LOOKS else None
+
+    def _make_ready(self) -> None:
+        """A guardian for the next command, with rules as the disk is now; for some minutes after the last one."""
+        self._looks += 1
+        self._keep_up()
+        if self._spare is None:
+            self._spare = self._fork_guardian()
+
+    def _take_request(self) -> bool:
+        """Gives the next command to a guardian; false at the end."""
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._agent, 1, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+        except OSError:
+            return False
+        if not data:
+            return False
+        self._looks = 0
+        self._keep_up()
+        guardian, self._spare = self._spare or self._fork_guardian(), None
+        with guardian.line as line:
+            try:
+                socket.send_fds(line, [b"C"], descriptors)
+            except ConnectionError:  # somebody ended it; the agent hears of that by the end of its line
+                pass
+        if descriptors and guardian.process in self._guardians:
+            line = os.dup(descriptors[0])
+            os.set_inheritable(line, False)
+            self._lines[line] = guardian.process
+            self._poll.register(line, select.POLLRDHUP)
+        kernel.close_all(descriptors)
+        return True
+
+    def _fork_guardian(self) -> Spare:
+        """A new guardian. It hears the command from a line to the agent that comes with the request."""
+        ours, theirs = socket.socketpair()
+        launcher = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            self._guard(launcher, theirs)
+        theirs.close()
+        guardian = os.pidfd_open(pid)
+        self._guardians[guardian] = pid
+        self._poll.register(guardian, select.POLLIN)
+        return Spare(guardian, ours)
+
+    def _guard(self, launcher: int, line: socket.socket) -> NoReturn:
+        self._agent.close()
+        kernel.close_all(self._guardians)
+        kernel.close_all(self._lines)
+        grants = self._grants
+        walls = Confinement(
+            rulesets=self._rulesets,
+            spine=grants.identities,
+            veiled=grants.veiled,
+            write=tuple(self._walls.write),
+            private=tuple(self._walls.private),
+            shared_memory=self._config["shared_memory"],
+            base=self._base,
+            notify=self._notify[bool(grants.veiled)],
+            calls=self._calls,
+            limits=self._config["limits"],
+            umask=self._umask,
+        )
+        guard(line, (self._agent_process, os.pidfd_open(launcher)), walls)
+
+    def _keep_up(self) -> None:
+        """What is hidden may be mounted in a second place by now, and what is not may be new."""
+        if self._mounts.has_changed() or self._grants.are_stale():
+            self._renew()
+
+    def _renew(self) -> None:
+        """New rules, which the guardian that waits does not have."""
+        self._dismiss_spare()
+        self._grants = find_grants(self._walls)
+        self._rulesets.close()
+        self._rulesets = make_rulesets(self.version, self._walls, self._grants, self._roots, tcp=self._denies_tcp)
+
+    def _dismiss_spare(self) -> None:
+        if self._spare is not None:
+            self._spare.line.close()
+            self._spare = None
+
+    def _end_late(self) -> None:
+        """Ends guardians that did not see that they should: a disk that does not answer may hold one in a call."""
+        now = time.monotonic()
+        for guardian in [guardian for guardian, due in self._late.items() if due <= now]:
+            pid = self._guardians[guardian]
+            os.kill(pid, signal.SIGSTOP)  # what it guards can start nothing without it
+            for entry in self._tree.descendants(pid):
+                send(entry.pid, signal.SIGKILL)
+            send(pid, signal.SIGKILL)
+            self._forget_line(guardian, last_words=b"X-9\n" if self._are_gone(pid) else b"Ltrue\nX-9\n")
+
+    def _are_gone(self, guardian: int) -> bool:
+        """Whether nothing that the guardian guarded can run any more. Waits a moment for it."""
+        deadline = time.monotonic() + _PATIENCE / 2
+        while any(entry.state not in "ZX" for entry in self._tree.descendants(guardian)):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_BETWEEN_ROUNDS)
+        return True
+
+    def _forget_line(self, guardian: int, last_words: bytes = b"") -> None:
+        self._late.pop(guardian, None)
+        for line in [line for line, owner in self._lines.items() if owner == guardian]:
+            del self._lines[line]
+            try:
+                self._poll.unregister(line)
+            except KeyError:  # it has hung up
+                pass
+            if last_words:
+                with socket.socket(fileno=os.dup(line)) as ours:
+                    try:
+                        ours.send(last_words, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                    except OSError:
+                        pass
+            os.close(line)
+
+    def _bury(self, guardian: int) -> None:
+        """A guardian ended. If it was killed, what it guarded has come to us, and has no way to write or to fork."""
+        if self._spare is not None and self._spare.process == guardian:
+            self._dismiss_spare()
+        self._forget_line(guardian)
+        self._poll.unregister(guardian)
+        os.close(guardian)
+        _, status = os.waitpid(self._guardians.pop(guardian), 0)
+        if status == 0:
+            return
+        us, guardians = os.getpid(), set(self._guardians.values())
+        deadline = time.monotonic() + _PATIENCE
+        while orphans := [
+            entry.pid for entry in self._tree.descendants() if entry.parent == us and entry.pid not in guardians
+        ]:
+            if time.monotonic() > deadline:
+                return  # the kernel holds them in a call: they will never run on, and end with it
+            for pid in orphans:
+                send(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
+            time.sleep(_BETWEEN_ROUNDS)
+
+    def end(self) -> None:
+        """Guardians see the agent's end by themselves; those that do not in time are ended, and all they guarded."""
+        self._agent.close()
+        self._dismiss_spare()
+        deadline = time.monotonic() + _FAREWELL
+        for guardian, pid in list(self._guardians.items()):
+            poll = select.poll()
+            poll.register(guardian, select.POLLIN)
+            if not poll.poll(max(0, deadline - time.monotonic()) * 1000):
+                send(pid, signal.SIGKILL)
+            self._bury(guardian)

@@ -1,0 +1,337 @@
+"""Where a path of a child leads, and whether that place may be changed.
+
+A path is a string in memory that another thread can rewrite and a route through folders that another process can
+swap, so nothing here looks first and leaves the act to the kernel later. `Resolver` turns a string that was copied
+once into a descriptor of the parent folder and a name in it, as seen by the child; `Grounds` says by the folder's
+own path, as the kernel tells it for that descriptor, what may happen to the name. What is done with it is in
+`landlock/supervisor`. Loaded by the launcher: the standard library alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from swink_agent.sandbox.kernel import calls as kernel
+
+_MOST_LINKS = 40
+_MOST_GROUNDS = 4096
+_SEARCH = kernel.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_INTO = kernel.O_PATH | os.O_CLOEXEC
+
+
+class Place(NamedTuple):
+    """A name in a folder. The name may be `.` or `..`, which cannot be changed; a slash after it is told apart."""
+
+    folder: int
+    name: bytes
+    slash: bool
+    owned: bool
+    """Whether `folder` is to be closed."""
+
+
+class Resolver:
+    """Finds places for the children of one guardian."""
+
+    def __init__(self) -> None:
+        self.root = os.open("/", kernel.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        proc = os.stat("/proc")
+        self.proc_device, self._proc_inode = proc.st_dev, proc.st_ino
+        self._openat2 = kernel.Openat2()
+
+    def folder_of_caller(self, task: int, descriptor: int) -> int:
+        """The caller's working folder, or what its descriptor stands for; to be closed.
+
+        Raises:
+            OSError: it has no such descriptor, or is gone.
+        """
+        try:
+            what = b"cwd" if descriptor == kernel.AT_FDCWD else b"fd/%d" % descriptor
+            return self._unless_ours(os.open(b"/proc/%d/%s" % (task, what), _INTO))
+        except FileNotFoundError:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
+
+    def _unless_ours(self, descriptor: int) -> int:
+        """The descriptor, unless it is of our own folder in /proc, where we may go and the caller may not."""
+        if self._is_ours(descriptor):
+            os.close(descriptor)
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        return descriptor
+
+    def _is_ours(self, descriptor: int) -> bool:
+        if os.fstat(descriptor).st_dev != self.proc_device:
+            return False
+        return (path_of(descriptor) + b"/").startswith(b"/proc/%d/" % os.getpid())
+
+    def place(self, start: int, path: bytes, task: int) -> Place:
+        """The folder that the path's last name is in, every link before it followed."""
+        if not path:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        bare = path.rstrip(b"/")
+        if not bare:
+            return Place(self.root, b".", True, False)
+        head, slash, name = bare.rpartition(b"/")
+        ends = len(bare) < len(path)
+        if not slash:
+            return Place(start, name, ends, False)
+        if not head.strip(b"/"):
+            return Place(self.root, name, ends, False)
+        return Place(self.open(start, head, task, os.O_DIRECTORY), name, ends, True)
+
+    def open(self, start: int, path: bytes, task: int, flags: int = 0) -> int:
+        """An `O_PATH` descriptor for the path as the caller sees it; `O_DIRECTORY` and `O_NOFOLLOW` as asked."""
+        try:
+            descriptor = self._openat2.open(start, path, flags)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOSYS, errno.EPERM):
+                # Links of /proc into a process, or a kernel (or container) without the call: step by step.
+                return self._unless_ours(self._walk(start, path, task, flags))
+            raise
+        if os.fstat(descriptor).st_dev == self.proc_device:
+            os.close(descriptor)  # /proc/self is the child there, not us
+            return self._unless_ours(self._walk(start, path, task, flags))
+        return descriptor
+
+    def _walk(self, start: int, path: bytes, task: int, flags: int) -> int:
+        """One component after another, none of them followed unseen."""
+        current = os.open(b".", _INTO, dir_fd=start) if path[:1] != b"/" else os.dup(self.root)
+        parts = _split(path)
+        links = 0
+        try:
+            while parts:
+                part = parts.pop()
+                if part in (b"", b".", b".."):
+                    current = _step(current, os.open(part or b".", _INTO | os.O_DIRECTORY, dir_fd=current))
+                    continue
+                if self._is_ours(current):
+                    raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+                found = os.open(part, _SEARCH, dir_fd=current)
+                status = os.fstat(found)
+                if not stat.S_ISLNK(status.st_mode) or (not parts and flags & os.O_NOFOLLOW):
+                    current = _step(current, found)
+                    continue
+                links += 1
+                if links > _MOST_LINKS:
+                    os.close(found)
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                try:
+                    target = self._target(current, part, found, status, task)
+                finally:
+                    os.close(found)
+                if target is None:
+                    current = _step(current, os.open(part, _INTO, dir_fd=current))
+                    continue
+                parts.extend(_split(target))
+                if target[:1] == b"/":
+                    current = _step(current, os.dup(self.root))
+            if flags & os.O_DIRECTORY and not stat.S_ISDIR(os.fstat(current).st_mode):
+                raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        except OSError:
+            os.close(current)
+            raise
+        return current
+
+    def _target(self, folder: int, name: bytes, link: int, status: os.stat_result, task: int) -> bytes | None:
+        """What a link says; nothing for those of /proc that lead to an object and not to a name."""
+        if status.st_dev != self.proc_device:
+            return os.readlink(b"", dir_fd=link)
+        if os.fstat(folder).st_ino != self._proc_inode:
+            return None
+        if name == b"self":
+            return b"%d" % group_of(task)
+        if name == b"thread-self":
+            return b"%d/task/%d" % (group_of(task), task)
+        return os.readlink(b"", dir_fd=link)
+
+
+def _split(path: bytes) -> list[bytes]:
+    """The parts, the first one last; a slash at the end asks for a folder, as a dot there would."""
+    parts = [part for part in path.split(b"/") if part]
+    if path.endswith(b"/"):
+        parts.append(b".")
+    return parts[::-1]
+
+
+def _step(old: int, new: int) -> int:
+    os.close(old)
+    return new
+
+
+def group_of(task: int) -> int:
+    """The process that a thread belongs to."""
+    return int(_field_of(task, b"Tgid:"))
+
+
+def umask_of(task: int) -> int:
+    return int(_field_of(task, b"Umask:"), 8)
+
+
+def _field_of(task: int, name: bytes) -> bytes:
+    with open(b"/proc/%d/status" % task, "rb", buffering=0) as file:
+        text = file.read(1024)
+    start = text.index(name) + len(name)
+    return text[start : text.index(b"\n", start)].strip()
+
+
+def path_of(descriptor: int) -> bytes:
+    """What the kernel calls the thing now."""
+    return os.readlink(b"/proc/self/fd/%d" % descriptor)
+
+
+OPEN, CLOSED, VEILED, ABOVE = "open", "closed", "veiled", "above"
+"""A name may be changed; is read-only; cannot be read either; is a folder with such names in it, and must stay one."""
+
+
+class Ground(NamedTuple):
+    """What a folder's names may undergo: `rest` holds for all that `names` does not speak of."""
+
+    rest: str
+    names: dict[str, str]
+    is_inside: bool
+    """Whether the folder is in a place that may be written at all; elsewhere Landlock has the word."""
+
+    def of(self, name: bytes) -> str:
+        if not self.names:
+            return self.rest
+        return self.names.get(_fold(name), self.rest)
+
+
+_ELSEWHERE = Ground(OPEN, {}, False)
+
+
+class _Node:
+    """One step of the paths that are not to be changed."""
+
+    __slots__ = ("children", "kind")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.kind = ABOVE
+
+
+class Grounds:
+    """Judges folders by their paths. Names differing in case alone are taken as the same: on some disks they are."""
+
+    def __init__(
+        self,
+        *,
+        write: Sequence[str],
+        private: Sequence[str],
+        closed: Sequence[str],
+        veiled: Sequence[str],
+        pinned: Sequence[str] = (),
+    ) -> None:
+        """All are absolute paths, those of `closed` and `veiled` existing or not; `pinned` ones just stay in place."""
+        self.roots = {os.fsencode(path): identity for path in (*write, *private) if (identity := _identity(path))}
+        self._top = _Node()
+        for paths, kind in ((pinned, ABOVE), (closed, CLOSED), (veiled, VEILED)):
+            for path in paths:
+                self._mark(path, kind)
+        self.protected = {
+            identity: kind
+            for paths, kind in ((closed, CLOSED), (veiled, VEILED))
+            for path in paths
+            if (identity := _identity(path)) and not os.path.isdir(path)
+        }
+        """Files that are not to be changed, by device and number: under whatever name they were linked before."""
+        self._known: dict[bytes, Ground] = {}
+
+    def is_in_root(self, path: bytes) -> bool:
+        """Whether the path, as it is spelled, is in a place that may be written."""
+        return any(path == root or path.startswith(root + b"/") for root in self.roots)
+
+    def _mark(self, path: str, kind: str) -> None:
+        node = self._top
+        for part in _parts(os.fsencode(path)):
+            node = node.children.setdefault(part, _Node())
+        node.kind = kind
+
+    def under(self, folder: int) -> Ground:
+        """What may happen to the names in this folder, where it is now."""
+        try:
+            path = path_of(folder)
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            return self._deep_under(folder)
+        # The same folders may be mounted a second time, where their names say nothing.
+        return self.at(path) or self._by_identity(folder)
+
+    def _deep_under(self, folder: int) -> Ground:
+        """Judges a folder that is too deep to have a path by the first one above it that has."""
+        current = os.dup(folder)
+        try:
+            while True:
+                current = _step(current, os.open(b"..", _INTO | os.O_DIRECTORY, dir_fd=current))
+                try:
+                    path = path_of(current)
+                except OSError as error:
+                    if error.errno != errno.ENAMETOOLONG:
+                        raise
+                    continue
+                ground = self.at(path) or self._by_identity(current)
+                return ground._replace(rest=CLOSED, names={}) if ground.names else ground
+        finally:
+            os.close(current)
+
+    def at(self, path: bytes) -> Ground | None:
+        """The same by the folder's path, if that is in a place that may be written."""
+        ground = self._known.get(path)
+        if ground is None and self.is_in_root(path):
+            ground = self._judge(path)
+            if len(self._known) >= _MOST_GROUNDS:
+                self._known.clear()
+            self._known[path] = ground
+        return ground
+
+    def _judge(self, path: bytes) -> Ground:
+        node = self._top
+        for part in _parts(path):
+            found = node.children.get(part)
+            if found is None:
+                return Ground(OPEN, {}, True)
+            if found.kind != ABOVE:
+                return Ground(found.kind, {}, True)
+            node = found
+        return Ground(OPEN, {name: child.kind for name, child in node.children.items()}, True)
+
+    def _by_identity(self, folder: int) -> Ground:
+        """Climbs from the folder to one that is a root by device and number, and takes the path from there."""
+        status = os.fstat(folder)
+        if not stat.S_ISDIR(status.st_mode):
+            return _ELSEWHERE
+        roots = {identity: root for root, identity in self.roots.items()}
+        names: list[bytes] = []
+        current = os.dup(folder)
+        try:
+            while True:
+                here = (status.st_dev, status.st_ino)
+                if here in roots:
+                    return self._judge(b"/".join([roots[here], *names]))
+                name = os.path.basename(path_of(current))
+                current = _step(current, os.open(b"..", _INTO | os.O_DIRECTORY, dir_fd=current))
+                status = os.fstat(current)
+                if (status.st_dev, status.st_ino) == here:
+                    return _ELSEWHERE
+                names.insert(0, name)
+        finally:
+            os.close(current)
+
+
+def _parts(path: bytes) -> list[str]:
+    return [_fold(part) for part in path.split(b"/") if part]
+
+
+def _fold(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape").casefold()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,159 @@
+"""The guardian's work: it answers the system calls that its command's processes may not make alone.
+
+A process that opens a file for writing, or makes, moves, removes or marks one, waits in the kernel until the
+guardian has done it for it or refused. So there is no moment between judging a path and using it. Starting
+processes and, on older kernels, sending signals is asked for too; there the arguments are numbers that nobody can
+change, and the kernel goes on by itself. Owns which call goes where. Loaded by the launcher: the standard library
+alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Callable, Mapping
+
+from swink_agent.sandbox.kernel import calls as kernel
+from swink_agent.sandbox.landlock.caller import Caller, Scene, Umasks, failure, signed
+from swink_agent.sandbox.landlock.files import Marks, Names
+from swink_agent.sandbox.landlock.opens import Opens
+from swink_agent.sandbox.landlock.tree import ProcessTree, send
+from swink_agent.sandbox.repositories.admission import Admissions
+
+_CLONE_THREAD = 0x00010000
+_HERE = kernel.AT_FDCWD & 0xFFFFFFFF
+_NO_FOLLOW = kernel.AT_SYMLINK_NOFOLLOW
+
+Handler = Callable[[Caller, "tuple[int, ...]"], "int | None"]
+"""Takes the arguments of a call and gives its result, or nothing when it was answered already; raises `OSError`."""
+
+
+class Supervisor:
+    """Serves the notifications of one command, one at a time."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        calls: Mapping[int, str],
+        opens: Opens,
+        umasks: Umasks,
+        tree: ProcessTree,
+        admissions: Admissions,
+    ) -> None:
+        """`calls`: the numbers that may come, and their names."""
+        self._scene = scene
+        self._opens = opens
+        self._umasks = umasks
+        self._tree = tree
+        names, marks = Names(umasks, admissions), Marks()
+        known: dict[str, Handler] = {
+            **_opening(opens),
+            **_naming(names),
+            **_marking(marks),
+            **dict.fromkeys(("fork", "vfork"), lambda caller, _: self._start(caller, 0)),
+            "clone": lambda caller, a: self._start(caller, a[0]),
+            "umask": self._umask,
+            **dict.fromkeys(("kill", "tkill", "rt_sigqueueinfo"), lambda caller, a: self._signal(caller, a[0], a[1])),
+            **dict.fromkeys(("tgkill", "rt_tgsigqueueinfo"), lambda caller, a: self._signal(caller, a[0], a[2])),
+        }
+        self._handlers = {number: known[name] for number, name in calls.items()}
+
+    def serve(self) -> None:
+        """Answers the next notification. Whatever a child sends, the guardian goes on."""
+        listener = self._scene.listener
+        notification = listener.receive()
+        if notification is None:
+            return
+        identifier, task, _, number, _, _, *arguments = notification
+        caller = Caller(self._scene, identifier, task)
+        try:
+            result = self._handlers[number](caller, tuple(arguments))
+        except OSError as error:
+            listener.answer(identifier, code=error.errno or errno.EIO)
+        except (KeyError, ValueError, OverflowError):  # not of this world: a process that vanished while it was read
+            listener.answer(identifier, code=errno.EINVAL)
+        else:
+            if result is not None:
+                listener.answer(identifier, result)
+        finally:
+            caller.close()
+
+    def _start(self, caller: Caller, flags: int) -> None:
+        if not self._tree.admits(caller.task, thread=bool(flags & _CLONE_THREAD)):
+            raise failure(errno.EAGAIN)
+        self._umasks.forget()  # the new one may get a number that another had
+        self._scene.listener.let_run(caller.identifier)
+
+    def _umask(self, caller: Caller, _: tuple[int, ...]) -> None:
+        self._umasks.changed()
+        self._scene.listener.let_run(caller.identifier)
+
+    def _signal(self, caller: Caller, target: int, number: int) -> int | None:
+        """Signals stay in the tree, as with the scopes of newer kernels."""
+        target = signed(target)
+        if target == -1:
+            for entry in self._tree.descendants():
+                if entry.pid != caller.task:
+                    send(entry.pid, signed(number) if signed(number) in signal.valid_signals() else 0)
+            return 0
+        if target == 0 or (self._tree.holds(target) if target > 0 else self._tree.holds_group(-target)):
+            self._scene.listener.let_run(caller.identifier)
+            return None
+        raise failure(errno.EPERM)
+
+
+def _opening(opens: Opens) -> dict[str, Handler]:
+    create = os.O_CREAT | os.O_WRONLY | os.O_TRUNC
+    return {
+        "open": lambda caller, a: opens.open(caller, _HERE, a[0], a[1], a[2]),
+        "openat": lambda caller, a: opens.open(caller, a[0], a[1], a[2], a[3]),
+        "creat": lambda caller, a: opens.open(caller, _HERE, a[0], create, a[1]),
+    }
+
+
+def _naming(names: Names) -> dict[str, Handler]:
+    return {
+        "mkdir": lambda caller, a: names.make_folder(caller, _HERE, a[0], a[1]),
+        "mkdirat": lambda caller, a: names.make_folder(caller, a[0], a[1], a[2]),
+        "mknod": lambda caller, a: names.make_node(caller, _HERE, a[0], a[1]),
+        "mknodat": lambda caller, a: names.make_node(caller, a[0], a[1], a[2]),
+        "symlink": lambda caller, a: names.make_link(caller, a[0], _HERE, a[1]),
+        "symlinkat": lambda caller, a: names.make_link(caller, a[0], a[1], a[2]),
+        "link": lambda caller, a: names.link(caller, _HERE, a[0], _HERE, a[1], 0),
+        "linkat": lambda caller, a: names.link(caller, a[0], a[1], a[2], a[3], a[4] & 0xFFFFFFFF),
+        "rename": lambda caller, a: names.rename(caller, _HERE, a[0], _HERE, a[1], 0),
+        "renameat": lambda caller, a: names.rename(caller, a[0], a[1], a[2], a[3], 0),
+        "renameat2": lambda caller, a: names.rename(caller, a[0], a[1], a[2], a[3], a[4] & 0xFFFFFFFF),
+        "unlink": lambda caller, a: names.remove(caller, _HERE, a[0], 0),
+        "unlinkat": lambda caller, a: names.remove(caller, a[0], a[1], a[2]),
+        "rmdir": lambda caller, a: names.remove(caller, _HERE, a[0], 0x200),
+    }
+
+
+def _marking(marks: Marks) -> dict[str, Handler]:
+    return {
+        "truncate": lambda caller, a: marks.truncate(caller, a[0], a[1]),
+        "chmod": lambda caller, a: marks.mode(caller, _HERE, a[0], a[1]),
+        "fchmodat": lambda caller, a: marks.mode(caller, a[0], a[1], a[2]),
+        "fchmodat2": lambda caller, a: marks.mode(caller, a[0], a[1], a[2], a[3] & 0xFFFFFFFF),
+        "fchmod": lambda caller, a: marks.mode_of_descriptor(caller, a[0], a[1]),
+        "chown": lambda caller, a: marks.owner(caller, _HERE, a[0], a[1], a[2]),
+        "lchown": lambda caller, a: marks.owner(caller, _HERE, a[0], a[1], a[2], _NO_FOLLOW),
+        "fchownat": lambda caller, a: marks.owner(caller, a[0], a[1], a[2], a[3], a[4] & 0xFFFFFFFF),
+        "fchown": lambda caller, a: marks.owner_of_descriptor(caller, a[0], a[1], a[2]),
+        "utimensat": lambda caller, a: marks.times(caller, a[0], a[1], a[2], a[3] & 0xFFFFFFFF),
+        "futimesat": lambda caller, a: marks.times_in_microseconds(caller, a[0], a[1], a[2]),
+        "utimes": lambda caller, a: marks.times_in_microseconds(caller, _HERE, a[0], a[1]),
+        "utime": lambda caller, a: marks.times_in_seconds(caller, a[0], a[1]),
+        "setxattr": lambda caller, a: marks.set_attribute(caller, _path(caller, a[0]), *a[1:5]),
+        "lsetxattr": lambda caller, a: marks.set_attribute(caller, _path(caller, a[0], follow=False), *a[1:5]),
+        "fsetxattr": lambda caller, a: marks.set_attribute(caller, caller.descriptor(a[0]), *a[1:5]),
+        "removexattr": lambda caller, a: marks.remove_attribute(caller, _path(caller, a[0]), a[1]),
+        "lremovexattr": lambda caller, a: marks.remove_attribute(caller, _path(caller, a[0], follow=False), a[1]),
+        "fremovexattr": lambda caller, a: marks.remove_attribute(caller, caller.descriptor(a[0]), a[1]),
+    }
+
+
+def _path(caller: Caller, address: int, *, follow: bool = True) -> int:
+    return caller.thing(_HERE, address, follow=follow)

@@ -1,0 +1,78 @@
+"""The look at what a command left behind, beside the event loop.
+
+Owns its thread and how long anybody waits for it: a tree that takes longer is looked at to the end all the same, and
+what was found then is told with the next command's result and in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable
+from typing import TypeVar
+
+from swink_agent.core.threads import WorkerThreads
+
+from .._protected import exposed_paths, hooks_in_work_trees
+from ..profile import SandboxProfile
+from .leftovers import Leftovers, Look
+
+__all__ = ["Look", "WatchBehind"]
+
+_LOG = logging.getLogger("swink_agent.sandbox")
+_PATIENCE_BEFORE = 5.0
+_PATIENCE = 0.25
+
+T = TypeVar("T")
+
+
+class WatchBehind:
+    """What was left in the write roots of one profile. Disks that do not answer hold up nobody for long."""
+
+    def __init__(self, profile: SandboxProfile) -> None:
+        self._is_closed = False
+        self._threads = WorkerThreads()
+        """One looks before commands and after them, unless a disk holds it up; no look waits for another command's."""
+        self._finalizer = weakref.finalize(self, self._threads.close)
+        self._leftovers = Leftovers(profile, lambda: exposed_paths(profile), lambda: hooks_in_work_trees(profile))
+        self._late: list[str] = []
+
+    async def begin(self) -> Look | None:
+        if not self._leftovers.is_needed:
+            return None
+        return self._leftovers.begin_at_once() or await self._within(_PATIENCE_BEFORE, self._leftovers.begin)
+
+    async def end(self, look: Look, is_last: bool) -> list[str]:
+        def look_now() -> None:
+            for text in self._leftovers.end(look, is_last=is_last):
+                self._late.append(text)
+                _LOG.warning("%s", text)
+
+        if not self._leftovers.is_untouched(look, is_last=is_last):
+            await self._within(_PATIENCE, look_now)
+        self._rest()  # also where only the look before the command needed a thread
+        found, self._late = self._late, []
+        return found
+
+    def close(self) -> None:
+        """Lets its threads end. Idempotent; a look that begins later has one of its own."""
+        self._is_closed = True
+        self._rest()
+
+    def _rest(self) -> None:
+        """Lets threads end that have nothing to do."""
+        self._finalizer()
+        self._threads = WorkerThreads()
+        self._finalizer = weakref.finalize(self, self._threads.close)
+
+    async def _within(self, seconds: float, function: Callable[[], T]) -> T | None:
+        threads = WorkerThreads(1) if self._is_closed else self._threads
+        task = asyncio.ensure_future(threads.run(function))
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+            return task.result() if task.done() else None
+        finally:
+            task.cancel()
+            if self._is_closed:
+                threads.close()

@@ -1,0 +1,393 @@
+"""What a command leaves behind does not run later, when the user works in the folder with git or an editor.
+
+Scripts of `leftovers.txt` run in the sandbox, then what the user types, in real bash with real git and no walls.
+The mark that the program leaves tells whether it ran.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent.sandbox import Sandbox, SandboxProfile, open_unconfined
+from swink_agent.sandbox.repositories import leftovers
+
+pytestmark = pytest.mark.sweep
+
+OpenFn = Callable[[SandboxProfile], Sandbox]
+
+
+def read_leftovers() -> dict[str, tuple[list[str], str]]:
+    """The scripts by their headings, one after another, and what the user types then."""
+    text = (Path(__file__).parent / "leftovers.txt").read_text(encoding="utf-8")
+    found: dict[str, tuple[list[str], str]] = {}
+    for block in text.split("\n=== ")[1:]:
+        heading, _, rest = block.partition("\n")
+        script, _, typed = rest.partition("\n---\n")
+        found[heading] = script.split("\n===> and later\n"), typed
+    return found
+
+
+LEFTOVERS = {name: work for name, work in read_leftovers().items() if "vim " not in work[1] or shutil.which("vim")}
+
+
+def furnish(playground: Any) -> Path:
+    evil = playground.root / "evil"
+    evil.write_text(f"#!/bin/sh\necho ran > {playground.outside}/mark\n")
+    evil.chmod(0o755)
+    playground.variables["EVIL"] = str(evil)
+    return playground.outside / "mark"
+
+
+def type_(playground: Any, typed: str) -> str:
+    """What the user types, in a shell of their own."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(playground.home),
+        "EDITOR": "true",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+    done = subprocess.run(
+        ["/bin/bash", "-c", typed],
+        cwd=playground.root,
+        env={**environment, "GIT_TERMINAL_PROMPT": "0"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=30,
+        check=False,
+    )
+    return done.stdout.decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("name", LEFTOVERS)
+async def test_what_a_command_leaves_behind_does_not_run(name: str, playground: Any, open_backend: OpenFn) -> None:
+    mark = furnish(playground)
+    sandbox = open_backend(playground.profile())
+    scripts, typed = LEFTOVERS[name]
+    for script in scripts:
+        await playground.run(sandbox, script)
+    said = type_(playground, typed)
+    assert not mark.exists(), said
+
+
+@pytest.mark.parametrize("name", LEFTOVERS)
+async def test_without_walls_it_does(name: str, playground: Any) -> None:
+    """Else it would prove nothing that it does not."""
+    mark = furnish(playground)
+    scripts, typed = LEFTOVERS[name]
+    with open_unconfined(playground.profile()) as sandbox:
+        for script in scripts:
+            outcome = await playground.run(sandbox, script)
+    said = type_(playground, typed)
+    assert mark.exists(), f"{outcome.output}\n{said}"
+
+
+# -- ordinary work ---------------------------------------------------------------------------------------------------
+
+ORDINARY = {
+    "init and settings": "git init -q n; cd n; git config user.name 'A \"B\" C; #1'; git config core.autocrlf false;"
+    " git config commit.gpgsign false; git config pull.rebase true; git remote add o https://example.org/x.git;"
+    " git remote add p git@example.org:x/y.git; git config --get user.name",
+    "clone, branch and track": "git clone -q . n 2>&1; cd n; git checkout -q -b x --track origin/main;"
+    " git branch -q --set-upstream-to=origin/main; git stash list; git tag v1; git status --short",
+    "a bare clone": "git clone -q --bare . b; git clone -q b c 2>&1; cd c;"
+    " git commit -q --allow-empty -m x; git push -q",
+    "a work tree": "git worktree add -q t -b t; cd t; echo x > y; git add y; git commit -q -m y; git log --oneline",
+    "a work tree of a clone": "git clone -q . n 2>&1; cd n; git worktree add -q ../m -b m; cd ../m; git status --short",
+    "a repository with its folder elsewhere": "git init -q --separate-git-dir=$PWD/g n; git -C n status --short",
+    "a module": "git clone -q . n 2>&1; cd n; git clone -q . m 2>&1; git submodule --quiet add ./m 2>&1 || true;"
+    " git submodule --quiet absorbgitdirs 2>&1 || true; git status --short",
+    "a rebase that stops": "echo a > hello.txt; git commit -qam a; git checkout -q -b o HEAD~1; echo b > hello.txt;"
+    " git commit -qam b; git rebase main > /dev/null 2>&1; echo c > hello.txt; git add hello.txt; git status --short",
+    "a cherry-pick that stops": "echo a > hello.txt; git commit -qam a; git commit -q --allow-empty -m z;"
+    " git checkout -q -b o HEAD~2; echo b > hello.txt; git commit -qam b;"
+    " git cherry-pick main~1 main > /dev/null 2>&1; git status --short",
+    "a folder with such names": "mkdir -p src/objects src/refs src/hooks; echo '{}' > src/config;"
+    " echo x > src/hooks/pre; chmod +x src/hooks/pre; cat src/config",
+    "files of the environment": "echo 'export A=1' > .envrc; echo A=1 > .env; echo 3.12 > .python-version; cat .env",
+}
+
+
+async def leave(playground: Any, sandbox: Sandbox, script: str) -> tuple[int, tuple[str, ...], str]:
+    """The exit code of a script, what is told of what it left, and its output."""
+    who = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    process = await sandbox.spawn(
+        ["/bin/bash", "-c", script],
+        cwd=str(playground.root),
+        environment={**playground.variables, **who, "HOME": str(playground.home)},
+    )
+    code = await process.wait()
+    process.kill()
+    told = await process.look_behind()
+    return code, told, (await process.output.read()).decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+async def test_ordinary_work_is_left_alone(name: str, playground: Any, open_backend: OpenFn) -> None:
+    code, told, output = await leave(playground, open_backend(playground.profile()), ORDINARY[name])
+    assert (code, told) == (0, ()), output
+    assert list(playground.root.rglob(".swink-quarantine-*")) == []
+
+
+async def test_what_the_user_set_stays_when_commands_work_there(playground: Any, open_backend: OpenFn) -> None:
+    """In a repository that is too deep in the tree to be held; set before the first command, and between two."""
+    furnish(playground)
+    deep = playground.root / "a/b/c/d/e"
+    deep.mkdir(parents=True)
+    setting = "git init -q && git config alias.x '!true' && cp ../../../../../evil .git/hooks/pre-push"
+    type_(playground, f"cd {deep} && {setting}")
+    sandbox = open_backend(playground.profile())
+    work = f"cd {deep}; echo $RANDOM > f; git add f; git commit -qm x; git status --short"
+    await leave(playground, sandbox, work)
+    type_(
+        playground,
+        f"cd {deep} && git config alias.y '!true' && git init -q ../new && git -C ../new config alias.z '!true'",
+    )
+    await asyncio.sleep(0.1)  # what changes in the moment before a command begins counts as its doing
+    code, told, output = await leave(playground, sandbox, f"{work}; cat ../new/.git/config")
+    assert (code, told) == (0, ()), output
+    assert (deep / ".git/config").read_text().count("!true") == 2
+    assert "!true" in (deep.parent / "new/.git/config").read_text()
+    assert (deep / ".git/hooks/pre-push").exists()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(".claude/settings.json", ".cursor/mcp.json", ".mcp.json", "sub/.gemini/settings.json", ".codex/config.toml"),
+        *(".devcontainer/devcontainer.json", ".devcontainer.json", "sub/.idea/workspace.xml", ".theia/settings.json"),
+    ],
+)
+async def test_what_other_programs_may_start_from_is_told(path: str, playground: Any, open_backend: OpenFn) -> None:
+    script = f"mkdir -p $(dirname {path}); echo '{{}}' > {path}"
+    _, told, _ = await leave(playground, open_backend(playground.profile()), script)
+    assert f"'{playground.root}/{path}' is new or changed: look at it" in "\n".join(told)
+    assert (playground.root / path).exists()
+
+
+async def test_what_was_done_is_told(playground: Any, open_backend: OpenFn, caplog: pytest.LogCaptureFixture) -> None:
+    furnish(playground)
+    script = (
+        "git init -q n; git -C n config core.fsmonitor $EVIL; cp $EVIL n/.git/hooks/pre-commit; mkdir -p n/.vscode;"
+    )
+    script += "echo '{}' > n/.vscode/settings.json; mkdir -p m/.vscode; echo '{\"runOn\": 1}' >m/.vscode/tasks.json"
+    _, told, _ = await leave(playground, open_backend(playground.profile()), script)
+    root, text = playground.root, "\n".join(told)
+    assert f"'{root}/n/.git/config': core.fsmonitor can make git run programs" in text
+    assert f"'{root}/n/.git/hooks/pre-commit': git would run this hook" in text
+    assert f"'{root}/n/.vscode/settings.json' is new or changed" in text
+    assert f"'{root}/m/.vscode/tasks.json': an editor would run its tasks" in text
+    assert [record.getMessage() for record in caplog.records] == list(told)
+    (kept,) = (root / "n/.git").glob(".swink-quarantine-*-config")
+    assert "fsmonitor" in kept.read_text()
+    assert "fsmonitor" not in (root / "n/.git/config").read_text()
+    assert not (root / "m/.vscode/tasks.json").exists()
+
+
+EXPOSED = {
+    "an include that is missing": ("[include] path = ../common", 'echo "[core] fsmonitor = $EVIL" > common'),
+    "an include in an include": ("[include] path = ../here", 'echo "[core] fsmonitor = $EVIL" > there'),
+    "an include by a link": ("[include] path = ../link", "ln -sf evil.config link"),
+    "hooks that are missing": ('[core] hooksPath = ".hoo\\\nks"', "mkdir .hooks; cp $EVIL .hooks/pre-commit"),
+    "hooks in odd letters": ("[CoRe]\nHOOKSPATH=given ; x", "cp $EVIL given/pre-commit"),
+    "hooks of another work tree": (
+        "[core] hooksPath = .hook",
+        "mkdir -p s/.hook; cp $EVIL s/.hook/reference-transaction; git config core.worktree ../s",
+    ),
+    "hooks of a work tree that is none": (
+        "[core] hooksPath = .hook",
+        "mkdir -p s/.hook; cp $EVIL s/.hook/reference-transaction; git config core.bare true",
+    ),
+    "what hooks of husky's run": (
+        "[core] hooksPath = .husky/_",
+        "echo $EVIL > .husky/pre-commit; mv .husky h; cp -r h .husky; echo $EVIL > .husky/pre-commit",
+    ),
+    "hooks by an include": ('[includeIf "gitdir:**"]\n\tpath = ../hooked', "cp $EVIL given/pre-commit"),
+}
+
+
+@pytest.mark.parametrize("name", EXPOSED)
+async def test_what_the_users_own_settings_lead_to_cannot_be_put_there(
+    name: str, playground: Any, open_backend: OpenFn
+) -> None:
+    mark = furnish(playground)
+    setting, script = EXPOSED[name]
+    root = playground.root
+    for file, text in {"here": "[include] path = there", "hooked": "[core] hooksPath = given", "plain": ""}.items():
+        (root / file).write_text(f"{text}\n")
+    (root / "evil.config").write_text(f"[core] fsmonitor = {root}/evil\n")
+    (root / "link").symlink_to("plain")
+    (root / "given").mkdir()
+    (root / ".husky/_").mkdir(parents=True)
+    (root / ".husky/_/pre-commit").write_text("#!/bin/sh\n[ ! -f .husky/pre-commit ] || . .husky/pre-commit\n")
+    (root / ".husky/_/pre-commit").chmod(0o755)
+    with (root / ".git/config").open("a") as config:
+        config.write(f"{setting}\n")
+    await leave(playground, open_backend(playground.profile()), script)
+    typed = "git status; git commit -q --allow-empty -m x; mkdir -p s; cd s; git branch y"
+    said = type_(playground, f"{typed}; git branch -D y")
+    assert not mark.exists(), said
+    with open_unconfined(playground.profile()) as sandbox:
+        await leave(playground, sandbox, script)
+    said = type_(playground, typed)
+    assert mark.exists(), said
+
+
+# -- what the repository itself has ----------------------------------------------------------------------------------
+
+WHO = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a"
+OPENED = "vim -T dumb --not-a-term -n -i NONE --cmd 'set exrc' -c qa! hello.txt < /dev/null"
+
+
+async def keep_files(playground: Any, *, packed: bool = False) -> None:
+    """Commits of the user's, with hooks and editors' files, on a branch of their own."""
+    (playground.root / "tracked").mkdir()
+    kept = "mkdir -p .tracked .helix; echo '((nil . ((a . 1))))' > .dir-locals.el; echo x > .helix/languages.toml"
+    hook = "printf '#!/bin/sh\\nexit 0\\n' > .tracked/pre-commit; chmod +x .tracked/pre-commit"
+    done = "git add -f .dir-locals.el .helix .tracked; git commit -qm kept; git switch -q main"
+    pack = "git gc -q" if packed else "true"
+    type_(playground, f"{WHO}; git switch -qc kept; {kept}; {hook}; {done}; git config core.hooksPath .tracked; {pack}")
+    await asyncio.sleep(0.1)  # what changes in the moment before a command begins counts as its doing
+
+
+@pytest.mark.parametrize("packed", [False, True])
+async def test_what_the_repository_had_before_is_left_where_a_checkout_puts_it(
+    packed: bool, playground: Any, open_backend: OpenFn
+) -> None:
+    await keep_files(playground, packed=packed)
+    sandbox = open_backend(playground.profile())
+    code, told, output = await leave(playground, sandbox, "git worktree add -q t kept && cd t && git status --short")
+    assert (code, output) == (0, ""), told
+    code, more, output = await leave(playground, sandbox, "rm -rf t; git worktree prune; git checkout -q kept")
+    assert code == 0, output
+    assert [path.name for path in playground.root.rglob(".swink-quarantine-*")] == []
+    names = {name.partition(" is new")[0].rpartition("/")[2].strip("'") for name in (*told, *more)}
+    assert names == {".dir-locals.el", "languages.toml"}  # told of, once for each place
+    assert (playground.root / ".dir-locals.el").exists()
+
+
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize(
+    "hook",
+    ["cp $EVIL .tracked/pre-commit", "rm -r .tracked; mkdir h; cp $EVIL h/pre-commit; ln -s h .tracked"],
+    ids=["a file", "a link"],
+)
+async def test_what_a_command_added_to_it_is_not_its_own(
+    committed: bool, hook: str, playground: Any, open_backend: OpenFn
+) -> None:
+    """Nor what was committed by one command and is checked out by the next."""
+    mark = furnish(playground)
+    await keep_files(playground)
+    commit = "git add -f .tracked .exrc; git commit -q --no-verify -m x" if committed else "true"
+    made = f'git worktree add -q t kept; cd t; {hook}; echo "silent !$EVIL" > .exrc; {commit}'
+    again = "cd t; git checkout -q HEAD~1 2>/dev/null; git checkout -qf kept 2>/dev/null; true"
+    typed = f"{WHO}; cd t; git commit -q --allow-empty -m y; {OPENED if shutil.which('vim') else 'true'}"
+    sandbox = open_backend(playground.profile())
+    for script in (made, again):
+        await leave(playground, sandbox, script)
+    said = type_(playground, typed)
+    assert not mark.exists(), said
+    shutil.rmtree(playground.root / "t")
+    with open_unconfined(playground.profile()) as unconfined:
+        await leave(playground, unconfined, f"git worktree prune; {made}")
+    said = type_(playground, typed)
+    assert mark.exists(), said
+
+
+# -- a folder that is no repository yet ------------------------------------------------------------------------------
+
+UNMADE = {
+    "a monitor": ("git init -q; git config core.fsmonitor $EVIL", "git status"),
+    "hooks": ("git init -q; cp $EVIL .git/hooks/pre-commit", "git commit -q --allow-empty -m x"),
+    "hooks elsewhere": ("git init -q; mkdir h; cp $EVIL h/pre-commit; git config core.hooksPath h", "git commit -qm x"),
+    "an include": ('git init -q; git config include.path ../i; echo "[core] fsmonitor = $EVIL" > i', "git status"),
+    "a file that leads elsewhere": (
+        "git init -q n; git -C n config core.fsmonitor $EVIL; mv n/.git else; rm -rf .git; echo gitdir: else > .git",
+        "git status",
+    ),
+    "a link that leads elsewhere": (
+        "git init -q n; git -C n config core.fsmonitor $EVIL; mv n/.git else; rm -rf .git; ln -s else .git",
+        "git status",
+    ),
+    "a repository that is moved there": (
+        "git init -q n; git -C n config core.fsmonitor $EVIL; mv n/.git/* .git/ || mv n/.git .git",
+        "git status",
+    ),
+}
+
+
+@pytest.fixture
+def bare_folder(playground: Any) -> Any:
+    """The playground, whose folder is no repository."""
+    shutil.rmtree(playground.root)
+    playground.root.mkdir()
+    furnish(playground)
+    return playground
+
+
+@pytest.mark.parametrize("name", UNMADE)
+async def test_a_repository_that_a_command_makes_of_the_folder_runs_nothing(
+    name: str, bare_folder: Any, open_backend: OpenFn
+) -> None:
+    script, typed = UNMADE[name]
+    typed = f"export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a; {typed}"
+    sandbox = open_backend(bare_folder.profile())
+    await leave(bare_folder, sandbox, script)
+    said = type_(bare_folder, f"{typed}; {typed} --allow-empty")
+    assert not (bare_folder.outside / "mark").exists(), said
+    shutil.rmtree(bare_folder.root / ".git", ignore_errors=True)
+    with open_unconfined(bare_folder.profile()) as unconfined:
+        await leave(bare_folder, unconfined, f"rm -rf .git n else h; {script}")
+    said = type_(bare_folder, f"{typed}; {typed} --allow-empty")
+    assert (bare_folder.outside / "mark").exists(), said
+
+
+async def test_in_a_vast_tree_the_repository_of_the_folder_is_still_looked_at(
+    bare_folder: Any, open_backend: OpenFn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "_MOST_FOLDERS", 5)
+    for number in range(10):
+        (bare_folder.root / f"folder{number}").mkdir()
+    script = "git init -q; git config core.fsmonitor $EVIL; cp -r .git m; mkdir -p .git/modules; mv m .git/modules/m"
+    _, told, _ = await leave(bare_folder, open_backend(bare_folder.profile()), script)
+    assert len([text for text in told if "core.fsmonitor can make git run programs" in text]) == 2
+    type_(bare_folder, "git status; git --git-dir=.git/modules/m --work-tree=. status")
+    assert not (bare_folder.outside / "mark").exists()
+
+
+async def test_a_folder_becomes_a_repository_and_is_held_from_then_on(bare_folder: Any, open_backend: OpenFn) -> None:
+    sandbox = open_backend(bare_folder.profile())
+    work = "git init -q -b main && git config user.name A && git remote add o https://example.org/x.git && echo x > f"
+    code, told, output = await leave(
+        bare_folder, sandbox, f"{work} && git add f && git commit -qm x && git log --oneline"
+    )
+    assert (code, told) == (0, ()), output
+    assert type_(bare_folder, "git config user.name; git remote; git status --short f") == "A\no\n"
+    code, told, output = await leave(
+        bare_folder, sandbox, "echo y > f; git commit -qam y && git branch b && git switch -q b"
+    )
+    assert (code, told) == (0, ()), output
+    before = (bare_folder.root / ".git/config").read_text()
+    await leave(
+        bare_folder,
+        sandbox,
+        f"git config core.fsmonitor $EVIL; echo x >> .git/config; {'cp $EVIL .git/hooks/pre-commit'}",
+    )
+    assert (bare_folder.root / ".git/config").read_text() == before
+    assert not (bare_folder.root / ".git/hooks/pre-commit").exists()
+
+
+async def test_a_folder_that_stays_none_has_nothing_in_it(bare_folder: Any, open_backend: OpenFn) -> None:
+    sandbox = open_backend(bare_folder.profile())
+    for script in ("true", "git init -q; rm -rf .git/* .git", "mkdir -p .git/x; rmdir .git/x"):
+        await leave(bare_folder, sandbox, script)
+    assert [path.name for path in bare_folder.root.iterdir() if path.name not in ("evil", ".git")] == []
+    assert type_(bare_folder, "find . -path './.git/*'") == ""
