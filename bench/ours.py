@@ -28,7 +28,7 @@ from swink_agent import (
     standard_tools,
     tool,
 )
-from swink_agent.policies import Approvals
+from swink_agent.approvals import Approvals
 
 MODEL = "bench:model"
 TOOL_USE = StreamDone(StopReason.TOOL_USE)

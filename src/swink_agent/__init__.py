@@ -8,8 +8,9 @@ of the other rooms. A room is loaded when a name of it is first asked for. The r
     local     the model on this machine               likewise
     tools     bash, files and search                  beneath a root that they cannot leave
     sandbox   how a child process is confined         chosen by trial
-    policies  limits, guards, approvals and records   one to a file
-    rendering what was said, as safe HTML and Markdown
+    approvals what may run unasked, and how people are asked
+    policies  limits, guards and records              one to a file
+    rendering what was said, as safe HTML, Markdown and rows
     memory    what is kept of a conversation, and what of it is still sent
     evals     cases, an agent that runs on them, and scores for what it did
     app, cli  settings, keys and the `swink` command

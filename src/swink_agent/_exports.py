@@ -1,5 +1,6 @@
 """The public names of `swink_agent`, one line each, and where they live: the one list, which `core/lazy.py` reads."""
 
+from .approvals import CommandRules as CommandRules
 from .core.agent import Agent as Agent
 from .core.approval import ApprovalMode as ApprovalMode
 from .core.approval import Approve as Approve
@@ -128,7 +129,6 @@ from .policies import AllowList as AllowList
 from .policies import AuditLog as AuditLog
 from .policies import Budget as Budget
 from .policies import Checkpoint as Checkpoint
-from .policies import CommandRules as CommandRules
 from .policies import ContentFilter as ContentFilter
 from .policies import DenyList as DenyList
 from .policies import LoopDetection as LoopDetection

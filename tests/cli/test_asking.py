@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from swink_agent.approvals import Approvals
 from swink_agent.cli.asking import TerminalAsk
 from swink_agent.cli.screen import Screen
 from swink_agent.core.approval import Approve, Reject, ToolApprovalRequest
-from swink_agent.policies import Approvals
 
 
 class Desk:

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from swink_agent import AssistantMessage, Thinking, ToolApprovalRequest, ToolResultMessage, UserMessage
 from swink_agent.app.doctor import Finding
 from swink_agent.app.headless import Outcome
+from swink_agent.approvals.approvals import ApprovalChoice, ApprovalQuestion
+from swink_agent.approvals.display import display_warnings, render_request
+from swink_agent.approvals.question import QuestionView
 from swink_agent.cli import doctor
 from swink_agent.cli.reporter import Reporter
 from swink_agent.cli.screen import Palette, Screen
@@ -32,9 +35,6 @@ from swink_agent.core.stream import TextDelta
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import ModelSpec, Text, ToolCall
 from swink_agent.memory import SessionInfo
-from swink_agent.policies.approvals import ApprovalChoice, ApprovalQuestion
-from swink_agent.policies.display import display_warnings, render_request
-from swink_agent.policies.question import QuestionView
 
 from .emulator import Emulator
 

@@ -16,7 +16,7 @@ from swink_agent.cli.reporter import Reporter
 from swink_agent.cli.screen import Screen
 from swink_agent.core.redaction import Redactor
 from swink_agent.local.events import LocalModelEvent, LocalState
-from swink_agent.policies.escaping import safe_text
+from swink_agent.rendering.escaping import safe_text
 from swink_agent.testing import call, fail, scripted, text, think
 
 from .emulator import Emulator

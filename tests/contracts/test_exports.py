@@ -19,7 +19,7 @@ MODULES = [
     "swink_agent",
     *(
         f"swink_agent.{room}"
-        for room in ["adapters", "evals", "local", "memory", "policies", "sandbox", "testing", "tools"]
+        for room in ["adapters", "approvals", "evals", "local", "memory", "policies", "sandbox", "testing", "tools"]
     ),
 ]
 

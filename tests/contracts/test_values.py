@@ -103,6 +103,7 @@ from swink_agent import (
     UserMessage,
     tool,
 )
+from swink_agent.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, Decision
 from swink_agent.evals import (
     Attempt,
     CaseBudget,
@@ -155,7 +156,6 @@ from swink_agent.memory import (
     UnknownMessage,
     UnknownRecord,
 )
-from swink_agent.policies import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, Decision
 from swink_agent.sandbox import (
     BackendReport,
     ProcessLimits,

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from swink_agent import Agent, Approve, ApproveWith, ToolApprovalRequest, ToolExecutionStart
-from swink_agent.policies import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, Approvals, CommandRules
+from swink_agent.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, Approvals, CommandRules
 from swink_agent.sandbox import SandboxProfile, open_sandbox
 from swink_agent.testing import call, scripted
 from swink_agent.tools import BashTool, standard_tools

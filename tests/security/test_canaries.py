@@ -33,8 +33,8 @@ from swink_agent import (
     tool,
 )
 from swink_agent.adapters import AnthropicStreamFn, OpenAiStreamFn, stream_fn_for
+from swink_agent.approvals import ApprovalQuestion
 from swink_agent.core.retry import DefaultRetryStrategy
-from swink_agent.policies import ApprovalQuestion
 from swink_agent.testing import FakeProvider, call, scripted, text, think
 from swink_agent.testing.fakes import FakeFailure
 

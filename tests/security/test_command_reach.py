@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.policies.command_rules import CommandRules
+from swink_agent.approvals.commands.rules import CommandRules
 
 from .ranges import RealRange
 

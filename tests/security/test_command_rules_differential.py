@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.policies._read_only import READ_ONLY
-from swink_agent.policies._shell_words import NotPlain, Word, plain_words, read_script
-from swink_agent.policies.command_rules import CommandRules
+from swink_agent.approvals.commands.read_only import READ_ONLY
+from swink_agent.approvals.commands.rules import CommandRules
+from swink_agent.approvals.commands.shell_words import NotPlain, Word, plain_words, read_script
 
 from .ranges import CANARY, TRAPS, RealRange, ShimRange
 

@@ -34,7 +34,8 @@ from swink_agent import (
     encode_message,
     extract_text,
 )
-from swink_agent.policies import ApprovalQuestion, Approvals, Checkpoint, recommended
+from swink_agent.approvals import ApprovalQuestion, Approvals
+from swink_agent.policies import Checkpoint, recommended
 from swink_agent.sandbox import SandboxProfile, open_sandbox
 from swink_agent.testing import ScriptedStream, scripted
 from swink_agent.testing.script import Part, Reply

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent import Agent, ModelSpec, Redactor, ToolApprovalRequest
-from swink_agent.policies import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, Approvals
+from swink_agent.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, Approvals
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import EditFileTool, ReadFileTool, Workspace, WriteFileTool, change_preview
 from swink_agent.tools._edits import apply_edits

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent import AgentToolResult, Redactor, ToolApprovalRequest, ToolContext, extract_text
-from swink_agent.policies import ApprovalChoice, ApprovalQuestion, Approvals
+from swink_agent.approvals import ApprovalChoice, ApprovalQuestion, Approvals
 from swink_agent.tools import EditFileTool, ReadFileTool, SearchTool, Workspace, WriteFileTool, change_preview
 
 SECRET = "canary-4711-swordfish"

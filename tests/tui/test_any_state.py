@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from swink_agent import ToolApprovalRequest
 from swink_agent.app.opening import Opening, OpeningOptions
 from swink_agent.app.sessions import WantedSession
-from swink_agent.policies.approvals import ApprovalAnswer, ApprovalQuestion
+from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
 from swink_agent.testing import scripted, text
 from swink_agent.tui.app import SwinkApp
 from swink_agent.tui.running import _tell_crash

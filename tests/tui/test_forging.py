@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from swink_agent import ToolApprovalRequest
-from swink_agent.policies.approvals import ApprovalQuestion
-from swink_agent.policies.cells import cell_width
+from swink_agent.approvals.approvals import ApprovalQuestion
+from swink_agent.rendering.cells import cell_width
 from swink_agent.tui.activity import Activity, activity_lines
 from swink_agent.tui.inline import answer_rows
 from swink_agent.tui.status import Status, status_line

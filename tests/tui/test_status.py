@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swink_agent.policies.cells import cell_width
-from swink_agent.policies.escaping import safe_display
+from swink_agent.rendering.cells import cell_width
+from swink_agent.rendering.escaping import safe_display
 from swink_agent.tui.activity import Activity, activity_lines
 from swink_agent.tui.status import Status, status_line
 from swink_agent.tui.transcript.line import plain

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent.policies.cells import cell_width
+from swink_agent.rendering.cells import cell_width
 from swink_agent.tui.status import Status, status_line
 
 

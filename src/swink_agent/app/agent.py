@@ -33,9 +33,9 @@ from .trust import Project
 from .undo import open_undo
 
 if TYPE_CHECKING:
+    from swink_agent.approvals import Approvals, CallRules, SessionTrust
+    from swink_agent.approvals.approvals import AskFn
     from swink_agent.core.policy import Policy
-    from swink_agent.policies import Approvals, CallRules, SessionTrust
-    from swink_agent.policies.approvals import AskFn
     from swink_agent.sandbox import Sandbox, SandboxProfile
 
 __all__ = ["AgentOptions", "StandardAgent", "redactor_for", "standard_agent"]
@@ -252,14 +252,14 @@ def _open_sandbox(profile: SandboxProfile, backend: str, warnings: list[str]) ->
 
 
 def _rules(root: Path, settings: Settings) -> CallRules:
-    from swink_agent.policies import CallRules
+    from swink_agent.approvals import CallRules
 
     # Which tools they may name was checked with the settings; a rule for one that is not on does nothing.
     return CallRules(root, allow=settings.value("allow"), deny=settings.value("deny"))
 
 
 def _approvals(options: AgentOptions, rules: CallRules, tools: list[AgentTool], redactor: Redactor) -> Approvals:
-    from swink_agent.policies import Approvals
+    from swink_agent.approvals import Approvals
     from swink_agent.tools import change_preview
 
     preview = change_preview(tools, redactor)

@@ -29,8 +29,8 @@ from .settings import load_settings
 from .trust import TrustStore, find_project
 
 if TYPE_CHECKING:
-    from swink_agent.policies import SessionTrust
-    from swink_agent.policies.approvals import AskFn
+    from swink_agent.approvals import SessionTrust
+    from swink_agent.approvals.approvals import AskFn
 
 __all__ = ["SETTING_FLAGS", "Opening", "OpeningOptions"]
 

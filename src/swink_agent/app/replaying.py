@@ -22,11 +22,11 @@ from .settings import Settings
 from .trust import Project
 
 if TYPE_CHECKING:
+    from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
     from swink_agent.core.agent import Agent
     from swink_agent.core.stream import StreamFn
     from swink_agent.core.tool import AgentTool
     from swink_agent.memory import LoadedSession, ReplayReport
-    from swink_agent.policies.approvals import ApprovalAnswer, ApprovalQuestion
 
 __all__ = ["ended_by", "replay_session"]
 
@@ -83,7 +83,7 @@ class _RecordedAnswers:
                     pass
 
     def __call__(self, question: ApprovalQuestion) -> ApprovalAnswer:
-        from swink_agent.policies.approvals import ApprovalAnswer, ApprovalChoice
+        from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice
 
         call_id = question.request.call_id
         if call_id in self._reasons:  # ids may recur, and a no is the answer that needs its words

@@ -346,7 +346,7 @@ def _fit(definition: Definition, value: object) -> tuple[bool, str]:
 def _check_rules(definition: Definition, rules: list[str], place: str) -> None:
     if not rules:
         return
-    from swink_agent.policies import CallRules
+    from swink_agent.approvals import CallRules
 
     try:
         is_allowing = definition.name == "allow"

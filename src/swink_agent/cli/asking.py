@@ -15,10 +15,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from swink_agent.policies.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
-from swink_agent.policies.cells import cut
-from swink_agent.policies.display import safe_display
-from swink_agent.policies.question import QuestionView, Row
+from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
+from swink_agent.approvals.display import safe_display
+from swink_agent.approvals.question import QuestionView, Row
+from swink_agent.rendering.cells import cut
 
 from .screen import Palette, Screen, is_live
 

@@ -21,7 +21,7 @@ from swink_agent.app.settings import (
     unset_value,
 )
 from swink_agent.app.trust import Project, TrustStore, find_project
-from swink_agent.policies.display import safe_display
+from swink_agent.approvals.display import safe_display
 
 from .lazy import offered
 from .screen import Screen, write_answer

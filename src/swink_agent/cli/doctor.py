@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from swink_agent.app.doctor import Finding, examine
-from swink_agent.policies.cells import laid_out
-from swink_agent.policies.escaping import safe_text
+from swink_agent.rendering.cells import laid_out
+from swink_agent.rendering.escaping import safe_text
 
 from .screen import wants_colour, width_of
 

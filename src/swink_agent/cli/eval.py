@@ -17,8 +17,8 @@ import click
 import msgspec
 
 from swink_agent.app.errors import ApplicationError, ExitCode, UsageProblem
-from swink_agent.policies.cells import laid_out
-from swink_agent.policies.escaping import safe_text
+from swink_agent.rendering.cells import laid_out
+from swink_agent.rendering.escaping import safe_text
 
 from .lazy import offered
 from .screen import Palette, wants_colour, width_of, write_answer

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from swink_agent.policies.display import safe_display
+from swink_agent.approvals.display import safe_display
 
 from .live import seconds
 from .screen import Screen

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable
 
 from swink_agent.app.telling import seconds
+from swink_agent.approvals.display import safe_display
 from swink_agent.core.redaction import Redactor
-from swink_agent.policies.cells import cut_middle, cut_start
-from swink_agent.policies.display import safe_display
+from swink_agent.rendering.cells import cut_middle, cut_start
 
 from .screen import Screen
 

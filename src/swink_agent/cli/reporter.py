@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from swink_agent.app.headless import Outcome
 from swink_agent.app.telling import FetchProgress, seconds, summary_of
+from swink_agent.approvals.display import safe_display
 from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
@@ -35,9 +36,8 @@ from swink_agent.core.redaction import Redactor
 from swink_agent.core.stream import TextDelta, ThinkingDelta
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import AssistantMessage, Thinking, extract_text
-from swink_agent.policies.cells import cell_width, cut, cut_middle
-from swink_agent.policies.display import safe_display
-from swink_agent.policies.escaping import safe_line
+from swink_agent.rendering.cells import cell_width, cut, cut_middle
+from swink_agent.rendering.escaping import safe_line
 
 from .live import LiveLine
 from .screen import FOLLOWING, Screen

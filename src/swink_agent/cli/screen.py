@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
-from swink_agent.policies.cells import FOLLOWING, cell_width, cut, laid_out
-from swink_agent.policies.escaping import safe_text
+from swink_agent.rendering.cells import FOLLOWING, cell_width, cut, laid_out
+from swink_agent.rendering.escaping import safe_text
 
 __all__ = ["FOLLOWING", "Palette", "Screen", "is_live", "wants_colour", "width_of", "write_answer"]
 

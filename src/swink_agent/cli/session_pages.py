@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from swink_agent.app.telling import age, summary_of
+from swink_agent.approvals.display import safe_display
 from swink_agent.core.redaction import Redactor
 from swink_agent.core.types import (
     AgentMessage,
@@ -25,9 +26,8 @@ from swink_agent.core.types import (
     ToolResultMessage,
     UserMessage,
 )
-from swink_agent.policies.cells import cut, laid_out
-from swink_agent.policies.display import safe_display
-from swink_agent.policies.escaping import safe_text
+from swink_agent.rendering.cells import cut, laid_out
+from swink_agent.rendering.escaping import safe_text
 
 from .screen import Palette
 from .table import table

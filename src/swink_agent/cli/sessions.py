@@ -29,9 +29,9 @@ from swink_agent.app.sessions import (
 )
 from swink_agent.app.settings import load_settings
 from swink_agent.app.telling import age
-from swink_agent.policies.cells import laid_out
-from swink_agent.policies.display import safe_display
-from swink_agent.policies.escaping import safe_text
+from swink_agent.approvals.display import safe_display
+from swink_agent.rendering.cells import laid_out
+from swink_agent.rendering.escaping import safe_text
 
 from .confirming import confirm
 from .lazy import offered

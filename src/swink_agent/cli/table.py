@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from swink_agent.policies.cells import cell_width, cut, cut_middle
-from swink_agent.policies.display import safe_display
+from swink_agent.approvals.display import safe_display
+from swink_agent.rendering.cells import cell_width, cut, cut_middle
 
 from .screen import width_of
 

@@ -2,9 +2,8 @@
 
 Limits (`Budget`, `MaxTurns`, `MaxDuration`, `LoopDetection`), what calls may be made (`AllowList`, `DenyList`,
 `WorkspaceOnly`), what may be read and said (`PromptGuard`, `PiiRedactor`, `ContentFilter`, `ClaimCheck`), what is kept
-(`AuditLog`, `Checkpoint`); `recommended` is a sensible set of them. And what people are asked: `Approvals`, with
-`CommandRules` for the commands and `CallRules` for other calls that need no asking. Importing this module loads none of
-them.
+(`AuditLog`, `Checkpoint`); `recommended` is a sensible set of them. What people are asked is in
+`swink_agent.approvals`, whose names can be had here too. Importing this module loads none of them.
 """
 
 from typing import TYPE_CHECKING

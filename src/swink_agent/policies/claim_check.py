@@ -213,7 +213,7 @@ def _written(call: ToolCall) -> str:
 
 def _only_reads(command: Any) -> bool:
     """Whether it is a command, or several of them, known to only read. What cannot be told may do more."""
-    from .command_rules import CommandRules
+    from swink_agent.approvals.commands.rules import CommandRules
 
     if not isinstance(command, str) or ">" in command:
         return False

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from swink_agent.policies.cells import cell_width, cut, cut_middle
-from swink_agent.policies.escaping import safe_display
+from swink_agent.rendering.cells import cell_width, cut, cut_middle
+from swink_agent.rendering.escaping import safe_display
 
 from .transcript.line import Line, Span
 

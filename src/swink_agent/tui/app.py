@@ -40,7 +40,7 @@ from .widgets.status_bar import StatusBar
 from .widgets.transcript_view import TranscriptView
 
 if TYPE_CHECKING:
-    from swink_agent.policies.approvals import ApprovalAnswer
+    from swink_agent.approvals.approvals import ApprovalAnswer
 
     from .widgets.question_panel import QuestionPanel
 

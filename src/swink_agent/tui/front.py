@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.screen import ModalScreen
 
-from swink_agent.policies.approvals import ApprovalAnswer, ApprovalQuestion
+from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
 
 from .talk.front import PickItem, PreviewFn
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 
 from swink_agent.app.telling import seconds
-from swink_agent.policies.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
-from swink_agent.policies.cells import wrap
-from swink_agent.policies.escaping import safe_display, safe_line, safe_text
+from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
+from swink_agent.rendering.cells import wrap
+from swink_agent.rendering.escaping import safe_display, safe_line, safe_text
 
 from .composing.picking import matching
 from .inline_input import LineReader

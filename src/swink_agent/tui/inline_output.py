@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from swink_agent.policies.escaping import safe_line
+from swink_agent.rendering.escaping import safe_line
 
 from .patience import own_descriptor, write_patiently
 from .themes import Theme, sgr

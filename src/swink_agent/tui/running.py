@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TextIO
 
-from swink_agent.policies.escaping import safe_text
+from swink_agent.rendering.escaping import safe_text
 
 from .app import SwinkApp
 from .patience import own_descriptor, write_patiently

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from swink_agent.core.value import Value
-from swink_agent.policies.cells import cell_width, cut_middle
-from swink_agent.policies.escaping import safe_display
+from swink_agent.rendering.cells import cell_width, cut_middle
+from swink_agent.rendering.escaping import safe_display
 
 from .transcript.line import Line, Span
 

@@ -21,13 +21,13 @@ from swink_agent import (
     tool,
 )
 from swink_agent.adapters import stream_fn_for
+from swink_agent.approvals import CallRules
 from swink_agent.local import provider
 from swink_agent.memory import export_html
 from swink_agent.policies import (
     AllowList,
     AuditLog,
     Budget,
-    CallRules,
     Checkpoint,
     ClaimCheck,
     ContentFilter,

@@ -187,7 +187,7 @@ def test_no_markdown_adds_an_element(text: str) -> None:
 
 @given(st.text(st.characters(), max_size=40))
 def test_characters_are_written_out_as_on_the_command_line(text: str) -> None:
-    from swink_agent.policies.escaping import safe_text
+    from swink_agent.rendering.escaping import safe_text
 
     assert visible(text) == safe_text(text)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swink_agent.policies.cells import cell_width
+from swink_agent.rendering.cells import cell_width
 from swink_agent.tui.composing.draft import Draft
 from swink_agent.tui.composing.layout import Layout
 

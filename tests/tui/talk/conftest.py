@@ -11,7 +11,7 @@ import pytest
 
 from swink_agent.app.opening import Opening, OpeningOptions
 from swink_agent.app.sessions import WantedSession
-from swink_agent.policies.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
+from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.testing import scripted
 from swink_agent.tui.talk.conversation import Conversation
 from swink_agent.tui.talk.front import PickItem, PreviewFn

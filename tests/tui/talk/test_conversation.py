@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from swink_agent.approvals.approvals import ApprovalChoice
 from swink_agent.core.types import Cost, Usage
-from swink_agent.policies.approvals import ApprovalChoice
 from swink_agent.testing import Request, call, fail, scripted, stall, text, think
 from swink_agent.tui.talk.conversation import Conversation
 from swink_agent.tui.transcript import NoticeBlock, ReplyBlock, ToolBlock, UserBlock

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent import ToolOutcome
-from swink_agent.policies.escaping import safe_text
+from swink_agent.rendering.escaping import safe_text
 from swink_agent.tui.transcript import (
     Block,
     NoticeBlock,

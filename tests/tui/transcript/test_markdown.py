@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swink_agent.policies.cells import cell_width
+from swink_agent.rendering.cells import cell_width
 from swink_agent.tui.transcript.leaves import PIECE
 from swink_agent.tui.transcript.line import copied_text, plain
 from swink_agent.tui.transcript.markdown import MarkdownStream, markdown_lines

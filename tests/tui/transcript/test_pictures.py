@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swink_agent.policies.cells import cell_width
+from swink_agent.rendering.cells import cell_width
 from swink_agent.tui.themes import THEMES
 from swink_agent.tui.transcript.line import plain
 

@@ -12,8 +12,8 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from swink_agent import ToolApprovalRequest
-from swink_agent.policies.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
-from swink_agent.policies.cells import cell_width
+from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
+from swink_agent.rendering.cells import cell_width
 from swink_agent.tui.widgets.question_panel import QuestionPanel
 
 BOX = "╭╮╰╯│─"

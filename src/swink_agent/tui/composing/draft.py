@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from swink_agent.policies.cells import clusters
+from swink_agent.rendering.cells import clusters
 
 __all__ = ["Draft", "Sent", "Token", "plain_text", "whole_characters"]
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from swink_agent.policies.cells import TAB_STOP, cell_width, cut_middle
-from swink_agent.policies.escaping import safe_text
+from swink_agent.rendering.cells import TAB_STOP, cell_width, cut_middle
+from swink_agent.rendering.escaping import safe_text
 
 from .draft import Token, whole_characters
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from swink_agent.policies.approvals import ApprovalChoice, ApprovalQuestion
-from swink_agent.policies.cells import cell_width, cut_middle
+from swink_agent.approvals.approvals import ApprovalChoice, ApprovalQuestion
+from swink_agent.rendering.cells import cell_width, cut_middle
 
 __all__ = ["Choice", "choice_rows", "choices_of", "reason_for"]
 

@@ -47,8 +47,8 @@ from .warnings import LibraryWarnings
 if TYPE_CHECKING:
     from swink_agent.app.opening import Opening
     from swink_agent.app.sessions import WantedSession
+    from swink_agent.approvals.approvals import ApprovalsMode
     from swink_agent.core.types import ModelSpec
-    from swink_agent.policies.approvals import ApprovalsMode
 
 __all__ = ["Conversation"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from ..composing.picking import PickItem
 
 if TYPE_CHECKING:
-    from swink_agent.policies.approvals import ApprovalAnswer, ApprovalQuestion
+    from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
 
     from ..transcript.line import Line
 

@@ -18,8 +18,8 @@ from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import ModelSpec
 
 if TYPE_CHECKING:
-    from swink_agent.policies import SessionTrust
-    from swink_agent.policies.approvals import AskFn
+    from swink_agent.approvals import SessionTrust
+    from swink_agent.approvals.approvals import AskFn
 
 __all__ = ["Opened", "Surroundings"]
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from swink_agent.policies.cells import cell_width
+from swink_agent.rendering.cells import cell_width
 
 from .block import Block
 from .line import Line, plain

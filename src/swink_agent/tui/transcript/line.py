@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from swink_agent.policies.cells import cell_width, cut
+from swink_agent.rendering.cells import cell_width, cut
 
 __all__ = ["EMPTY", "Line", "Span", "body_of", "copied_text", "cut_spans", "padded", "plain", "width_of"]
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from swink_agent.policies.cells import cell_width
+from swink_agent.rendering.cells import cell_width
 
 from .block import Block
 from .line import Line, Span, cut_spans, padded, plain

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from swink_agent.policies.cells import cut
+from swink_agent.rendering.cells import cut
 
 from .diffs import Change
 from .highlighting import Highlighter, family_of_path

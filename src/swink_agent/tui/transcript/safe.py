@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from swink_agent.policies.cells import expand_tabs
-from swink_agent.policies.escaping import safe_text
+from swink_agent.rendering.cells import expand_tabs
+from swink_agent.rendering.escaping import safe_text
 
 __all__ = ["ORDINARY", "safe", "safe_row"]
 

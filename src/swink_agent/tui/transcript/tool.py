@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from swink_agent.core.types import ToolOutcome
-from swink_agent.policies.cells import cell_width, cut, cut_middle
+from swink_agent.rendering.cells import cell_width, cut, cut_middle
 
 from .block import Block
 from .diffs import Change

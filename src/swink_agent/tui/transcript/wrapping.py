@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from swink_agent.policies.cells import clusters
+from swink_agent.rendering.cells import clusters
 
 from .line import Span, plain
 

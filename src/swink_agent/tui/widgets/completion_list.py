@@ -16,8 +16,8 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from swink_agent.policies.cells import cell_width, cut, cut_middle, cut_start
-from swink_agent.policies.escaping import safe_line
+from swink_agent.rendering.cells import cell_width, cut, cut_middle, cut_start
+from swink_agent.rendering.escaping import safe_line
 
 from ..composing.completer import Completion
 

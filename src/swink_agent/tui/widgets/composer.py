@@ -15,7 +15,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 
-from swink_agent.policies.cells import cut
+from swink_agent.rendering.cells import cut
 
 from ..composing.completer import Completer, Completion, Wanted
 from ..composing.draft import Draft

@@ -10,8 +10,8 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from swink_agent.policies.cells import cell_width, wrap
-from swink_agent.policies.escaping import safe_text
+from swink_agent.rendering.cells import cell_width, wrap
+from swink_agent.rendering.escaping import safe_text
 
 __all__ = ["DIALOG_CSS", "Words"]
 

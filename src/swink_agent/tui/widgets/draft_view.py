@@ -17,7 +17,7 @@ from textual.geometry import Offset, Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from swink_agent.policies.cells import cell_width, cut
+from swink_agent.rendering.cells import cell_width, cut
 
 from ..composing.draft import Draft
 from ..composing.layout import Layout, Row

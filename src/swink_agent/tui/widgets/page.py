@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from textual.geometry import Region
 from textual.strip import Strip
 
-from swink_agent.policies.cells import cell_width
+from swink_agent.rendering.cells import cell_width
 
 from ..transcript.block import Block
 from ..transcript.line import EMPTY, Line, Span

@@ -21,8 +21,8 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from swink_agent.policies.cells import cell_width, cut
-from swink_agent.policies.escaping import safe_display
+from swink_agent.rendering.cells import cell_width, cut
+from swink_agent.rendering.escaping import safe_display
 
 from ..composing.picking import PickItem, matching
 from .dialog import DIALOG_CSS

@@ -20,9 +20,9 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from swink_agent.policies.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
-from swink_agent.policies.cells import cell_width, cut
-from swink_agent.policies.question import QuestionView, Row, hunk_rows
+from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
+from swink_agent.approvals.question import QuestionView, Row, hunk_rows
+from swink_agent.rendering.cells import cell_width, cut
 from swink_agent.tools.hunks import ChangeHunks
 
 from ..composing.draft import Draft, plain_text

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from swink_agent.policies.cells import cell_width, clusters
+from swink_agent.rendering.cells import cell_width, clusters
 
 from ..transcript.line import body_of, plain
 from ..transcript.rows import Place, Rows

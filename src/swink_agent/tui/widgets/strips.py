@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.style import Style as RichStyle
 from textual.strip import Strip
 
-from swink_agent.policies.cells import clusters
+from swink_agent.rendering.cells import clusters
 
 from ..themes import Style, Theme
 from ..transcript.line import Line, Span

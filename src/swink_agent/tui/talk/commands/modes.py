@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from swink_agent.app.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from swink_agent.policies.approvals import ApprovalsMode
+    from swink_agent.approvals.approvals import ApprovalsMode
 
     from ..conversation import Conversation
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.sessions import open_store, session_problems
-from swink_agent.policies.escaping import safe_display
+from swink_agent.rendering.escaping import safe_display
 
 from ..front import PickItem
 from ..rewinding import RunSince, files_since, put_files_back, runs_since, user_messages

@@ -16,7 +16,7 @@ from swink_agent.app.paths import write_whole
 from swink_agent.app.sessions import SessionProblem, WantedSession, open_store, session_problems, short_ids
 from swink_agent.app.telling import age
 from swink_agent.core.types import AssistantMessage, UserMessage, extract_text
-from swink_agent.policies.escaping import safe_line
+from swink_agent.rendering.escaping import safe_line
 
 from ..front import PickItem
 

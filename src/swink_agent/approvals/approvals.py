@@ -21,10 +21,10 @@ from swink_agent.core.redaction import Redactor
 from swink_agent.core.unicode_forms import compatibility_form
 from swink_agent.core.value import Value, copy_json
 
-from ._prefixes import prefix_covers, prefix_length
-from ._shell_words import NotPlain, plain_words
 from .call_rules import CallRules
-from .command_rules import COMMAND_TOOLS, CommandRules, Decision
+from .commands.prefixes import prefix_covers, prefix_length
+from .commands.rules import COMMAND_TOOLS, CommandRules, Decision
+from .commands.shell_words import NotPlain, plain_words
 from .display import display_warnings, is_deceptive, render_request, safe_display
 
 __all__ = ["ApprovalAnswer", "ApprovalChoice", "ApprovalQuestion", "Approvals", "SessionTrust"]

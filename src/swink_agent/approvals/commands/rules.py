@@ -19,10 +19,10 @@ import msgspec
 
 from swink_agent.core.value import Value
 
-from ._allow_rules import AllowRule, parsed
-from ._judgement import Allowed, Judgement, show
-from ._named_commands import is_runner, named_commands, program_name
-from ._shell_words import NotPlain, plain_words, read_script
+from .allow_rules import AllowRule, parsed
+from .judgement import Allowed, Judgement, show
+from .named_commands import is_runner, named_commands, program_name
+from .shell_words import NotPlain, plain_words, read_script
 
 __all__ = ["COMMAND_TOOLS", "CommandRules", "Decision"]
 

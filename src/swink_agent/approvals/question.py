@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from swink_agent.rendering.cells import FOLLOWING, cell_width, cut, cut_middle, laid_out, wrap
+from swink_agent.rendering.escaping import safe_line
+
 from .approvals import ApprovalChoice, ApprovalQuestion
-from .cells import FOLLOWING, cell_width, cut, cut_middle, laid_out, wrap
 from .display import CallLine, LineKind, call_lines
-from .escaping import safe_line
 
 __all__ = ["QuestionView", "Row", "hunk_rows"]
 

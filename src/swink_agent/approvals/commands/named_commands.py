@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ._shell_words import ASSIGNMENT, KEYWORDS, names
+from .shell_words import ASSIGNMENT, KEYWORDS, names
 
 __all__ = ["is_runner", "named_commands", "program_name", "simple_commands"]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from swink_agent.core.approval import ProposedCall
 from swink_agent.core.policy import PreDispatchContext, Skip
 
-from .command_rules import COMMAND_TOOLS, STANDARD_DENY, CommandRules, Decision
+from .commands.rules import COMMAND_TOOLS, STANDARD_DENY, CommandRules, Decision
 from .display import safe_display
 
 __all__ = ["CallRules"]

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from swink_agent.core.value import Value
 
-from .display import is_deceptive, safe_display
+from ..display import is_deceptive, safe_display
 
 __all__ = [
     "ASSIGNMENT",

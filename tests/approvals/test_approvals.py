@@ -19,14 +19,8 @@ from swink_agent import (
     ToolContext,
     extract_text,
 )
-from swink_agent.policies.approvals import (
-    ApprovalAnswer,
-    ApprovalChoice,
-    ApprovalQuestion,
-    Approvals,
-    SessionTrust,
-)
-from swink_agent.policies.command_rules import CommandRules
+from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, Approvals, SessionTrust
+from swink_agent.approvals.commands.rules import CommandRules
 from swink_agent.testing import call, check_events, collect, scripted, text
 
 HERE = {"folder": "/home/ada/project", "sandbox": "bubblewrap:1234"}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.policies._named_commands import simple_commands
-from swink_agent.policies._places import Place
-from swink_agent.policies._read_only import READ_ONLY
-from swink_agent.policies._shell_words import NotPlain, Word, plain_words
-from swink_agent.policies.command_rules import CommandRules, Decision
+from swink_agent.approvals.commands.named_commands import simple_commands
+from swink_agent.approvals.commands.places import Place
+from swink_agent.approvals.commands.read_only import READ_ONLY
+from swink_agent.approvals.commands.rules import CommandRules, Decision
+from swink_agent.approvals.commands.shell_words import NotPlain, Word, plain_words
 
 SYSTEM = "/usr/bin:/bin"
 STANDARD = CommandRules.standard(search_path=SYSTEM)

@@ -12,8 +12,8 @@ import re
 import struct
 from collections.abc import Iterator, Mapping
 
-from ._places import Place
-from .display import safe_display
+from ..display import safe_display
+from .places import Place
 
 __all__ = ["git_problem"]
 

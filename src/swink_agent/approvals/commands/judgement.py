@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 from swink_agent.core.value import Value
 
-from ._allow_rules import AllowRule
-from ._git_settings import git_problem
-from ._places import Place
-from ._prefixes import prefix_covers
-from ._read_only import READ_ONLY
-from ._reading import ReadOnly
-from ._shell_words import Pipeline, SimpleCommand, Word, is_builtin
-from .display import safe_display
+from ..display import safe_display
+from .allow_rules import AllowRule
+from .git_settings import git_problem
+from .places import Place
+from .prefixes import prefix_covers
+from .read_only import READ_ONLY
+from .reading import ReadOnly
+from .shell_words import Pipeline, SimpleCommand, Word, is_builtin
 
 __all__ = ["Allowed", "Judgement", "show"]
 

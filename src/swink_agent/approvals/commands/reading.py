@@ -13,9 +13,9 @@ from typing import Literal, TypeAlias
 
 from swink_agent.core.value import Value
 
-from ._places import Place
-from ._shell_words import Word
-from .display import safe_display
+from ..display import safe_display
+from .places import Place
+from .shell_words import Word
 
 __all__ = ["Form", "ReadOnly", "reads"]
 

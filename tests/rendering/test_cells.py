@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swink_agent.policies.cells import cell_width, clusters, cut, cut_middle, expand_tabs, laid_out, wrap
-from swink_agent.policies.escaping import safe_line, safe_text
+from swink_agent.rendering.cells import cell_width, clusters, cut, cut_middle, expand_tabs, laid_out, wrap
+from swink_agent.rendering.escaping import safe_line, safe_text
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from swink_agent import Agent, ModelSpec, ToolApprovalRequest, ToolExecutionEnd, extract_text
-from swink_agent.policies import Approvals, CallRules
+from swink_agent.approvals import Approvals, CallRules
 from swink_agent.testing import call, collect, scripted, text
 from swink_agent.tools import standard_tools
 

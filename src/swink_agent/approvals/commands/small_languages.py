@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ._shell_words import names
+from .shell_words import names
 
 __all__ = ["is_reading_awk", "is_reading_jq", "is_reading_printf", "is_reading_sed", "is_reading_test"]
 

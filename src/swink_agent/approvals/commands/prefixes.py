@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import re
 
-from ._named_commands import program_name
-from ._shell_words import names
+from .named_commands import program_name
+from .shell_words import names
 
 __all__ = ["prefix_covers", "prefix_length"]
 

@@ -8,11 +8,11 @@ import string
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from swink_agent.approvals.commands.named_commands import simple_commands
+from swink_agent.approvals.commands.rules import CommandRules
+from swink_agent.approvals.commands.shell_words import NotPlain, plain_words, read_script
+from swink_agent.approvals.display import is_deceptive, safe_display
 from swink_agent.core.invisible import ordinary_places
-from swink_agent.policies._named_commands import simple_commands
-from swink_agent.policies._shell_words import NotPlain, plain_words, read_script
-from swink_agent.policies.command_rules import CommandRules
-from swink_agent.policies.display import is_deceptive, safe_display
 
 ANYTHING = CommandRules(allow=["ls"])
 OPERATORS = list(";&|<>(){}$`*?[]~!#\n\r\t")

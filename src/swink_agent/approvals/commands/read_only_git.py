@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ._reading import ReadOnly, reads
+from .reading import ReadOnly, reads
 
 __all__ = ["GIT"]
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent import ToolApprovalRequest
-from swink_agent.policies.approvals import ApprovalQuestion
-from swink_agent.policies.cells import cell_width
-from swink_agent.policies.question import QuestionView, hunk_rows
+from swink_agent.approvals.approvals import ApprovalQuestion
+from swink_agent.approvals.question import QuestionView, hunk_rows
+from swink_agent.rendering.cells import cell_width
 
 FOREIGN = st.text(alphabet="ab1 \n\t│◆…\u202e\x1b漢e\u0301", max_size=300)
 

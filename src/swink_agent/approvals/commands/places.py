@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from .display import safe_display
+from ..display import safe_display
 
 __all__ = ["Place"]
 

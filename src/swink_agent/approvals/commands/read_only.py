@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
 
-from ._read_only_git import GIT
-from ._reading import Form, ReadOnly, reads
-from ._shell_words import Word
-from ._small_languages import is_reading_awk, is_reading_jq, is_reading_printf, is_reading_sed, is_reading_test
-from .display import safe_display
+from ..display import safe_display
+from .read_only_git import GIT
+from .reading import Form, ReadOnly, reads
+from .shell_words import Word
+from .small_languages import is_reading_awk, is_reading_jq, is_reading_printf, is_reading_sed, is_reading_test
 
 __all__ = ["READ_ONLY"]
 

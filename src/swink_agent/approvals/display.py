@@ -14,8 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 import msgspec
 
 from swink_agent.core.approval import ProposedCall
-
-from .escaping import LIMIT, display_warnings, is_deceptive, safe_display, safe_line
+from swink_agent.rendering.escaping import LIMIT, display_warnings, is_deceptive, safe_display, safe_line
 
 __all__ = ["CallLine", "call_lines", "display_warnings", "is_deceptive", "render_request", "safe_display"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.policies.command_rules import CommandRules
+from swink_agent.approvals.commands.rules import CommandRules
 
 RULES = CommandRules.standard(search_path="/usr/bin:/bin")
 

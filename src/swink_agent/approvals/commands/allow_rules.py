@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from ._shell_words import NotPlain, pattern_words, plain_words
-from .display import safe_display
+from ..display import safe_display
+from .shell_words import NotPlain, pattern_words, plain_words
 
 __all__ = ["AllowRule", "parsed"]
 
