@@ -19,7 +19,7 @@ from swink_agent import extract_text
 from swink_agent.sandbox import Sandbox, SandboxProfile, SandboxUnavailable, find_program
 from swink_agent.sandbox.programs import importable, own_folders, own_interpreter
 from swink_agent.tools import SearchTool, Workspace
-from swink_agent.tools.workspace import WorkspaceError
+from swink_agent.tools.workspace.wall import WorkspaceError
 
 OpenFn = Callable[[SandboxProfile], Sandbox]
 PACKAGE = Path(swink_agent.__file__).parent
@@ -194,7 +194,7 @@ async def test_a_search_runs_nothing_from_the_folder_where_no_sandbox_works(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from swink_agent import ToolContext
-    from swink_agent.tools import search
+    from swink_agent.tools.search import tool as search
 
     (folder / "file").write_text("needle\n")
     evil = program(folder / ".venv/bin/python", f"#!/bin/sh\necho evil > {folder}/ran\n")

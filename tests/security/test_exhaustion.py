@@ -395,7 +395,7 @@ async def test_files_and_patterns_without_measure_are_answered_in_measure(world:
 async def test_a_sparse_file_of_fifty_gigabytes_is_not_read_to_its_end(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swink_agent.tools.read_file._LONGEST_SEEK", 0.5)
+    monkeypatch.setattr("swink_agent.tools.files.read_file._LONGEST_SEEK", 0.5)
     sparse(world)
     search = SearchTool(world.root, time_limit=1.0)
     calls = [

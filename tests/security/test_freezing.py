@@ -26,10 +26,10 @@ from swink_agent.core.likeness import close_names
 from swink_agent.core.unicode_forms import compatibility_form
 from swink_agent.sandbox._removal import remove_tree
 from swink_agent.tools import EditFileTool, ListDirTool, ReadFileTool, SearchTool, WriteFileTool
-from swink_agent.tools._glob import NameGlob
-from swink_agent.tools._ignore import IgnoreRules
-from swink_agent.tools._nearest import describe_nearest
-from swink_agent.tools._tree import IgnoredPaths
+from swink_agent.tools.files.nearest import describe_nearest
+from swink_agent.tools.search.glob import NameGlob
+from swink_agent.tools.search.ignore import IgnoreRules
+from swink_agent.tools.search.tree import IgnoredPaths
 
 pytestmark = pytest.mark.sweep
 
@@ -260,8 +260,8 @@ def fill(root: Path, count: int) -> None:
 
 
 async def test_a_vast_folder_is_listed_up_to_a_bound(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swink_agent.tools.listing._MOST_SCANNED", 1000)
-    monkeypatch.setattr("swink_agent.tools.list_dir._MOST_SCANNED", 1500)
+    monkeypatch.setattr("swink_agent.tools.files.listing._MOST_SCANNED", 1000)
+    monkeypatch.setattr("swink_agent.tools.files.list_dir._MOST_SCANNED", 1500)
     for number in range(4):
         (root / f"folder{number}").mkdir()
         fill(root / f"folder{number}", 700)

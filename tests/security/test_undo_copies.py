@@ -10,8 +10,8 @@ import pytest
 
 from swink_agent import AgentTool, ToolContext, extract_text
 from swink_agent.tools import UndoStore, standard_tools
-from swink_agent.tools.rewind import plan_rewind
-from swink_agent.tools.workspace import Workspace
+from swink_agent.tools.files.rewind import plan_rewind
+from swink_agent.tools.workspace.wall import Workspace
 
 WHERE = ".local/share/swink-agent/undo"
 MARK = "what-the-user-wrote"

@@ -44,7 +44,7 @@ class ProjectFile(Value, frozen=True):
 
 def read_project_file(folder: Path, name: str, most: int) -> ProjectFile:
     """The file of that name, relative to the folder. Never raises: what cannot be read says why."""
-    from swink_agent.tools.workspace import Workspace, WorkspaceError  # on use: `swink --help` needs none of it
+    from swink_agent.tools.workspace.wall import Workspace, WorkspaceError  # on use: `swink --help` needs none of it
 
     path = folder / name
     try:
@@ -69,7 +69,7 @@ def read_project_file(folder: Path, name: str, most: int) -> ProjectFile:
 
 def _is_there(folder: Path, name: str) -> bool:
     """Whether anything bears the name, wherever a link of that name leads. Opens nothing for reading."""
-    from swink_agent.tools._beneath import open_root
+    from swink_agent.tools.workspace.beneath import open_root
 
     root = open_root(str(folder))
     try:

@@ -51,7 +51,7 @@ def standard_prompt(
 
 def folder_listing(root: Path | str, limit: int = _MOST_ENTRIES) -> str:
     """What lies in the folder, in one line: folders with a slash, without what git ignores, at most `limit` entries."""
-    from swink_agent.tools.listing import visible_entries
+    from swink_agent.tools.files.listing import visible_entries
 
     entries, is_all = visible_entries(Path(root))
     shown = [_shown(name) + "/" * is_folder for name, is_folder in entries[:limit]]

@@ -14,7 +14,7 @@ from .errors import UsageProblem
 from .paths import data_folder
 
 if TYPE_CHECKING:
-    from swink_agent.tools.undo import UndoRun, UndoStore
+    from swink_agent.tools.files.undo import UndoRun, UndoStore
 
 __all__ = ["choose_run", "open_undo", "undo_folder"]
 
@@ -28,7 +28,7 @@ def open_undo(warnings: list[str]) -> UndoStore:
 
     Where it cannot be made, every change of a file is refused, one by one, and the reason is told now.
     """
-    from swink_agent.tools.undo import UndoStore
+    from swink_agent.tools.files.undo import UndoStore
 
     store = UndoStore(undo_folder())
     try:

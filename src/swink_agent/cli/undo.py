@@ -18,9 +18,9 @@ import click
 from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.undo import choose_run, undo_folder
 from swink_agent.approvals.display import safe_display
-from swink_agent.tools.rewind import FileRewind, plan_rewind, rewind
-from swink_agent.tools.undo import UndoRun, UndoStore
-from swink_agent.tools.workspace import Workspace
+from swink_agent.tools.files.rewind import FileRewind, plan_rewind, rewind
+from swink_agent.tools.files.undo import UndoRun, UndoStore
+from swink_agent.tools.workspace.wall import Workspace
 
 from .confirming import confirm
 from .table import table

@@ -31,7 +31,7 @@ from swink_agent.sandbox import (
 from ._bounded import OUTPUT_LIMIT
 from ._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice, default_opener, in_thread
 from ._terminal import LiveText, Output
-from .workspace import Workspace
+from .workspace.wall import Workspace
 
 __all__ = ["BashTool"]
 

@@ -13,12 +13,12 @@ from typing import Literal
 from swink_agent import sandbox as sandboxes
 from swink_agent.core.tool import AgentTool
 
-from .edit_file import EditFileTool
-from .list_dir import ListDirTool
-from .read_file import ReadFileTool
-from .undo import UndoStore
-from .workspace import Workspace
-from .write_file import WriteFileTool
+from .files.edit_file import EditFileTool
+from .files.list_dir import ListDirTool
+from .files.read_file import ReadFileTool
+from .files.undo import UndoStore
+from .files.write_file import WriteFileTool
+from .workspace.wall import Workspace
 
 __all__ = ["standard_tools"]
 
@@ -44,7 +44,7 @@ def standard_tools(
     """
     from swink_agent.sandbox import SandboxProfile
 
-    from .search import SearchTool
+    from .search.tool import SearchTool
     from .shell import BashTool
 
     folders = [os.path.abspath(folder) for folder in also]

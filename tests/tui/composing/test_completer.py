@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from swink_agent.tools.listing import visible_paths
+from swink_agent.tools.files.listing import visible_paths
 from swink_agent.tui.composing.completer import Completer
 from swink_agent.tui.composing.fuzzy import fitting
 

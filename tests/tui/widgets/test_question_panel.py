@@ -259,8 +259,8 @@ async def test_hunks_are_accepted_one_by_one(name: str) -> None:
     if name == "write_file":
         assert answer.arguments == {"path": "src/app.py", "content": expected}
     else:
-        from swink_agent.tools._edits import apply_edits
-        from swink_agent.tools.edit_file import edits_in
+        from swink_agent.tools.files.edit_file import edits_in
+        from swink_agent.tools.files.edits import apply_edits
 
         assert apply_edits(OLD, "\n", edits_in(answer.arguments), "f")[0] == expected
 

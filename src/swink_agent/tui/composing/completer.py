@@ -123,7 +123,7 @@ class Completer:
         return self._index  # the last look serves until the next one is done
 
     def _look(self) -> list[str]:
-        from swink_agent.tools.listing import visible_paths
+        from swink_agent.tools.files.listing import visible_paths
 
         return visible_paths(self._folder, goes_on=lambda: self._is_open).paths
 
@@ -164,7 +164,7 @@ class Completer:
 
 def _entries_of(typed: str, folder: Path) -> list[str]:
     """What lies in the folder that was typed and begins as its last part does."""
-    from swink_agent.tools.listing import visible_entries
+    from swink_agent.tools.files.listing import visible_entries
 
     above, _, beginning = typed.rpartition("/")
     if typed == "~":

@@ -20,7 +20,7 @@ from .shell import is_from_shell
 if TYPE_CHECKING:
     from swink_agent.memory import JsonlSessionStore
     from swink_agent.memory.message_runs import MessageRun
-    from swink_agent.tools.undo import UndoRun
+    from swink_agent.tools.files.undo import UndoRun
 
 __all__ = ["FilesBack", "RunSince", "files_since", "put_files_back", "runs_since", "user_messages"]
 
@@ -100,8 +100,8 @@ def put_files_back(settings: Settings, roots: Iterable[Path], runs: Sequence[Run
     """Puts them back, run by run, the newest first. For a thread."""
     from swink_agent.app.undo import open_undo
     from swink_agent.core.errors import ToolError
-    from swink_agent.tools.rewind import plan_rewind, rewind
-    from swink_agent.tools.workspace import Workspace
+    from swink_agent.tools.files.rewind import plan_rewind, rewind
+    from swink_agent.tools.workspace.wall import Workspace
 
     store = open_undo([])
     done: dict[str, None] = {}
@@ -128,7 +128,7 @@ def put_files_back(settings: Settings, roots: Iterable[Path], runs: Sequence[Run
 def _kept(settings: Settings, roots: Iterable[Path], runs: Sequence[RunSince]) -> list[tuple[UndoRun, int]]:
     """What is kept of those runs in those folders, the newest first."""
     from swink_agent.app.undo import undo_folder
-    from swink_agent.tools.undo import UndoStore
+    from swink_agent.tools.files.undo import UndoStore
 
     if not runs or not settings.value("undo"):
         return []

@@ -23,7 +23,7 @@ from textual.widget import Widget
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.question import QuestionView, Row, hunk_rows
 from swink_agent.rendering.cells import cell_width, cut
-from swink_agent.tools.hunks import ChangeHunks
+from swink_agent.tools.files.hunks import ChangeHunks
 
 from ..composing.draft import Draft, plain_text
 from ..composing.question_keys import Choice, choice_rows, choices_of, reason_for

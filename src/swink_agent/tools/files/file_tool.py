@@ -1,0 +1,245 @@
+"""What the file tools share: a workspace, a thread to work in, and errors that a model can read.
+
+Owns the run of one call, and the last question before something changes: whether it may still happen. What each tool
+does is in its own file.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from swink_agent.core.errors import ToolError
+from swink_agent.core.threads import WorkerThreads
+from swink_agent.core.tool import AgentToolResult, ToolContext
+
+from .._bounded import bound_text
+from ..workspace.place import Place, replace_file
+from ..workspace.seen import seen_by
+from ..workspace.wall import (
+    WHOLE_FILE_LIMIT,
+    OpenFile,
+    Workspace,
+    WorkspaceError,
+    read_whole,
+    stale,
+    too_large,
+    version_of,
+)
+from .text import showable
+from .undo import Change, UndoStore
+
+if TYPE_CHECKING:
+    from swink_agent.core.redaction import Redactor
+
+__all__ = ["Before", "Call", "FileTool", "WritingTool"]
+
+_MOST_DETAILS = 1024 * 1024
+
+
+class Call:
+    """One call of a tool: its arguments, its context, and whether anybody still wants it."""
+
+    def __init__(self, tool: FileTool, arguments: dict[str, Any], ctx: ToolContext) -> None:
+        self.tool = tool
+        self.arguments = arguments
+        self.ctx = ctx
+        self._is_over = False
+        self._lock = threading.Lock()
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """What masks secrets in what the model sees of a file."""
+        return self.ctx.redactor
+
+    def give_up(self) -> None:
+        """Says that nobody waits for the call any more: from here on it changes nothing."""
+        with self._lock:
+            self._is_over = True
+
+    @property
+    def is_wanted(self) -> bool:
+        return not self._is_over and not self.ctx.cancel.is_cancelled
+
+    @contextmanager
+    def act(self, scope: dict[str, Any]) -> Generator[None]:
+        """Held around a change: raises `ToolError` if the call was cancelled, or is not the one that was approved."""
+        with self._lock:
+            if not self.is_wanted:
+                raise ToolError(f"{self.tool.name} was cancelled: nothing was changed")
+            grant = self.ctx.grant
+            if grant is not None and not grant.covers(self.tool.name, self.arguments, scope):
+                raise ToolError(
+                    f"{self.tool.name} did nothing: what would happen now is not what was approved, as the file or "
+                    "folder behind the path has changed; call it again"
+                )
+            yield
+
+
+class FileTool(ABC):
+    """A tool on the files of one folder. `root` is its path, or a `Workspace` that several tools share."""
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    description: ClassVar[str]
+    parameters_schema: dict[str, Any]
+    requires_approval: bool = False
+    on_steer: Literal["cancel", "finish"] = "cancel"
+
+    def __init__(self, root: str | os.PathLike[str] | Workspace) -> None:
+        self.workspace = root if isinstance(root, Workspace) else Workspace(root)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name} in {self.workspace.root}>"
+
+    async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+        """Runs the call in a thread. Whatever goes wrong with a file is an error result."""
+        call = Call(self, arguments, ctx)
+        threads = ctx.threads or WorkerThreads()
+        try:
+            return await threads.run(lambda: self.run(call))
+        except ToolError as error:
+            return AgentToolResult.error(str(error))
+        except OSError as error:
+            path = arguments.get("path")
+            return AgentToolResult.error(str(self.workspace.explain(path if isinstance(path, str) else ".", error)))
+        finally:
+            call.give_up()
+            if ctx.threads is None:
+                threads.close()
+
+    @abstractmethod
+    def run(self, call: Call) -> AgentToolResult:
+        """Does the work, in a thread of its own. Raises `ToolError` or `OSError`."""
+
+
+class Before:
+    """The file that is about to be replaced: its content, or `None` if it is large, and its version."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self.file = file
+        self.data = read_whole(file)
+        self.version = version_of(file.stat, self.data)
+
+    def is_at(self, place: Place, workspace: Workspace) -> bool:
+        """Whether it is this very file, unchanged, that is still at the place."""
+        now = workspace.open_existing(place)
+        if now is None:
+            return False
+        with now:
+            if not os.path.samestat(now.stat, self.file.stat):
+                return False
+            # The content again, not only the times: two changes in one tick of the clock have the same.
+            return version_of(now.stat, None if self.data is None else read_whole(now)) == self.version
+
+
+class WritingTool(FileTool):
+    """A tool that replaces a file: needs approval, and is not broken off by a steering message once it has begun."""
+
+    requires_approval = True
+    on_steer = "finish"
+    replaces_all: ClassVar[bool] = False
+    """Whether nothing of the old content is left, so that the model knows all of the new one."""
+
+    def __init__(self, root: str | os.PathLike[str] | Workspace, *, undo: UndoStore | None = None) -> None:
+        super().__init__(root)
+        self.undo = undo
+
+    def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Which file would be written, with every link resolved. Raises `ToolError` for one that never would."""
+        with self.workspace.place(arguments["path"]) as place:
+            return self.scope_of(place.parts)
+
+    def scope_of(self, parts: tuple[str, ...]) -> dict[str, Any]:
+        return {"folder": as_json(str(self.workspace.root)), "path": as_json("/".join(parts))}
+
+    def run(self, call: Call) -> AgentToolResult:
+        workspace = self.workspace
+        with workspace.writing, workspace.place(call.arguments["path"]) as place:
+            file = workspace.open_existing(place)
+            if file is None:
+                return self.change(call, place, None)
+            with file:
+                before = Before(file)
+                return self.refusal(call, place, before) or self.change(call, place, before)
+
+    def refusal(self, call: Call, place: Place, before: Before) -> AgentToolResult | None:
+        """Why an existing file is left alone, if it is. Raises `ToolError` for a reason that takes one sentence."""
+        seen, _ = seen_by(call.ctx, self.workspace)
+        if seen.version(place.parts) not in (None, before.version):
+            raise stale(place.parts)
+        return None
+
+    @abstractmethod
+    def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
+        """Makes the new content and puts it in place."""
+
+    def put(self, call: Call, place: Place, before: Before | None, data: bytes) -> None:
+        """Replaces the file, if it is still what it was, and the call still what was approved."""
+        workspace, parts = self.workspace, place.parts
+
+        @contextmanager
+        def last_check() -> Generator[None]:
+            now = place.parts_now()
+            workspace.refuse_protected(now)
+            with call.act(self.scope_of(now)):
+                if now != parts or (before is not None and not before.is_at(place, workspace)):
+                    raise stale(parts)
+                yield
+
+        made = len(place.missing)
+        with call.act(self.scope_of(place.parts_now())):
+            place.make_folders()
+        kept = self._keep(call, place, before, data, made)
+        try:
+            status = replace_file(
+                place,
+                data,
+                None if before is None else before.file.fd,
+                last_check=last_check(),
+                rename=workspace.rename,
+                fsync=workspace.fsync,
+            )
+        except BaseException as error:
+            if kept is not None:
+                kept.discard()
+            if not isinstance(error, FileExistsError):
+                raise
+            raise WorkspaceError(f"{'/'.join(parts)} has appeared meanwhile: read it with read_file first") from error
+        seen, now = seen_by(call.ctx, workspace)
+        knew_all = before is None or self.replaces_all or seen.is_whole(parts, before.version, now)
+        version = version_of(status, data if len(data) <= WHOLE_FILE_LIMIT else None)
+        seen.wrote(parts, version, is_whole=knew_all)
+
+    def _keep(self, call: Call, place: Place, before: Before | None, data: bytes, made: int) -> Change | None:
+        """A copy of what is about to be replaced, on disk before it is. Raises `UndoError`: then nothing is."""
+        if self.undo is None:
+            return None
+        if before is not None and before.data is None:
+            raise too_large(before.file)
+        return self.undo.keep(
+            str(self.workspace.root),
+            call.ctx.run_id or None,
+            place.parts,
+            None if before is None else before.data,
+            data,
+            mode=0o644 if before is None else before.file.stat.st_mode,
+            folders=made,
+        )
+
+
+def as_json(path: str) -> str:
+    """A path as JSON can carry it: bytes that are not UTF-8 are written out."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def change_details(path: str, old: str, new: str, *, is_new: bool) -> dict[str, Any]:
+    """What people and logs are shown of a change: the whole texts, up to a megabyte each, `is_cut` beyond that."""
+    before = bound_text(showable(old), _MOST_DETAILS, keep="head")
+    after = bound_text(showable(new), _MOST_DETAILS, keep="head")
+    details: dict[str, Any] = {"path": as_json(path), "old": before.text, "new": after.text, "is_new": is_new}
+    return details | {"is_cut": True} if before.is_cut or after.is_cut else details

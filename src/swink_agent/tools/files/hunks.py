@@ -1,0 +1,144 @@
+"""A change of a file in parts: the hunks of a write or an edit that is to be approved, and the call that makes only
+some of them.
+
+Owns the way from accepted hunks to arguments: of the same tool, with every placeholder as it stands, and checked to
+make exactly the accepted hunks; what cannot be said in arguments is not offered in parts. Nothing is read or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from swink_agent.core.approval import ProposedCall
+from swink_agent.core.diffs import DiffKind, DiffPart, diff_groups
+from swink_agent.core.errors import ToolError
+
+from .edit_file import EditFileTool, edits_in
+from .edits import apply_edits
+from .write_file import WriteFileTool
+
+__all__ = ["ChangeHunks", "Hunk"]
+
+_MOST_EDITS = 200
+_AROUND = 3
+_MOST_TOLD = 20
+_MARK = "\ufeff"
+_NO_TEXT = "\ufffd"
+
+
+class Hunk(NamedTuple):
+    """A part of a change that can be made by itself: its lines with their kinds, as `diff_lines` has them."""
+
+    lines: tuple[tuple[DiffKind, str], ...]
+
+
+class ChangeHunks:
+    """The hunks of one call. `of` gives nothing for a call that is not offered in parts."""
+
+    def __init__(self, request: ProposedCall, old: str, new: str) -> None:
+        self._request = request
+        self._old = old
+        self._before, self._after = _lines(old), _lines(new)
+        self._groups = diff_groups(self._before, self._after, _AROUND)
+        self.hunks = tuple([self._hunk(group) for group in self._groups])
+
+    @classmethod
+    def of(cls, request: ProposedCall, details: Mapping[str, Any] | None) -> ChangeHunks | None:
+        """The hunks of a call that changes a file, by the details that `change_preview` gave for it.
+
+        Nothing where parts of the change could not be said exactly: for another tool, a new file, one that is shown
+        other than it is (cut, masked in what the model wrote, with bytes that are no text, with line ends of several
+        kinds), or a call that would fail.
+        """
+        if details is None or details.get("is_new") is not False or details.get("is_exact") is False:
+            return None
+        old, new = details.get("old"), details.get("new")
+        if not isinstance(old, str) or not isinstance(new, str) or details.get("is_cut"):
+            return None
+        if not old or old == new or _NO_TEXT in old or old.startswith(_MARK) or new.startswith(_MARK):
+            return None
+        if not _makes(request, old, new):
+            return None  # what the model wrote is shown masked: in parts it could not be written back
+        return cls(request, old, new)
+
+    def text(self, accepted: Collection[int]) -> str:
+        """The file with the accepted hunks, by their numbers from 0, and no other."""
+        pieces: list[str] = []
+        at = 0
+        for number, group in enumerate(self._groups):
+            for is_same, i1, i2, j1, j2 in group:
+                if is_same:
+                    continue
+                pieces += self._before[at:i1]
+                pieces += self._after[j1:j2] if number in accepted else self._before[i1:i2]
+                at = i2
+        return "".join([*pieces, *self._before[at:]])
+
+    def arguments(self, accepted: Collection[int]) -> dict[str, Any] | None:
+        """The arguments of a call that makes the accepted hunks and nothing else; nothing if there are none such."""
+        if len(set(accepted)) == len(self.hunks):
+            return dict(self._request.arguments)
+        wanted = self.text(accepted)
+        given = self._request.arguments
+        if self._request.name == WriteFileTool.name:
+            return {**given, "content": wanted} if wanted != self._old else None
+        for around in (0, 1, _AROUND):
+            edits = [self._edit(part, around) for part in reversed(self._parts(accepted))]
+            arguments = {**given, "edits": edits}
+            if 0 < len(edits) <= _MOST_EDITS and _makes(self._request, self._old, wanted, arguments):
+                return arguments
+        whole = {**given, "edits": [{"old": self._old, "new": wanted}]}
+        return whole if _makes(self._request, self._old, wanted, whole) else None
+
+    def told(self, accepted: Collection[int]) -> str:
+        """What the model, in whose history its whole call stands, has to know when only these are made."""
+        left = [number for number in range(len(self.hunks)) if number not in accepted]
+        lines = [next(part[1] for part in self._groups[number] if not part[0]) + 1 for number in left[:_MOST_TOLD]]
+        where = ", ".join([str(line) for line in lines]) + (", …" if len(left) > _MOST_TOLD else "")
+        made = f"the user accepted {len(self.hunks) - len(left)} of the {len(self.hunks)} changes in this call"
+        return f"{made}; not made: {'the one at line' if len(left) == 1 else 'those at the lines'} {where}"
+
+    def _hunk(self, group: list[DiffPart]) -> Hunk:
+        lines: list[tuple[DiffKind, str]] = []
+        for is_same, i1, i2, j1, j2 in group:
+            if is_same:
+                lines.extend([("context", line.removesuffix("\n")) for line in self._before[i1:i2]])
+            else:
+                lines.extend([("removed", line.removesuffix("\n")) for line in self._before[i1:i2]])
+                lines.extend([("added", line.removesuffix("\n")) for line in self._after[j1:j2]])
+        first = group[0][1]
+        where: tuple[DiffKind, str] = ("hunk", f"@@ from line {first + 1} @@")
+        return Hunk((where, *lines))
+
+    def _parts(self, accepted: Collection[int]) -> list[DiffPart]:
+        return [part for number in sorted(set(accepted)) for part in self._groups[number] if not part[0]]
+
+    def _edit(self, part: DiffPart, around: int) -> dict[str, Any]:
+        """One replacement at its line. Those further down come first, so that the lines above keep their numbers."""
+        _, i1, i2, j1, j2 = part
+        start, end = max(i1 - around, 0), min(i2 + around, len(self._before))
+        old = "".join(self._before[start:end])
+        new = "".join([*self._before[start:i1], *self._after[j1:j2], *self._before[i2:end]])
+        return {"old": old, "new": new, "line": start + 1}
+
+
+def _lines(text: str) -> list[str]:
+    """The lines with their ends: a last one without an end is another than one with it."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    lines[-1] = lines[-1].removesuffix("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _makes(request: ProposedCall, old: str, new: str, arguments: Mapping[str, Any] | None = None) -> bool:
+    """Whether a call with these arguments, or its own, makes exactly this of the file."""
+    given = dict(request.arguments if arguments is None else arguments)
+    if request.name == WriteFileTool.name:
+        content = given.get("content")
+        return isinstance(content, str) and content.replace("\r\n", "\n") == new
+    if request.name != EditFileTool.name:
+        return False
+    try:
+        return apply_edits(old, "\n", edits_in(given), "")[0] == new
+    except (ToolError, KeyError, TypeError, AttributeError):
+        return False

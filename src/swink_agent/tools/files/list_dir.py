@@ -1,0 +1,153 @@
+"""The `list_dir` tool: what is in a folder, each entry by the path that the other tools take.
+
+Owns the listing: sorted, bounded, links shown and never followed, names escaped where they could deceive.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import stat
+from typing import Any
+
+from swink_agent.core.errors import ToolError
+from swink_agent.core.tool import AgentToolResult
+
+from .._bounded import OUTPUT_LIMIT, bound_text, show_name, show_size
+from .file_tool import Call, FileTool, as_json
+
+__all__ = ["ListDirTool"]
+
+DEEPEST = 5
+MOST_ENTRIES = 1000
+"""The most entries in one listing."""
+MOST_OF_A_FOLDER = 300
+"""The most entries of one folder that lies beneath the one asked for."""
+_MOST_SCANNED = 100_000
+"""The most names that are looked at, in all folders of one listing together."""
+_ROOM = OUTPUT_LIMIT - 8192  # the rest is for the last lines and notes
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class ListDirTool(FileTool):
+    """Lists a folder of the workspace, hidden files too, and on demand what lies deeper."""
+
+    name = "list_dir"
+    label = "List folder"
+    description = (
+        "Lists a folder in the workspace, one path to a line: folders end with /, files have their size, links show "
+        "their target. The paths can be given to the other tools as they are."
+    )
+    parameters_schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The folder, relative to the workspace. Default: all of it"},
+            "depth": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": DEEPEST,
+                "description": f"How many levels to list, 1 to {DEEPEST}. Default 1",
+            },
+        },
+        "required": [],
+        "additionalProperties": False,
+    }
+
+    def run(self, call: Call) -> AgentToolResult:
+        with self.workspace.open_folder(call.arguments.get("path") or ".") as folder:
+            listing = _Listing(self, call)
+            listing.add(folder.fd, folder.parts, int(call.arguments.get("depth", 1)), MOST_ENTRIES)
+            details = {"path": as_json(folder.path), "entries": listing.count}
+            text = bound_text("\n".join(listing.lines), keep="head", hint="list a folder further down").text
+            return AgentToolResult.text(text or f"[the folder is empty]{_elsewhere(folder.parts)}", details)
+
+
+def _elsewhere(parts: tuple[str, ...]) -> str:
+    return f"\n[{show_name('/'.join(parts))} holds nothing; list_dir of . shows what else there is]" if parts else ""
+
+
+class _Listing:
+    """The lines of one listing as they grow, folder by folder, until there is no more room."""
+
+    def __init__(self, tool: ListDirTool, call: Call) -> None:
+        self.workspace = tool.workspace
+        self.call = call
+        self.lines: list[str] = []
+        self.count = 0
+        self.size = 0
+        self.scanned = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.count >= MOST_ENTRIES or self.size >= _ROOM
+
+    def add(self, fd: int, parts: tuple[str, ...], depth: int, most: int) -> None:
+        """Adds the entries of an open folder, and of those in it, `depth` levels deep."""
+        names, total = self.names_in(fd, min(most, MOST_ENTRIES - self.count))
+        shown = 0
+        for name in names:
+            if self.is_full:
+                break
+            self.add_entry(fd, (*parts, name), depth)
+            shown += 1
+        if shown < total:
+            where = show_name("/".join(parts)) or "this folder"
+            is_cut = self.scanned > _MOST_SCANNED
+            more = f"more than {total - shown:,}" if is_cut else f"{total - shown:,}"
+            self.lines.append(f"[{where} has {more} entries more; list it alone, or use search with a glob]")
+
+    def names_in(self, fd: int, most: int) -> tuple[list[str], int]:
+        """The first names in order, and how many there are; of a vast folder, only that there are more."""
+        total = 0
+
+        def names() -> Any:
+            nonlocal total
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    total += 1
+                    self.scanned += 1
+                    if self.scanned > _MOST_SCANNED:
+                        return
+                    if not self.call.is_wanted:
+                        raise ToolError("list_dir was cancelled")
+                    yield entry.name
+
+        return heapq.nsmallest(max(most, 1), names()), total
+
+    def add_entry(self, folder: int, parts: tuple[str, ...], depth: int) -> None:
+        name, shown = parts[-1], show_name("/".join(parts))
+        try:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            target = os.readlink(name, dir_fd=folder) if stat.S_ISLNK(status.st_mode) else ""
+        except OSError:  # gone since it was listed
+            return
+        if stat.S_ISDIR(status.st_mode):
+            self.add_folder(folder, parts, f"{shown}/", depth)
+        elif target:
+            self.add_line(f"{shown} -> {show_name(target)}")
+        elif stat.S_ISREG(status.st_mode):
+            self.add_line(f"{shown}  ({show_size(status.st_size)})")
+        else:
+            self.add_line(f"{shown}  (no regular file)")
+
+    def add_folder(self, above: int, parts: tuple[str, ...], shown: str, depth: int) -> None:
+        if depth <= 1:
+            self.add_line(shown)
+        elif parts[-1] == ".git" or self.workspace.is_hidden(parts):
+            self.add_line(f"{shown}  (not listed)")
+        else:
+            self.add_line(shown)
+            try:
+                fd = os.open(parts[-1], _OPEN, dir_fd=above)
+            except OSError as error:
+                self.lines[-1] = f"{shown}  (cannot be opened: {error.strerror})"
+                return
+            try:
+                self.add(fd, parts, depth - 1, MOST_OF_A_FOLDER)
+            finally:
+                os.close(fd)
+
+    def add_line(self, line: str) -> None:
+        self.count += 1
+        self.size += len(line.encode()) + 1
+        self.lines.append(line)

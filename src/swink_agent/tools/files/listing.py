@@ -1,0 +1,154 @@
+"""What lies in a folder, as a person would list it: without what git ignores and what begins with a dot; and all that
+lies beneath it, as far as there is time.
+
+Owns a look from outside, for prompts and screens. No program is run for it: a folder that a stranger packed may hold a
+repository whose settings name commands. The tool that a model calls is in `list_dir`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from ..search.ignore import IgnoreLevel
+from ..search.tree import level_of
+
+__all__ = ["VisibleEntries", "VisiblePaths", "visible_entries", "visible_paths"]
+
+_MOST_SCANNED = 50_000
+_MOST_IN_A_FOLDER = 10_000
+_DEEPEST = 40
+_LONGEST = 1.0
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_GIT = ".git"
+
+
+class VisibleEntries(NamedTuple):
+    """Names and whether each is a folder, sorted; `is_all` unless the folder holds too much to look at."""
+
+    entries: list[tuple[str, bool]]
+    is_all: bool = True
+
+
+def visible_entries(folder: Path) -> VisibleEntries:
+    """What is to be seen of the folder. Empty if it cannot be read.
+
+    Of a folder with very many names the first fifty thousand are looked at, as the system gives them. Rules of what git
+    ignores that take more than a second are no longer asked.
+    """
+    until = time.monotonic() + _LONGEST
+    top = next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
+    with ExitStack() as held:
+        try:
+            current = os.open(top, _FOLDER)
+            held.callback(os.close, current)
+            level = level_of(current, b"", None, until)
+            for part in folder.relative_to(top).parts:
+                current, level = _enter(current, os.fsencode(part), level, held)
+            with os.scandir(current) as found:
+                some = list(islice(found, _MOST_SCANNED + 1))
+            seen = [entry for entry in some if not entry.name.startswith(".")]
+            entries = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in seen)
+        except OSError:
+            return VisibleEntries([])
+    is_all = len(some) <= _MOST_SCANNED
+    shown: list[tuple[str, bool]] = []
+    for position, (name, is_folder) in enumerate(entries):
+        try:
+            if not level.is_ignored(os.fsencode(name), is_folder):
+                shown.append((name, is_folder))
+        except TimeoutError:
+            return VisibleEntries(shown + entries[position:], is_all)
+    return VisibleEntries(shown, is_all)
+
+
+class VisiblePaths(NamedTuple):
+    """Paths beneath a folder, those of folders with a `/` at their end, the least deep first; `is_all` unless there was
+    more than could be looked at."""
+
+    paths: list[str]
+    is_all: bool = True
+
+
+def visible_paths(
+    folder: Path, *, most: int = 20_000, seconds: float = 1.0, goes_on: Callable[[], bool] = lambda: True
+) -> VisiblePaths:
+    """What is to be seen beneath the folder, as the search tool sees it: without `.git` and what git ignores.
+
+    The rules of the repository that the folder lies in hold too. Folder by folder, the outer ones first, so that what
+    is near is there however much lies beneath; no link is followed. Ends after `most` paths, after so many seconds, or
+    when `goes_on` says so.
+    """
+    until = time.monotonic() + seconds
+    folder = Path(os.path.abspath(folder))
+    paths: list[str] = []
+    is_all = True
+    waiting: deque[tuple[str, IgnoreLevel | None]] = deque([("", _level_above(folder, until))])
+    while waiting:
+        if time.monotonic() > until or len(paths) >= most or not goes_on():
+            return VisiblePaths(paths, False)
+        above_path, above = waiting.popleft()
+        try:
+            level, found, is_whole = _read_folder(folder, above_path, above, until)
+        except (OSError, TimeoutError):
+            continue
+        is_all = is_all and is_whole
+        for name, is_folder in found:
+            path = f"{above_path}{name}"
+            if len(paths) >= most:
+                return VisiblePaths(paths, False)
+            paths.append(f"{path}/" if is_folder else path)
+            if is_folder and path.count("/") < _DEEPEST:
+                waiting.append((f"{path}/", level))
+    return VisiblePaths(paths, is_all)
+
+
+def _level_above(folder: Path, until: float) -> IgnoreLevel | None:
+    """The rules of the repository that the folder lies in, down to the folder above it."""
+    top = next((place for place in (folder, *folder.parents) if (place / _GIT).exists()), folder)
+    if top == folder:
+        return None
+    with ExitStack() as held:
+        try:
+            current = os.open(top, _FOLDER)
+            held.callback(os.close, current)
+            level = level_of(current, b"", None, until)
+            for part in folder.relative_to(top).parts[:-1]:
+                current, level = _enter(current, os.fsencode(part), level, held)
+        except OSError:
+            return None
+    return level
+
+
+def _read_folder(
+    top: Path, path: str, above: IgnoreLevel | None, until: float
+) -> tuple[IgnoreLevel, list[tuple[str, bool]], bool]:
+    """The rules in a folder, what they leave of it in the order of names, and whether that is all."""
+    fd = os.open(top / path, _FOLDER | (os.O_NOFOLLOW if path else 0))
+    try:
+        name = path.rstrip("/").rpartition("/")[2] if path else top.name
+        level = level_of(fd, b"" if above is None else os.fsencode(name), above, until)
+        with os.scandir(fd) as listing:
+            some = list(islice(listing, _MOST_IN_A_FOLDER + 1))
+        found: list[tuple[str, bool]] = []
+        for entry in some:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if entry.name == _GIT or not entry.name.isprintable():
+                continue  # a name that does not show is none that anybody would choose
+            if not level.is_ignored(os.fsencode(entry.name), is_folder):
+                found.append((entry.name, is_folder))
+        return level, sorted(found), len(some) <= _MOST_IN_A_FOLDER
+    finally:
+        os.close(fd)
+
+
+def _enter(folder: int, name: bytes, above: IgnoreLevel, held: ExitStack) -> tuple[int, IgnoreLevel]:
+    inner = os.open(name, _FOLDER, dir_fd=folder)
+    held.callback(os.close, inner)
+    return inner, level_of(inner, name, above)

@@ -1,0 +1,90 @@
+"""Masked values on their way through the file tools: out of a file into a view, and from a changed view back.
+
+Owns the two steps, and what is said where the second cannot be done. A model reads and edits the view; what is written
+is made from it with the originals that the same file holds at that moment. What is a secret is for the
+`Redactor` to say.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from swink_agent.core.errors import ToolError
+from swink_agent.core.placeholders import MASK, MaskedText, PlaceholderError, PutBack
+
+from .text import split_lines
+
+if TYPE_CHECKING:
+    from swink_agent.core.redaction import Redactor
+
+__all__ = ["LineView", "line_view", "mask_text", "masked_note", "put_back", "whole_until"]
+
+_LONGEST_PLACEHOLDER = 64
+
+
+def mask_text(text: str, redactor: Redactor | None) -> MaskedText:
+    """The text as the model may see it."""
+    return MaskedText(text) if redactor is None else redactor.mask(text)
+
+
+def put_back(masked: MaskedText, view: str, redactor: Redactor | None, path: str) -> PutBack:
+    """What the changed view is to become on disk. Raises `ToolError` if one of its placeholders cannot be put back."""
+    if redactor is None:
+        return PutBack(view, 0, 0, ())
+    try:
+        return redactor.put_back(masked, view, path)
+    except PlaceholderError as error:
+        raise ToolError(f"{path} was not written, as {error}.") from error
+
+
+def masked_note(kept: int, removed: int) -> str:
+    """For people: what becomes of the masked values of a file."""
+    stay = f"{kept} masked value{'s stay as they are' if kept != 1 else ' stays as it is'}" if kept else ""
+    go = f"{removed} masked value{'s are' if removed != 1 else ' is'} removed" if removed else ""
+    return "; ".join(part for part in (stay, go) if part)
+
+
+def whole_until(text: str, end: int) -> int:
+    """The last position at or before `end` that is not within a placeholder."""
+    at = text.rfind(MASK, max(0, end - _LONGEST_PLACEHOLDER), end + len(MASK))
+    return at if 0 <= at < end and "]" not in text[at:end] else end
+
+
+class LineView(NamedTuple):
+    """A masked text by lines, and which line of the file each begins at: a masked value may take many of them."""
+
+    lines: list[str]
+    starts: list[int] | None
+    total: int
+
+    def index_of(self, number: int) -> int:
+        """Which of the lines shows the file's line of that number."""
+        return number - 1 if self.starts is None else bisect_right(self.starts, number) - 1
+
+    def number_of(self, index: int) -> int:
+        """The first line of the file that the line shows; for the one behind the last, the one behind the last."""
+        if self.starts is None:
+            return index + 1
+        return self.starts[index] if index < len(self.starts) else self.total + 1
+
+
+def line_view(text: str, masked: MaskedText) -> LineView:
+    """The lines of `text`, which is the masked text as it is shown."""
+    lines = split_lines(text)
+    total = len(lines)
+    folded = [(span.start, span.original.count("\n")) for span in masked.spans if "\n" in span.original]
+    if not folded:
+        return LineView(lines, None, total)
+    starts: list[int] = []
+    number = 1
+    at, pending = 0, iter([*folded, (len(masked.text) + 1, 0)])
+    place, extra = next(pending)
+    for line in masked.text.split("\n"):
+        starts.append(number)
+        at += len(line) + 1
+        while place < at:
+            number += extra
+            place, extra = next(pending)
+        number += 1
+    return LineView(lines, starts, number - 1)

@@ -1,0 +1,117 @@
+"""The `write_file` tool: a whole file, new or replaced, in one step.
+
+Owns what happens to the text on its way into a file that exists: its encoding, its mark and its line ends stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swink_agent.core.errors import ToolError
+from swink_agent.core.tool import AgentToolResult, ToolContext
+
+from .._bounded import show_name, show_size
+from ..workspace.place import Place
+from ..workspace.seen import seen_by
+from .file_tool import Before, Call, WritingTool, change_details
+from .masked import mask_text, put_back
+from .text import NEW_FILE, Decoded, decode_text, encode_text, with_newlines
+from .unread import refuse_unread
+
+__all__ = ["WriteFileTool", "as_in"]
+
+
+class WriteFileTool(WritingTool):
+    """Writes a file of the workspace as a whole; refuses to replace one that the conversation has not read as it is."""
+
+    name = "write_file"
+    label = "Write file"
+    replaces_all = True
+    description = (
+        "Writes a whole file: creates it, with its folders, or replaces all of its content. "
+        "To change or add a part, use edit_file."
+    )
+    parameters_schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The file, relative to the workspace"},
+            "content": {"type": "string", "description": "The whole new content"},
+        },
+        "required": ["path", "content"],
+        "additionalProperties": False,
+    }
+
+    def refusal(self, call: Call, place: Place, before: Before) -> AgentToolResult | None:
+        return None  # asked once the new content is known: the same again is no loss
+
+    def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
+        """The refusal of a call that would replace what the conversation does not know; asked before a person is."""
+        with self.workspace.place(arguments["path"]) as place:
+            file = self.workspace.open_existing(place)
+            if file is None:
+                return None
+            with file:
+                before = Before(file)
+                decoded = None if before.data is None else decode_text(before.data)
+                masked = mask_text(decoded.text if decoded else "", ctx.redactor)
+                view = as_in(decoded, arguments["content"])
+                path = show_name("/".join(place.parts))
+                if _encode(put_back(masked, view, ctx.redactor, path).text, decoded, view) == before.data:
+                    return None
+                return refuse_unread(ctx, self.workspace, place, before)
+
+    def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
+        content: str = call.arguments["content"]
+        decoded = None if before is None or before.data is None else decode_text(before.data)
+        path = "/".join(place.parts)
+        masked = mask_text(decoded.text if decoded else "", call.redactor)
+        view = as_in(decoded, content)
+        data = _encode(put_back(masked, view, call.redactor, show_name(path)).text, decoded, view)
+        if before is not None:
+            if data == before.data:
+                return self._same(call, place, before, content)
+            refused = refuse_unread(call.ctx, self.workspace, place, before)
+            if refused is not None:
+                return refused
+        self.put(call, place, before, data)
+        details = change_details(path, masked.text, view, is_new=before is None)
+        if before is not None and decoded is None:
+            details["old_is_text"] = False
+        verb = "Created" if before is None else "Replaced"
+        return AgentToolResult.text(f"{verb} {show_name(path)} ({_measure(content, data)}).", details)
+
+    def _same(self, call: Call, place: Place, before: Before, content: str) -> AgentToolResult:
+        seen_by(call.ctx, self.workspace)[0].wrote(place.parts, before.version, is_whole=True)
+        path = "/".join(place.parts)
+        text = f"Nothing was changed: {show_name(path)} already holds exactly this."
+        return AgentToolResult.text(text, change_details(path, content, content, is_new=False))
+
+
+def as_in(existing: Decoded | None, content: str) -> str:
+    """The content with the line ends of the file that it replaces; the mark at its beginning is kept anyway."""
+    if existing is None:
+        return content
+    text = with_newlines(content, existing.format.newline)
+    return text.removeprefix("\ufeff") if existing.format.mark else text
+
+
+def _encode(text: str, existing: Decoded | None, written: str) -> bytes:
+    """The text as the file has its text, or as UTF-8 where it cannot, or is no text. `written` is the model's part."""
+    try:
+        written.encode()
+        if existing is None:
+            return encode_text(text, NEW_FILE)
+        if existing.format.errors != "strict":
+            # The model's part is UTF-8; stray bytes can only be in a masked value, which stays what it is.
+            return encode_text(text, existing.format)
+        try:
+            return encode_text(text, existing.format)
+        except UnicodeEncodeError:
+            return encode_text(text, NEW_FILE)
+    except UnicodeEncodeError as error:
+        raise ToolError("the content holds half of a character (a lone surrogate): nothing was written") from error
+
+
+def _measure(content: str, data: bytes) -> str:
+    lines = content.count("\n") + (not content.endswith("\n") and bool(content))
+    return f"{lines} line{'s' * (lines != 1)}, {show_size(len(data))}"

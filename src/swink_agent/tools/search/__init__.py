@@ -1,0 +1,1 @@
+"""The search tool, its two engines, and what of a tree they look at."""

@@ -1,0 +1,79 @@
+"""What to try when a search found nothing: wider searches, and the sentence that each is worth if it finds something.
+
+Owns the wider queries and the words. Running them, within a short time, is for `search`. A model that asks for a word
+among names and reads "none" takes that for an answer about contents: so it is said what was looked at, and what not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from .._bounded import show_name
+from .engines import Hit, Query
+from .glob import NameGlob
+
+__all__ = ["MOST_FOUND", "WiderQuery", "looked_at", "wider_queries"]
+
+MOST_FOUND = 100
+_WORD = re.compile(r"[^\W_][\w-]{2,}")
+_ESCAPED = re.compile(r"\\[a-zA-Z]")  # classes and anchors, no words
+
+
+class WiderQuery(NamedTuple):
+    """Another query, and the beginning of what is said of its finds."""
+
+    query: Query
+    told: str
+
+    def tell(self, hits: Sequence[Hit]) -> str:
+        """One sentence on what it found."""
+        files = len({hit.path for hit in hits})
+        count = f"{'more than ' * (len(hits) > MOST_FOUND)}{min(files, MOST_FOUND)} file{'s' * (files != 1)}"
+        first = show_name(os.fsdecode(hits[0].path))
+        return f"{self.told.format(count=count)}, such as {first}"
+
+
+def looked_at(query: Query) -> str:
+    """What the search that found nothing was about."""
+    if query.pattern is None:
+        return "no file has such a name; contents were not searched: for that, give a pattern"
+    return ""
+
+
+def wider_queries(query: Query) -> Iterator[WiderQuery]:
+    """What may have been meant, the likeliest first."""
+    if query.pattern is None:
+        word = _longest_word(_last_name(query.glob_text or ""))
+        if not word or (query.glob is not None and query.glob.negated):
+            return
+        names = Query(None, NameGlob(f"*{word}*"), f"*{word}*", False, (), False)
+        contents = Query(re.escape(word), None, None, True, (), False)
+        yield WiderQuery(contents, f'"{word}" is in the contents of {{count}} (pattern="{word}")')
+        yield WiderQuery(names, f'"{word}" is in the name of {{count}} (glob="*{word}*")')
+        return
+    limits = [
+        name
+        for name, is_set in (("glob", query.glob), ("path", query.start), ("ignore_case", not query.ignore_case))
+        if is_set
+    ]
+    if limits:
+        wide = Query(query.pattern, None, None, True, (), False)
+        how = " and ".join([f"{name}=true" if name == "ignore_case" else f"no {name}" for name in limits])
+        yield WiderQuery(wide, f"with {how} it is in {{count}}")
+    if word := _longest_word(_ESCAPED.sub(" ", query.pattern)):
+        names = Query(None, NameGlob(f"*{word}*"), f"*{word}*", False, (), False)
+        yield WiderQuery(names, f'contents were searched; "{word}" is in the name of {{count}} (glob="*{word}*")')
+
+
+def _last_name(glob: str) -> str:
+    """The last name of a glob, without what follows its last dot."""
+    name = glob.rstrip("/").rpartition("/")[2]
+    stem, dot, _ = name.rpartition(".")
+    return stem if dot and stem.strip("*?") else "" if dot else name
+
+
+def _longest_word(text: str) -> str:
+    return max(_WORD.findall(text), key=len, default="")

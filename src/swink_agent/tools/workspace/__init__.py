@@ -1,0 +1,1 @@
+"""The wall around the folder that tools work in, and what a conversation has seen beneath it."""

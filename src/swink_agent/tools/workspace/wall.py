@@ -1,0 +1,403 @@
+"""The wall around the folder that tools work in.
+
+Owns the root descriptor, the way from a path that a model wrote to an open file, and what no tool reads or writes.
+Replacing a file is in `place`; the opening itself in `beneath`; what was seen of the files in `seen`.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+import threading
+import unicodedata
+import weakref
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import TypeAlias
+
+from swink_agent.core.errors import ToolError
+from swink_agent.core.unicode_forms import compatibility_form
+
+from .._bounded import show_name, show_size
+from .beneath import LeavesRoot, Opened, Root, open_root
+from .place import Place, find_place
+from .seen import SeenFiles
+
+__all__ = ["OpenFile", "OpenFolder", "Workspace", "WorkspaceError"]
+
+WHOLE_FILE_LIMIT = 16 * 1024 * 1024
+"""The largest file that is taken into memory; larger ones are streamed, and not edited."""
+
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_ALWAYS_PROTECTED = frozenset({".git", ".swink"})  # at any depth: a repository may lie in a folder of another
+_OF_REPOSITORY = frozenset({"head", "objects", "refs", "commondir", "config", "config.worktree", "hooks"})
+_Names: TypeAlias = tuple[tuple[str, ...], ...]
+
+
+class WorkspaceError(ToolError):
+    """A path that cannot be used, with the reason and what to do: the text that the model reads."""
+
+
+class OpenFile:
+    """A regular file of the workspace, open for reading. Close it, or use it as a context manager."""
+
+    def __init__(self, opened: Opened) -> None:
+        self.fd = opened.fd
+        self.parts = opened.parts
+        self.stat = os.fstat(opened.fd)
+
+    @property
+    def path(self) -> str:
+        """Relative to the root, with every link resolved."""
+        return "/".join(self.parts)
+
+    def read(self, most: int) -> bytes:
+        """The next bytes, `most` unless the file ends before."""
+        return read_fully(self.fd, most)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __enter__(self) -> OpenFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class OpenFolder(OpenFile):
+    """A folder of the workspace, open for listing; its `fd` is for `dir_fd` and `os.scandir`."""
+
+    @property
+    def path(self) -> str:
+        return "/".join(self.parts) or "."
+
+    def __enter__(self) -> OpenFolder:
+        return self
+
+
+class Workspace:
+    """A folder that file tools cannot leave, whatever the path, the links in it, or who swaps them meanwhile.
+
+    Every file is opened beneath the root's descriptor. `hidden` are absolute paths beneath the root that are not
+    opened (credentials, where the root is a home folder); `protected` are relative names that are not written. Both
+    default to the sandbox's. One workspace may be shared by tools and threads. Raises `OSError` when the root is no
+    folder that can be opened.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        hidden: Iterable[str] | None = None,
+        protected: Iterable[str] | None = None,
+        open_root: Callable[[str], Root] = open_root,
+        rename: Callable[..., None] = os.rename,
+        fsync: Callable[[int], None] = os.fsync,
+    ) -> None:
+        given = os.path.abspath(str(Path(root)))
+        self.beneath = open_root(given)
+        self._close = weakref.finalize(self, os.close, self.beneath.fd)
+        self.root = Path(self.beneath.path)
+        self.rename = rename
+        self.fsync = fsync
+        self.writing = threading.Lock()
+        """Held from the reading of a file to its replacement, so that two edits of one reply both count."""
+        self._spellings = tuple(dict.fromkeys((self.beneath.path, given)))
+        self._hidden = _hidden_in(self.beneath.path, hidden)
+        self._protected = _protected_in(self.beneath.path, protected)
+        self._protected_anywhere = _ALWAYS_PROTECTED | _of_editors()
+        self._pseudo = frozenset(_devices("/proc", "/sys")) - {os.fstat(self.beneath.fd).st_dev}
+        self.seen = SeenFiles()
+        """What was seen of its files by calls that belong to no conversation."""
+
+    def __repr__(self) -> str:
+        return f"Workspace({str(self.root)!r})"
+
+    def close(self) -> None:
+        """Lets go of the root; nothing can be opened afterwards. Safe to call again."""
+        self._close()
+        self.beneath.fd = -1  # the number may soon be that of another folder
+
+    # -- from a path to a descriptor -------------------------------------------------------------------------
+
+    def relative(self, path: str) -> str:
+        """The path as one relative to the root. Only its letters are looked at; whether it stays, opening it tells."""
+        if not path.strip():
+            raise WorkspaceError("the path is empty: give one relative to the workspace, such as src/main.py")
+        try:
+            if "\0" in path:
+                raise ValueError("a NUL character")
+            os.fsencode(path)
+        except ValueError as error:
+            raise WorkspaceError(f"{show_name(path)} is no path: it holds what no file's name can") from error
+        if not path.startswith("/"):
+            return path
+        for root in self._spellings:
+            above = root.rstrip("/") + "/"
+            if path == root:
+                return "."
+            if path.startswith(above):
+                return path[len(above) :].lstrip("/") or "."
+        raise WorkspaceError(f"{show_name(path)} is outside the workspace {self.root}: give a path beneath it")
+
+    def open_file(self, path: str) -> OpenFile:
+        """Opens a regular file for reading. Raises `WorkspaceError` for anything else and everything outside."""
+        file = OpenFile(self._open(path, _READ))
+        try:
+            self._refuse_what_is_no_file(path, file.stat)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def open_folder(self, path: str = ".") -> OpenFolder:
+        """Opens a folder for listing. Raises `WorkspaceError`."""
+        return OpenFolder(self._open(path, _LIST))
+
+    def is_hidden(self, parts: tuple[str, ...]) -> bool:
+        """Whether it lies in a folder of credentials."""
+        if not self._hidden:
+            return False
+        folded = tuple(map(_fold, parts))
+        return any(_covers(names, folded) for names in self._hidden)
+
+    def _open(self, path: str, flags: int) -> Opened:
+        relative = self.relative(path)
+        try:
+            opened = self.beneath.open(relative, flags)
+        except OSError as error:
+            raise self.explain(path, error) from error
+        if self.is_hidden(opened.parts):
+            os.close(opened.fd)
+            raise WorkspaceError(f"{show_name(path)} holds credentials and is hidden from tools")
+        return opened
+
+    def _refuse_what_is_no_file(self, path: str, status: os.stat_result) -> None:
+        if stat.S_ISDIR(status.st_mode):
+            raise WorkspaceError(f"{show_name(path)} is a folder: use list_dir to see what is in it")
+        if not stat.S_ISREG(status.st_mode):
+            raise WorkspaceError(f"{show_name(path)} is {_kind(status.st_mode)}: only regular files can be used")
+        if status.st_dev in self._pseudo:
+            raise WorkspaceError(f"{show_name(path)} is made up by the system (/proc, /sys): such files are not read")
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def place(self, path: str) -> Place:
+        """Where a file of this path is, or would be, with its last link followed; nothing is created.
+
+        Raises `WorkspaceError` for a path that leads out, that is a folder, or that no tool may write.
+        """
+        relative = self.relative(path)
+        try:
+            place = find_place(self.beneath, relative)
+        except OSError as error:
+            raise self.explain(path, error) from error
+        try:
+            self.refuse_protected(place.parts)
+        except BaseException:
+            place.close()
+            raise
+        return place
+
+    def open_existing(self, place: Place) -> OpenFile | None:
+        """The file at a place, open for reading, or `None` if there is none."""
+        shown = "/".join(place.parts)
+        try:
+            fd = place.open_name(_READ)
+        except OSError as error:
+            raise self.explain(shown, error) from error
+        if fd is None:
+            return None
+        file = OpenFile(Opened(fd, place.parts))
+        try:
+            self._refuse_what_is_no_file(shown, file.stat)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def refuse_protected(self, parts: tuple[str, ...]) -> None:
+        """Raises `WorkspaceError` for names that no tool may write: repository hooks and settings, and the like."""
+        folded = tuple(map(_fold, parts))
+        shown = show_name("/".join(parts))
+        if not self._protected_anywhere.isdisjoint(folded) or any(_covers(names, folded) for names in self._protected):
+            raise WorkspaceError(
+                f"{shown} is protected: it can make other programs run commands, so tools never write it"
+            )
+        if any(self._makes_a_repository(parts, index) for index, name in enumerate(folded) if name in _OF_REPOSITORY):
+            raise WorkspaceError(
+                f"{shown} would be part of a git repository without a .git folder, whose settings git would follow: "
+                "choose another name, or make repositories with git"
+            )
+        if self.is_hidden(parts):
+            raise WorkspaceError(f"{shown} holds credentials and is hidden from tools")
+
+    def _makes_a_repository(self, parts: tuple[str, ...], index: int) -> bool:
+        """Whether the folder of this part is a repository, or would be one with it."""
+        from swink_agent.sandbox.repositories.enclosing import is_layout
+
+        folder = os.path.join(self.beneath.path, *parts[:index])
+        there = [name for name in ("HEAD", "objects", "refs", "commondir") if os.path.lexists(f"{folder}/{name}")]
+        return is_layout([*there, parts[index]])
+
+    # -- what went wrong -------------------------------------------------------------------------------------
+
+    def explain(self, path: str, error: OSError) -> WorkspaceError:
+        """An error of the system in words that a model can act on."""
+        shown = show_name(path)
+        if isinstance(error, LeavesRoot):
+            link = f" through the link {show_name(error.link)}" if error.link else ""
+            return WorkspaceError(f"{shown} leads out of the workspace {self.root}{link}: give a path beneath it")
+        match error.errno:
+            case errno.ENOENT:
+                return WorkspaceError(f"{shown} does not exist in the workspace {self.root}{self.nearest(path)}")
+            case errno.ENOTDIR:
+                return WorkspaceError(f"{shown} takes a file for a folder: see with list_dir what is there")
+            case errno.EISDIR:
+                return WorkspaceError(f"{shown} is a folder: give the path of a file")
+            case errno.EACCES | errno.EPERM | errno.EROFS:
+                return WorkspaceError(f"{shown} may not be opened or changed by this user: {error.strerror}")
+            case errno.ELOOP:
+                return WorkspaceError(f"{shown} goes through links that are not followed: name the file itself")
+            case errno.ENAMETOOLONG:
+                return WorkspaceError(f"{shown[:80]}… is longer than a file's name can be")
+            case errno.ENXIO | errno.ENODEV:
+                return WorkspaceError(f"{shown} is a socket or a device: only regular files can be used")
+            case _:
+                return WorkspaceError(f"{shown}: {error.strerror or error}")
+
+    def nearest(self, path: str) -> str:
+        """What a path that does not exist may have meant, as the end of a sentence."""
+        from .missing import describe_missing
+
+        return describe_missing(self.beneath, self.relative(path), self.is_hidden)
+
+
+def stale(parts: tuple[str, ...]) -> WorkspaceError:
+    """The refusal to overwrite what somebody else has changed."""
+    shown = show_name("/".join(parts))
+    return WorkspaceError(
+        f"{shown} was changed since it was read: read it again with read_file, then repeat the change"
+    )
+
+
+def version_of(status: os.stat_result, data: bytes | None) -> str:
+    """What tells one version of a file from another: its content, or, of a large one, all that its inode knows."""
+    if data is not None:
+        return hashlib.blake2b(data, digest_size=16).hexdigest()
+    return f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
+
+
+def read_fully(fd: int, most: int) -> bytes:
+    """The next bytes of a descriptor: `most`, or all that are left."""
+    chunks: list[bytes] = []
+    while most > 0 and (chunk := os.read(fd, min(most, 1 << 20))):
+        chunks.append(chunk)
+        most -= len(chunk)
+    return b"".join(chunks)
+
+
+def read_whole(file: OpenFile) -> bytes | None:
+    """All of a file, or `None` if it is larger than what is taken into memory."""
+    if file.stat.st_size > WHOLE_FILE_LIMIT:
+        return None
+    data = file.read(WHOLE_FILE_LIMIT + 1)
+    return data if len(data) <= WHOLE_FILE_LIMIT else None
+
+
+def too_large(file: OpenFile) -> WorkspaceError:
+    """The refusal to take a large file into memory."""
+    limit = show_size(WHOLE_FILE_LIMIT)
+    return WorkspaceError(
+        f"{show_name(file.path)} has {show_size(file.stat.st_size)}, more than the {limit} that can be edited here: "
+        "change it with a command, such as sed"
+    )
+
+
+# -- names that are hidden or protected ----------------------------------------------------------------------
+
+
+def _hidden_in(root: str, paths: Iterable[str] | None) -> _Names:
+    from swink_agent.sandbox.profile import SandboxProfile
+
+    paths = SandboxProfile().hidden if paths is None else paths
+    spelled = {spelling for path in paths for spelling in (path, os.path.realpath(path))}
+    return _folded(_names_beneath(root, spelled))
+
+
+def _protected_in(root: str, names: Iterable[str] | None) -> _Names:
+    from swink_agent.sandbox.profile import DEFAULT_PROTECTED, HOME_PROTECTED
+    from swink_agent.sandbox.programs import own_folders, own_names_in
+
+    names = tuple(DEFAULT_PROTECTED if names is None else names)
+    at_home = [os.path.join(home, name) for home in _homes() for name in HOME_PROTECTED] if names else []
+    given = [tuple(name.strip("/").split("/")) for name in names]
+    ours = own_names_in(root, own_folders()) if names else []  # what this program runs from
+    return _folded([*given, *_names_beneath(root, [*at_home, *ours])])
+
+
+def _of_editors() -> frozenset[str]:
+    from swink_agent.sandbox.profile import EDITOR_PROTECTED
+
+    return frozenset(EDITOR_PROTECTED)
+
+
+def _names_beneath(root: str, paths: Iterable[str]) -> _Names:
+    """The paths that lie beneath the root, as names from there."""
+    above = root.rstrip("/") + "/"
+    return tuple(tuple(path[len(above) :].split("/")) for path in map(os.path.abspath, paths) if path.startswith(above))
+
+
+def _homes() -> set[str]:
+    homes = {os.path.expanduser("~")}
+    try:
+        import pwd
+
+        homes.add(pwd.getpwuid(os.getuid()).pw_dir)
+    except (ImportError, KeyError):  # no such user
+        pass
+    return homes | {os.path.realpath(home) for home in homes}
+
+
+def _folded(names: Iterable[tuple[str, ...]]) -> _Names:
+    return tuple(tuple(map(_fold, parts)) for parts in names)
+
+
+def _fold(name: str) -> str:
+    """A name as the least careful file system compares it: no case, no characters that are passed over."""
+    if name.isascii():
+        return name.casefold()
+    plain = compatibility_form(name).casefold()
+    return "".join([char for char in plain if unicodedata.category(char) != "Cf"])
+
+
+def _covers(names: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+    """Whether the parts lead to what the names do, or beneath it."""
+    return parts[: len(names)] == names
+
+
+def _devices(*paths: str) -> Iterable[int]:
+    for path in paths:
+        try:
+            yield os.stat(path).st_dev
+        except OSError:
+            continue
+
+
+def _kind(mode: int) -> str:
+    for is_kind, name in (
+        (stat.S_ISFIFO, "a named pipe"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a device"),
+        (stat.S_ISBLK, "a device"),
+    ):
+        if is_kind(mode):
+            return name
+    return "no regular file"
