@@ -1,5 +1,9 @@
 """The public names of `swink_agent`, one line each, and where they live: the one list, which `core/lazy.py` reads."""
 
+from swink_agent.core.agent_parts.subscriptions import Subscription as Subscription
+from swink_agent.core.run.event_stream import EventStream as EventStream
+from swink_agent.core.secrets.redaction import Redactor as Redactor
+
 from .approvals import CommandRules as CommandRules
 from .core.agent import Agent as Agent
 from .core.approval import ApprovalMode as ApprovalMode
@@ -34,7 +38,6 @@ from .core.errors import StreamError as StreamError
 from .core.errors import StructuredOutputFailed as StructuredOutputFailed
 from .core.errors import ToolError as ToolError
 from .core.errors import UnknownProvider as UnknownProvider
-from .core.event_stream import EventStream as EventStream
 from .core.events import AgentEnd as AgentEnd
 from .core.events import AgentEvent as AgentEvent
 from .core.events import AgentStart as AgentStart
@@ -68,7 +71,6 @@ from .core.policy import PreDispatchPolicy as PreDispatchPolicy
 from .core.policy import PreTurnPolicy as PreTurnPolicy
 from .core.policy import Skip as Skip
 from .core.policy import Stop as Stop
-from .core.redaction import Redactor as Redactor
 from .core.retry import DefaultRetryStrategy as DefaultRetryStrategy
 from .core.retry import RetryStrategy as RetryStrategy
 from .core.stream import AssistantMessageDelta as AssistantMessageDelta
@@ -88,7 +90,6 @@ from .core.stream import ThinkingStart as ThinkingStart
 from .core.stream import ToolCallDelta as ToolCallDelta
 from .core.stream import ToolCallEnd as ToolCallEnd
 from .core.stream import ToolCallStart as ToolCallStart
-from .core.subscriptions import Subscription as Subscription
 from .core.tool import AgentTool as AgentTool
 from .core.tool import AgentToolResult as AgentToolResult
 from .core.tool import FunctionTool as FunctionTool

@@ -14,7 +14,7 @@ from swink_agent.app.errors import ExitCode, NoModel
 from swink_agent.app.headless import HeadlessRun, Outcome
 from swink_agent.app.output import output_for
 from swink_agent.core.errors import Aborted
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.testing import call, check_events, fail, scripted, stall, text, truncated
 
 SECRET = "canary-of-the-tests-4711"

@@ -30,7 +30,7 @@ from swink_agent.core.events import (
     ToolExecutionStart,
     ToolExecutionUpdate,
 )
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import TextDelta
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import ModelSpec, Text, ToolCall

@@ -14,7 +14,7 @@ from swink_agent.app.headless import HeadlessRun
 from swink_agent.app.telling import size_of, summary_of
 from swink_agent.cli.reporter import Reporter
 from swink_agent.cli.screen import Screen
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.local.events import LocalModelEvent, LocalState
 from swink_agent.rendering.escaping import safe_text
 from swink_agent.testing import call, fail, scripted, text, think

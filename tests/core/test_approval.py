@@ -28,7 +28,7 @@ from swink_agent import (
     extract_text,
     tool,
 )
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 from swink_agent.testing import call, check_events, collect, names, scripted, text
 
 MODEL = ModelSpec("test", "model")

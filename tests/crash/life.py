@@ -318,7 +318,7 @@ SCENARIOS: dict[str, Callable[[dict[str, Any]], None]] = {
 # -- the process that forks --------------------------------------------------------------------------------------
 
 
-LOADED_ON_USE = ("aiohttp", "jsonschema_rs", "swink_agent.core.schema", "swink_agent.tools.search.tool")
+LOADED_ON_USE = ("aiohttp", "jsonschema_rs", "swink_agent.core.schemas.schema", "swink_agent.tools.search.tool")
 
 
 def main() -> None:

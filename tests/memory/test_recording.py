@@ -34,7 +34,7 @@ from swink_agent import (
     tool,
 )
 from swink_agent.core.journal import MessageAdded, StateChanged
-from swink_agent.core.transcript import Transcript
+from swink_agent.core.run.transcript import Transcript
 from swink_agent.core.types import LLM_MESSAGES
 from swink_agent.memory import JsonlSessionStore, LoadedSession
 from swink_agent.testing import FakeClock, call, check_conversation, fail, scripted, text, think, truncated

@@ -43,7 +43,7 @@ from swink_agent import (
     encode_message,
 )
 from swink_agent.core.context import repair_pairs
-from swink_agent.core.transcript import Transcript
+from swink_agent.core.run.transcript import Transcript
 
 OFTEN = settings(max_examples=100)
 SOMETIMES = settings(max_examples=100)

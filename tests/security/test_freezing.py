@@ -21,9 +21,9 @@ from swink_agent import AgentToolResult, ToolApprovalRequest, ToolContext, extra
 from swink_agent.app.prompt import folder_listing
 from swink_agent.approvals import Approvals
 from swink_agent.approvals.display import display_warnings, render_request, safe_display
-from swink_agent.core.diffs import diff_lines
-from swink_agent.core.likeness import close_names
-from swink_agent.core.unicode_forms import compatibility_form
+from swink_agent.core.texts.diffs import diff_lines
+from swink_agent.core.texts.likeness import close_names
+from swink_agent.core.texts.unicode_forms import compatibility_form
 from swink_agent.sandbox._removal import remove_tree
 from swink_agent.tools import EditFileTool, ListDirTool, ReadFileTool, SearchTool, WriteFileTool
 from swink_agent.tools.files.nearest import describe_nearest

@@ -11,7 +11,7 @@ import pytest
 
 import swink_agent.tools
 from swink_agent import Agent, AgentTool, ModelSpec, ToolContext, ToolResultMessage, extract_text
-from swink_agent.core.validation import compile_schema
+from swink_agent.core.schemas.validation import compile_schema
 from swink_agent.sandbox import SandboxProfile
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import ReadFileTool, Workspace, WriteFileTool, standard_tools

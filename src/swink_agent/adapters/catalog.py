@@ -14,9 +14,9 @@ from functools import cache
 
 import msgspec
 
-from swink_agent.core.model_info import ModelCapabilities, ModelInfo, ModelPrices, PriceTier, TokenPrices
 from swink_agent.core.types import ModelSpec
-from swink_agent.core.value import Value
+from swink_agent.core.values.model_info import ModelCapabilities, ModelInfo, ModelPrices, PriceTier, TokenPrices
+from swink_agent.core.values.value import Value
 
 __all__ = ["ModelCapabilities", "ModelCatalog", "ModelInfo", "ModelPrices", "PriceTier", "TokenPrices"]
 
@@ -128,7 +128,7 @@ class ModelCatalog:
 
     def nearest(self, name: str, provider: str | None = None, count: int = 3) -> tuple[str, ...]:
         """The most similar names, best first, written `provider:model`: for saying what might have been meant."""
-        from swink_agent.core.likeness import close_names  # on use: for error messages
+        from swink_agent.core.texts.likeness import close_names  # on use: for error messages
 
         named, name = self._split(name)
         provider = _canonical(provider) if provider else named

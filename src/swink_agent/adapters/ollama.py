@@ -147,7 +147,7 @@ class OllamaStreamFn(HttpStreamFn):
         names = [name for item in items(document.get("models")) if (name := text(mapping(item).get("name")))]
         if not names:
             return with_advice(refused, f"it has no models: ollama pull {model.model_id}")
-        from swink_agent.core.likeness import close_names  # on use: for error messages
+        from swink_agent.core.texts.likeness import close_names  # on use: for error messages
 
         near = close_names(model.model_id, names, n=3, cutoff=0.4)
         advice = f"is it {' or '.join(near)}?" if near else f"it has {', '.join(names[:5])}."

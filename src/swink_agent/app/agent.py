@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from swink_agent.core.agent import Agent
 from swink_agent.core.approval import ApprovalMode
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import StreamFn, StreamOptions
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import ModelSpec
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .context import compaction, provider_options
 from .credentials import Credentials

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import StreamFn
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .errors import CredentialsError, UsageProblem
 from .paths import config_folder, write_whole

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .errors import SettingsError
 from .providers import PROVIDERS, Provider, all_providers, provider_named
@@ -159,7 +159,7 @@ def definition_of(name: str, place: str = "") -> Definition:
         installed = provider_named(name.removeprefix(_ADDRESS))
         if installed is not None and installed.url_variables:
             return _address_of(installed)
-    from swink_agent.core.likeness import close_names
+    from swink_agent.core.texts.likeness import close_names
 
     names = [definition.name for definition in all_definitions()] if name.startswith(_ADDRESS) else list(_BY_NAME)
     near = close_names(name, names)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .credentials import Credentials, usable_keyring
 from .definitions import all_definitions
@@ -105,7 +105,7 @@ def _settings(findings: list[Finding], folder: Path | None, environ: Mapping[str
 
 
 def _variables(environ: Mapping[str, str]) -> list[Finding]:
-    from swink_agent.core.likeness import close_names
+    from swink_agent.core.texts.likeness import close_names
 
     known = {name for item in all_definitions() for name in (item.variable, *item.other_variables)} | _OTHER_VARIABLES
     known |= {name for item in all_providers() for name in (*item.key_variables, *item.credential_variables)}

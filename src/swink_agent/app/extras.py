@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from swink_agent.core.tool import AgentTool
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .definitions import STANDARD_TOOLS
 from .errors import UsageProblem
@@ -105,7 +105,7 @@ def _chosen(kind: ExtraKind, name: str) -> EntryPoint:
     if found:
         packages = " and ".join(dict.fromkeys([_package(point) for point in found]))
         raise UsageProblem(f"{_SETTINGS[kind]} names {name}, which several packages have: {packages}; uninstall one")
-    from swink_agent.core.likeness import close_names
+    from swink_agent.core.texts.likeness import close_names
 
     there_are = [point.name for point in points]
     near = close_names(name, there_are)

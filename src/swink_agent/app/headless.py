@@ -41,7 +41,7 @@ from swink_agent.core.types import (
     Usage,
     extract_text,
 )
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .errors import ApplicationError, ExitCode
 

@@ -246,7 +246,7 @@ def _unknown_model(name: str) -> str:
 
 
 def _near_presets(name: str) -> tuple[str, ...]:
-    from swink_agent.core.likeness import close_names
+    from swink_agent.core.texts.likeness import close_names
     from swink_agent.local.presets import PRESETS
 
     names = [preset.name for preset in PRESETS]
@@ -254,8 +254,8 @@ def _near_presets(name: str) -> tuple[str, ...]:
 
 
 def _unknown_provider(name: str) -> str:
-    from swink_agent.core.likeness import close_names
     from swink_agent.core.providers import declared_names
+    from swink_agent.core.texts.likeness import close_names
 
     names = sorted({*declared_names(), LOCAL})
     near = close_names(name, names)

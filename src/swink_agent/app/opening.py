@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import ModelSpec, ThinkingLevel
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 from swink_agent.sandbox.programs import importable
 
 from .agent import AgentOptions, StandardAgent, redactor_for, standard_agent

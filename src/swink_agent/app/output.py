@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from swink_agent.core.events import AgentEvent, encode_event
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 
 from .headless import Outcome
 

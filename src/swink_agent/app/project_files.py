@@ -12,7 +12,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .paths import config_folder
 

@@ -21,7 +21,7 @@ from swink_agent.core.types import (
     UserMessage,
     extract_text,
 )
-from swink_agent.core.value import copy_json
+from swink_agent.core.values.value import copy_json
 
 from .errors import UsageProblem
 

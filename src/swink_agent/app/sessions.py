@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .errors import ApplicationError, UsageProblem
 from .paths import data_folder

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .definitions import APPROVALS, DEFINITIONS, STANDARD_TOOLS, Definition, definition_in_file, definition_of
 from .errors import SettingsError

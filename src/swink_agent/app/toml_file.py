@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any, cast
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .toml_shape import open_lines
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .errors import SettingsError
 from .paths import config_folder, write_whole

@@ -17,9 +17,9 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import msgspec
 
 from swink_agent.core.approval import Approval, Approve, ApproveWith, ProposedCall, Reject
-from swink_agent.core.redaction import Redactor
-from swink_agent.core.unicode_forms import compatibility_form
-from swink_agent.core.value import Value, copy_json
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.texts.unicode_forms import compatibility_form
+from swink_agent.core.values.value import Value, copy_json
 
 from .call_rules import CallRules
 from .commands.prefixes import prefix_covers, prefix_length

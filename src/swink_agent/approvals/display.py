@@ -198,7 +198,7 @@ def _edits(edits: list[Any], limit: int | None) -> list[CallLine]:
 
 
 def _diff(old: str, new: str, limit: int | None) -> list[CallLine]:
-    from swink_agent.core.diffs import diff_lines  # on use: most questions are about commands
+    from swink_agent.core.texts.diffs import diff_lines  # on use: most questions are about commands
 
     notes: list[str] = []
     if _ends_in_crlf(new) and (not old or _ends_in_crlf(old)):

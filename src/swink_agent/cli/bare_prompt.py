@@ -51,7 +51,7 @@ class RootGroup(LazyGroup):
         """Whether it is one, or is meant to be one: then the mistake is told."""
         if word in self.commands_by_name:
             return True
-        from swink_agent.core.likeness import close_names
+        from swink_agent.core.texts.likeness import close_names
 
         return bool(not any(map(str.isspace, word)) and close_names(word, self.commands_by_name, n=1))
 

@@ -117,7 +117,7 @@ def complain(message: str) -> None:
 
 def _safe(text: str) -> str:
     """Text that may quote a file, a name or a key, without what a terminal would obey or nobody should read."""
-    from swink_agent.core.redaction import Redactor
+    from swink_agent.core.secrets.redaction import Redactor
     from swink_agent.rendering.escaping import safe_text
 
     return safe_text(Redactor().redact(text))

@@ -32,7 +32,7 @@ from swink_agent.app.evaluation import (
 from swink_agent.app.settings import load_settings
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 
 from .eval_progress import ProgressLine
 from .interrupts import interruptible, wakeable

@@ -48,7 +48,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if name and name not in self.commands_by_name and not name.startswith("-"):
-            from swink_agent.core.likeness import close_names
+            from swink_agent.core.texts.likeness import close_names
 
             near = close_names(name, self.commands_by_name, n=1)
             hint = f"Did you mean {near[0]}?" if near else 'To ask the agent something: swink -p "…"'

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from swink_agent.app.telling import seconds
 from swink_agent.approvals.display import safe_display
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.rendering.cells import cut_middle, cut_start
 
 from .screen import Screen

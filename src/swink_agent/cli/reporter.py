@@ -32,7 +32,7 @@ from swink_agent.core.events import (
     ToolExecutionUpdate,
     TurnEnd,
 )
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import TextDelta, ThinkingDelta
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import AssistantMessage, Thinking, extract_text

@@ -15,7 +15,7 @@ import msgspec
 
 from swink_agent.app.telling import age, summary_of
 from swink_agent.approvals.display import safe_display
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,

@@ -17,7 +17,7 @@ from swink_agent.app.prompt import LONGEST_NOTES
 from swink_agent.app.settings import load_settings, parse_file
 from swink_agent.app.trust import NOTES_FILE, PROJECT_FILE, Change, Offer, Project, TrustStore, find_project
 from swink_agent.approvals.display import safe_display
-from swink_agent.core.diffs import diff_lines
+from swink_agent.core.texts.diffs import diff_lines
 
 from .screen import Screen
 

@@ -63,7 +63,7 @@ def write_unanswered(
     from swink_agent.app.errors import ExitCode
     from swink_agent.app.headless import Outcome
     from swink_agent.app.output import output_for
-    from swink_agent.core.redaction import Redactor
+    from swink_agent.core.secrets.redaction import Redactor
     from swink_agent.core.types import StopReason
 
     from .screen import write_answer

@@ -14,10 +14,13 @@ from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import msgspec.structs
 
-from . import hints
+from .agent_parts.claim import Claim
+from .agent_parts.history import History
+from .agent_parts.queues import MessageQueues, QueueMode
+from .agent_parts.subscriptions import Subscription, Subscriptions
+from .agent_parts.sync import run_sync
 from .approval import ApprovalMode, ApproveFn
 from .cancel import running_loop
-from .claim import Claim
 from .config import (
     AgentLoopConfig,
     ConvertToLlmFn,
@@ -29,21 +32,17 @@ from .config import (
 )
 from .context import default_convert_to_llm
 from .errors import Aborted, AgentError, AlreadyRunning, InvalidContinue, NoMessages, ProviderMismatch
-from .event_stream import Channel, EventStream
 from .events import AgentEvent, CompactionReport
-from .history import History
 from .loop import is_answered, run_loop
 from .policy import Policy, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from .providers import ProviderStreamFn
-from .queues import MessageQueues, QueueMode
 from .reply import compact_on_demand
 from .retry import DefaultRetryStrategy, RetryStrategy
-from .run import Run, SystemPrompt
+from .run.event_stream import Channel, EventStream
+from .run.state import Run, SystemPrompt
+from .run.transcript import Transcript
 from .stream import StreamFn, StreamOptions
-from .subscriptions import Subscription, Subscriptions
-from .sync import run_sync
 from .tool import AgentTool, Toolbox
-from .transcript import Transcript
 from .types import (
     AgentMessage,
     AgentResult,
@@ -56,7 +55,8 @@ from .types import (
     UserMessage,
     as_messages,
 )
-from .value import copy_json
+from .values import hints
+from .values.value import copy_json
 
 __all__ = ["Agent"]
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from .value import Value, show, show_arguments
+from .values.value import Value, show, show_arguments
 
 __all__ = [
     "Approval",

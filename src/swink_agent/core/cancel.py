@@ -1,7 +1,7 @@
 """Cancellation that works from any thread.
 
 Owns the one-shot `Signal` and the `CancellationToken` built on it. What a run does when it is cancelled is in
-`supervisor`.
+`run/supervisor`.
 """
 
 from __future__ import annotations

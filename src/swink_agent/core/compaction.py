@@ -19,10 +19,10 @@ from .config import AgentLoopConfig
 from .errors import AgentError
 from .policy import PolicyContext, Stop
 from .providers import ProviderStreamFn
-from .run import Run
+from .run.state import Run
+from .run.transcript import Transcript
 from .stream import StreamFn, StreamOptions
 from .tool import Toolbox
-from .transcript import Transcript
 from .types import AgentMessage, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage, UserMessage
 
 __all__ = ["CompactionContext"]

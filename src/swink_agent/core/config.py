@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
-from . import hints
 from .approval import ApprovalMode, ApproveFn
 from .context import default_convert_to_llm
 from .policy import PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from .retry import DefaultRetryStrategy, RetryStrategy
 from .stream import StreamFn, StreamOptions
 from .types import AgentMessage, LlmMessage, ModelSpec, ToolCall
-from .value import Value
+from .values import hints
+from .values.value import Value
 
 __all__ = [
     "AgentLoopConfig",

@@ -1,7 +1,7 @@
 """What of a history reaches a model: snapshots, the repair of pairs, token counts, the sliding window.
 
-Owns the rules, as functions of messages. The history of a run, to which they are applied, is in `transcript`; what a
-transform may know of the run that it works for is in `compaction`.
+Owns the rules, as functions of messages. The history of a run, to which they are applied, is in `run/transcript`;
+what a transform may know of the run that it works for is in `compaction`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .types import (
     ToolResultMessage,
     UserMessage,
 )
-from .value import show
+from .values.value import show
 
 __all__ = [
     "CompactionPlan",

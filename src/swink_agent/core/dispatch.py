@@ -5,7 +5,7 @@
     execute   validate, then run group by group, all calls of a group at once; poll for steering as they finish
 
 Owns the life of a batch. Every call gets exactly one result and one `ToolExecutionEnd`, whatever happens: what has
-no result when the batch is left, for whatever reason, gets one that says why. Updates are relayed in `relay`.
+no result when the batch is left, for whatever reason, gets one that says why. Updates are relayed in `run/relay`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .approval import ApprovalMode, Approve, ApproveWith, Grant, ProposedCall, R
 from .errors import ToolError
 from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEnd, ToolExecutionStart
 from .policy import PolicyContext, PreDispatchContext, Skip, consult_before_dispatch
-from .relay import Relay, is_long, masked_result
 from .reply import as_agent_error
-from .run import Run
-from .supervisor import LAST_MOMENTS, Interrupted
+from .run.relay import Relay, is_long, masked_result
+from .run.state import Run
+from .run.supervisor import LAST_MOMENTS, Interrupted
 from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
 from .types import AssistantMessage, PolicyStop, StopReason, Text, ToolCall, ToolOutcome, ToolResultMessage
-from .value import copy_json, frozen_json, show
+from .values.value import copy_json, frozen_json, show
 
 if TYPE_CHECKING:
     from .journal import Recorder

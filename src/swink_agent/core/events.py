@@ -23,7 +23,6 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 import msgspec.structs
 
-from .codec import decode_json
 from .stream import AssistantMessageDelta
 from .tool import AgentToolResult
 from .types import (
@@ -38,7 +37,8 @@ from .types import (
     Usage,
     decode_message,
 )
-from .value import Value
+from .values.codec import decode_json
+from .values.value import Value
 
 __all__ = [
     "AgentEnd",

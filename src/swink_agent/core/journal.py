@@ -21,10 +21,10 @@ import msgspec
 from .errors import AgentError
 from .events import CompactionReport
 from .types import AgentMessage, AgentResult, Cost, ModelSpec, PolicyStop, StopReason, Usage
-from .value import Value
+from .values.value import Value
 
 if TYPE_CHECKING:
-    from .redaction import Redactor
+    from .secrets.redaction import Redactor
 
 __all__ = [
     "ContextReplaced",

@@ -6,7 +6,7 @@
     a turn   pending messages enter → transforms → pre-turn policies → reply → tools → post-turn policies
 
 Owns the order of things. The reply is asked for in `reply`, a batch of tool calls is run in `dispatch`, and how an
-abort ends every wait is in `supervisor`. Nothing here raises for what a model, tool, hook or policy does.
+abort ends every wait is in `run/supervisor`. Nothing here raises for what a model, tool, hook or policy does.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from .config import AgentLoopConfig
 from .context import default_convert_to_llm
 from .dispatch import dispatch
 from .errors import Aborted, AgentError, ErrorKind, InvalidContinue, NoMessages
-from .event_stream import Channel, EventStream
 from .events import AgentEnd, AgentStart, MessageEnd, TurnEnd, TurnEndReason, TurnStart
 from .policy import consult, consult_after_turn
 from .reply import as_agent_error, ask_model, convert_context, register_secrets, transform_context
-from .run import Run
+from .run.event_stream import Channel, EventStream
+from .run.state import Run
+from .run.supervisor import Interrupted
+from .run.transcript import Transcript
 from .stream import prompt_text
-from .supervisor import Interrupted
 from .tool import Toolbox
-from .transcript import Transcript
 from .types import (
     AgentContext,
     AgentMessage,

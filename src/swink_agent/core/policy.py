@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from msgspec import structs
 from msgspec.structs import force_setattr
 
-from .supervisor import Supervisor, call
+from .run.supervisor import Supervisor, call
 from .types import (
     AgentMessage,
     AssistantMessage,
@@ -25,7 +25,7 @@ from .types import (
     Usage,
     as_messages,
 )
-from .value import Value, show, show_arguments
+from .values.value import Value, show, show_arguments
 
 __all__ = [
     "Inject",

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
-from . import hints
 from .cancel import CancellationToken
 from .errors import UnknownProvider
 from .stream import AssistantMessageEvent, StreamFn, StreamOptions
 from .types import AgentContext, ModelSpec
-from .value import Value
+from .values import hints
+from .values.value import Value
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -131,7 +131,7 @@ def _declared() -> dict[str, EntryPoint]:
 
 
 def _unknown(provider: str, known: list[str]) -> str:
-    from .likeness import close_names
+    from .texts.likeness import close_names
 
     near = close_names(provider, known, n=3)
     hint = f"did you mean {' or '.join(near)}? There are: " if near else "there are: "

@@ -37,7 +37,8 @@ from .events import (
     ModelFallback,
 )
 from .policy import consult
-from .run import Run
+from .run.state import Run
+from .run.supervisor import Interrupted, as_exception
 from .stream import (
     AssistantMessageEvent,
     MessageAssembler,
@@ -51,9 +52,8 @@ from .stream import (
     ToolCallDelta,
     ToolCallEnd,
 )
-from .supervisor import Interrupted, as_exception
 from .types import AgentContext, AgentMessage, AssistantMessage, LlmMessage, ModelSpec
-from .value import is_secret_name
+from .values.value import is_secret_name
 
 __all__ = [
     "as_agent_error",

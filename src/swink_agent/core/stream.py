@@ -26,7 +26,7 @@ from .types import (
     ToolCall,
     Usage,
 )
-from .value import Value
+from .values.value import Value
 
 __all__ = [
     "AssistantMessageDelta",

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 from .errors import StructuredOutputFailed
 from .policy import Inject, PolicyContext, Stop, Verdict
-from .schema import ValueSchema
+from .schemas.schema import ValueSchema
+from .schemas.validation import compile_schema
 from .tool import AgentToolResult, ToolContext
 from .types import AgentResult, UserMessage, extract_text
-from .validation import compile_schema
 
 __all__ = ["StructuredOutput"]
 

@@ -1,6 +1,6 @@
 """Tools: what one is, how to make one from a function, and an agent's set of them.
 
-Owns the tool protocol, `@tool`, and results. Schemas are made in `schema` and checked in `validation`; running a batch
+Owns the tool protocol, `@tool`, and results. Schemas are made and checked in `schemas`; running a batch
 of calls is in `dispatch`.
 """
 
@@ -28,14 +28,14 @@ from typing import (
 import msgspec
 from msgspec.structs import force_setattr
 
-from . import hints
 from .approval import Grant
 from .cancel import CancellationToken
 from .errors import ToolError
-from .threads import WorkerThreads
+from .run.threads import WorkerThreads
+from .schemas.validation import compile_schema, describe_problems
 from .types import Extension, Image, Text, UserBlock, as_blocks
-from .validation import compile_schema, describe_problems
-from .value import Value, copy_json
+from .values import hints
+from .values.value import Value, copy_json
 
 __all__ = ["AgentTool", "AgentToolResult", "FunctionTool", "ToolContext", "Toolbox", "tool"]
 
@@ -254,7 +254,7 @@ class FunctionTool(Generic[Function_co]):
 
     @_on_first_use
     def signature(self) -> hints.FunctionSchema:
-        from .schema import FunctionSchema  # not at import: a program with no function tools does not need it
+        from .schemas.schema import FunctionSchema  # not at import: a program with no function tools does not need it
 
         names = {} if self._owner is None else {self._owner.__name__: self._owner}
         return FunctionSchema(self.function, ToolContext, self._binding is not None, names)

@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from . import hints
-from .codec import decode_json
 from .errors import AgentError, ErrorKind, PolicyStopped, StreamError
-from .value import Value, frozen_json
+from .values import hints
+from .values.codec import decode_json
+from .values.value import Value, frozen_json
 
 __all__ = [
     "LLM_MESSAGES",

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
 
-from swink_agent.core.value import Value, frozen_json
+from swink_agent.core.values.value import Value, frozen_json
 
 __all__ = [
     "BadValue",
@@ -326,7 +326,7 @@ def _check_pattern(pattern: str | None) -> None:
 def _check_schema(schema: dict[str, Any] | None) -> None:
     if schema is None:
         return
-    from swink_agent.core.validation import compile_schema
+    from swink_agent.core.schemas.validation import compile_schema
 
     try:
         compile_schema(schema)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from statistics import fmean
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .types import CaseResult, EvalRun
 

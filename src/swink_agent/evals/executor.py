@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from swink_agent.core.agent import Agent
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentResult, Cost, Usage
 
 from .audit import AuditTrail

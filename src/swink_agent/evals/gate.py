@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .comparing import compare
 from .types import EvalRun

@@ -20,7 +20,7 @@ import msgspec
 from swink_agent.core.agent import Agent
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import AgentResult, ModelSpec
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .cases import EvalCase
 from .types import Invocation, Score

@@ -23,7 +23,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec.structs import replace
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .codec import AttemptLine, decode_line, encode_line
 from .errors import EvalStoreError

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from swink_agent.core.cancel import CancellationToken
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 
 from .audit import AuditTrail
 from .cases import EvalCase, EvalSet

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from swink_agent.core.validation import compile_schema, describe_problems
+from swink_agent.core.schemas.validation import compile_schema, describe_problems
 
 from .cases import EvalCase, ExpectedFile, ResponseCriteria
 from .guard import BudgetGuard

@@ -30,7 +30,7 @@ from swink_agent.core.types import (
     ToolCall,
     Usage,
 )
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .documents import DocumentError, parse_json, parse_yaml
 from .errors import EvalSetError

@@ -24,7 +24,7 @@ from swink_agent.core.types import (
     ToolOutcome,
     Usage,
 )
-from swink_agent.core.value import Value, frozen_json
+from swink_agent.core.values.value import Value, frozen_json
 
 from .cases import EvalCase
 

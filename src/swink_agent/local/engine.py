@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol, TypeAlias
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 __all__ = ["Chunk", "Completion", "Engine", "EngineError", "Finished", "ModelInfo", "Overflowed", "Piece", "Progress"]
 

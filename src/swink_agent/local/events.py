@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from swink_agent.core.errors import AgentError
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 __all__ = ["LocalModelError", "LocalModelEvent", "LocalState", "OnStateFn"]
 

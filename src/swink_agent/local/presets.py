@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .events import LocalModelError
 
@@ -99,7 +99,7 @@ def preset_named(name: str, presets: tuple[Preset, ...] = PRESETS) -> Preset:
     for preset in presets:
         if preset.name == name:
             return preset
-    from swink_agent.core.likeness import close_names
+    from swink_agent.core.texts.likeness import close_names
 
     known: list[Any] = [preset.name for preset in presets]
     near = close_names(name, known, n=1)

@@ -26,7 +26,7 @@ from swink_agent.core.types import (
     UserMessage,
     extract_text,
 )
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from ._reply import ANSWER, CALL_END, CALL_START
 from .grammar import Grammar, literal

@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from swink_agent.core.tool import AgentTool
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from ._reply import ANSWER
 

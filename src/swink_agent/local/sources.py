@@ -23,7 +23,7 @@ import msgspec
 
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from ._pip import NO_PIP, find_pip
 from .presets import Preset

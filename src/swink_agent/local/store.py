@@ -24,7 +24,7 @@ import msgspec
 
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .events import LocalModelError, LocalModelEvent, LocalState, OnStateFn
 from .presets import PRESETS, Preset, preset_named

@@ -27,7 +27,7 @@ from swink_agent.core.stream import (
 )
 from swink_agent.core.tool import AgentTool, Toolbox
 from swink_agent.core.types import AgentContext, LlmMessage, ModelSpec, ThinkingLevel, Usage
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from ._reply import ReplyParser
 from .engine import Chunk, Completion, Engine, EngineError, Finished, ModelInfo, Overflowed, Piece, Progress

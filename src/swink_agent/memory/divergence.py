@@ -25,7 +25,7 @@ from swink_agent.core.types import (
     ToolResultMessage,
     UserMessage,
 )
-from swink_agent.core.value import Value, show
+from swink_agent.core.values.value import Value, show
 
 from .recording import ANSWER
 

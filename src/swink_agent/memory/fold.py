@@ -38,7 +38,7 @@ from swink_agent.core.types import (
     UserMessage,
     extract_text,
 )
-from swink_agent.core.value import copy_json
+from swink_agent.core.values.value import copy_json
 
 from .info import Problem, title_from
 from .records import LabelAdded, NoteAdded, RecordEntry, SessionStarted, Summary, TitleChanged

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from swink_agent.core.types import Cost, ModelSpec, Usage
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 __all__ = ["Problem", "SearchHit", "SessionInfo", "title_from"]
 

@@ -27,7 +27,7 @@ from msgspec import Struct, structs
 
 from swink_agent.core.cancel import call_in
 from swink_agent.core.journal import JournalEntry, MessageAdded, MessageReplaced, RunEnded
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import UserMessage, extract_text
 
 from .errors import SessionError, reason_of

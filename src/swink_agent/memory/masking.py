@@ -22,7 +22,7 @@ from swink_agent.core.journal import (
     StateChanged,
     ToolStarted,
 )
-from swink_agent.core.redaction import SHORTEST_TEXT, Redactor
+from swink_agent.core.secrets.redaction import SHORTEST_TEXT, Redactor
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,

@@ -20,7 +20,7 @@ import msgspec
 
 from swink_agent.core.journal import JournalEntry
 from swink_agent.core.types import Cost, CustomMessage, ModelSpec, Usage
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 __all__ = [
     "VERSION",

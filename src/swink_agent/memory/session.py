@@ -19,7 +19,7 @@ from swink_agent.core.agent import Agent
 from swink_agent.core.errors import AlreadyRunning
 from swink_agent.core.journal import ContextReplaced, HistoryCut, MessageAdded, Past
 from swink_agent.core.types import AgentMessage, CustomMessage
-from swink_agent.core.value import copy_json
+from swink_agent.core.values.value import copy_json
 
 from .errors import SessionError
 from .fold import Fold

@@ -18,12 +18,12 @@ from typing import Any
 from msgspec import structs
 
 from swink_agent.core.agent import Agent
+from swink_agent.core.agent_parts.queues import QueueName
 from swink_agent.core.approval import ApproveFn, ProposedCall, Reject
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind
 from swink_agent.core.events import AgentEvent, MessageEnd, MessageStart, ToolExecutionEnd, TurnEnd
 from swink_agent.core.playback import events_of
-from swink_agent.core.queues import QueueName
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
 from swink_agent.core.types import (
@@ -37,7 +37,7 @@ from swink_agent.core.types import (
     UserMessage,
     extract_text,
 )
-from swink_agent.core.value import copy_json
+from swink_agent.core.values.value import copy_json
 
 from .divergence import Compared, Divergence, is_same
 from .recording import ANSWER, Expected, RecordedRun, Turn, arguments_of

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from swink_agent.core.types import CustomMessage
-from swink_agent.core.value import copy_json
+from swink_agent.core.values.value import copy_json
 
 from .errors import SessionAmbiguous, SessionDamaged, SessionError, SessionNotFound, reason_of
 from .files import FileOperations, close_quietly

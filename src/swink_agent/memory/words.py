@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from swink_agent.core.invisible import is_deceptive, ordinary_places
+from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,

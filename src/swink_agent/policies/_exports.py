@@ -9,7 +9,7 @@ from swink_agent.approvals import CommandRules as CommandRules
 from swink_agent.approvals import Decision as Decision
 from swink_agent.approvals import SessionTrust as SessionTrust
 from swink_agent.approvals import safe_display as safe_display
-from swink_agent.core.redaction import Redactor as Redactor
+from swink_agent.core.secrets.redaction import Redactor as Redactor
 
 from .allow_list import AllowList as AllowList
 from .audit import AuditLog as AuditLog

@@ -15,9 +15,9 @@ from typing import IO, Any, cast
 import msgspec
 
 from swink_agent.core.policy import PolicyContext, PreDispatchContext
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import Text, ToolResultMessage, extract_text
-from swink_agent.core.value import show
+from swink_agent.core.values.value import show
 
 __all__ = ["AuditLog"]
 

@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from swink_agent.core.policy import PolicyContext
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, CustomMessage, decode_message, encode_message
-from swink_agent.core.value import show
+from swink_agent.core.values.value import show
 
 __all__ = ["Checkpoint", "SavedConversation"]
 

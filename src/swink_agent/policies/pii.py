@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
 from swink_agent.core.policy import Inject, PolicyContext
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 
 from ._texts import rewrite_turn
 

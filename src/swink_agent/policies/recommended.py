@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import IO, Literal
 
-from swink_agent.core import hints
+from swink_agent.core.values import hints
 
 __all__ = ["recommended"]
 

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from unicodedata import category
 
-from swink_agent.core.invisible import is_deceptive, ordinary_places
+from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 
 __all__ = ["one_line", "visible"]
 

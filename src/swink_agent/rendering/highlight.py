@@ -72,7 +72,7 @@ def looks_like_diff(shown: str) -> bool:
 
 def diff_html(old: str, new: str) -> str:
     """What a change did, line by line."""
-    from swink_agent.core.diffs import diff_lines
+    from swink_agent.core.texts.diffs import diff_lines
 
     signs = {"added": ("ins", "+"), "removed": ("del", "-"), "context": ("", " "), "hunk": ("hunk", "")}
     lines = diff_lines(visible(old), visible(new))

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from swink_agent.core.value import show
+from swink_agent.core.values.value import show
 
 __all__ = ["pretty_json"]
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from enum import StrEnum
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from ._places import why_not_entered
 from ._presence import lock_path

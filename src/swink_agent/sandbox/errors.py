@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from swink_agent.core.errors import AgentError
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 __all__ = ["BackendReport", "SandboxClosed", "SandboxError", "SandboxUnavailable", "UnfitFolder"]
 

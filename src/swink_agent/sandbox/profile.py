@@ -17,7 +17,7 @@ import msgspec
 from msgspec import field
 from msgspec.structs import force_setattr
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from ._hidden import default_hidden
 from .programs import own_folders, own_names_in

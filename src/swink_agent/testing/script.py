@@ -32,7 +32,7 @@ from swink_agent.core.stream import (
     ToolCallStart,
 )
 from swink_agent.core.types import AgentContext, AgentMessage, Cost, ModelSpec, StopReason, Usage
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 __all__ = ["Request", "ScriptedStream", "call", "fail", "reply", "scripted", "stall", "text", "think", "truncated"]
 

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Literal, TypeAlias, TypeVar
 
-from swink_agent.core.threads import WorkerThreads
+from swink_agent.core.run.threads import WorkerThreads
 from swink_agent.core.tool import ToolContext
 from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxProfile
 

@@ -10,12 +10,12 @@ import codecs
 import re
 from typing import TYPE_CHECKING
 
-from swink_agent.core.relay import GAP
+from swink_agent.core.run.relay import GAP
 
 from ._bounded import OUTPUT_LIMIT, Bounded, bound_text
 
 if TYPE_CHECKING:
-    from swink_agent.core.redaction import Redactor
+    from swink_agent.core.secrets.redaction import Redactor
 
 __all__ = ["LiveText", "Output", "clean"]
 

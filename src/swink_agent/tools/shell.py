@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from swink_agent.core.errors import ToolError
-from swink_agent.core.placeholders import holds_placeholder
+from swink_agent.core.secrets.placeholders import holds_placeholder
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.types import Text
 from swink_agent.sandbox import (

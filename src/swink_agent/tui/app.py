@@ -124,7 +124,7 @@ class SwinkApp(App[int]):
         """The text with secrets masked, by what is known of them now."""
         opened = self.talk.opened
         if opened is None:
-            from swink_agent.core.redaction import Redactor
+            from swink_agent.core.secrets.redaction import Redactor
 
             return Redactor().redact(text)
         return opened.redactor.redact(text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 from swink_agent.rendering.cells import cell_width, cut_middle
 from swink_agent.rendering.escaping import safe_display
 

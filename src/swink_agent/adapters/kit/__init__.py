@@ -10,9 +10,9 @@ What users of finished adapters need too (`Limits`, `Transport`, `AiohttpTranspo
 in `swink_agent.adapters`.
 """
 
-from swink_agent.core.model_info import ModelCapabilities, ModelPrices, PriceTier, TokenPrices
 from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import prompt_text
+from swink_agent.core.values.model_info import ModelCapabilities, ModelPrices, PriceTier, TokenPrices
 
 from .bodies import EncodedMessages, json_array, json_object, short_id
 from .documents import count, document, items, json_text, mapping, read, text

@@ -20,7 +20,7 @@ from swink_agent.core.errors import AgentError, ErrorKind, StreamError
 from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import AssistantMessageEvent, StreamDone, StreamFailed, StreamOptions, resolved_prompt
 from swink_agent.core.types import AgentContext, Cost, ModelSpec, Usage
-from swink_agent.core.value import is_secret_name
+from swink_agent.core.values.value import is_secret_name
 
 from ..addresses import address_problem
 from .errors import classify, retry_after
@@ -237,7 +237,7 @@ class HttpStreamFn(ABC):
 
 def _without_secrets(failed: StreamFailed, request: HttpRequest) -> StreamFailed:
     """The failure without what the request was sent with: some providers repeat a key that they do not like."""
-    from swink_agent.core.redaction import Redactor  # on use: most calls do not fail
+    from swink_agent.core.secrets.redaction import Redactor  # on use: most calls do not fail
 
     known = Redactor(environment={}, patterns=False)
     for name, value in request.headers.items():

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary, finalize
 
 from swink_agent.core.cancel import CancellationToken, call_in
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 __all__ = ["AiohttpTransport", "HttpRequest", "HttpResponse", "Limits", "Transport", "TransportError"]
 

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from ..display import safe_display
 from .allow_rules import AllowRule

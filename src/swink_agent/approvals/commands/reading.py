@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from ..display import safe_display
 from .places import Place

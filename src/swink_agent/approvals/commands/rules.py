@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from .allow_rules import AllowRule, parsed
 from .judgement import Allowed, Judgement, show

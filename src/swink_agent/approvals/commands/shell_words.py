@@ -12,7 +12,7 @@ import re
 import string
 from typing import Literal, TypeAlias
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from ..display import is_deceptive, safe_display
 

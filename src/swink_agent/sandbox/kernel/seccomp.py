@@ -11,7 +11,7 @@ import platform
 import struct
 from collections.abc import Iterable, Sequence
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 from ..errors import SandboxError
 from .syscalls import NEWEST_NUMBER, syscall_numbers

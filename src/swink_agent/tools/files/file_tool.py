@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from swink_agent.core.errors import ToolError
-from swink_agent.core.threads import WorkerThreads
+from swink_agent.core.run.threads import WorkerThreads
 from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from .._bounded import bound_text
@@ -34,7 +34,7 @@ from .text import showable
 from .undo import Change, UndoStore
 
 if TYPE_CHECKING:
-    from swink_agent.core.redaction import Redactor
+    from swink_agent.core.secrets.redaction import Redactor
 
 __all__ = ["Before", "Call", "FileTool", "WritingTool"]
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from swink_agent.core.approval import ProposedCall
-from swink_agent.core.diffs import DiffKind, DiffPart, diff_groups
 from swink_agent.core.errors import ToolError
+from swink_agent.core.texts.diffs import DiffKind, DiffPart, diff_groups
 
 from .edit_file import EditFileTool, edits_in
 from .edits import apply_edits

@@ -11,12 +11,12 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from swink_agent.core.errors import ToolError
-from swink_agent.core.placeholders import MASK, MaskedText, PlaceholderError, PutBack
+from swink_agent.core.secrets.placeholders import MASK, MaskedText, PlaceholderError, PutBack
 
 from .text import split_lines
 
 if TYPE_CHECKING:
-    from swink_agent.core.redaction import Redactor
+    from swink_agent.core.secrets.redaction import Redactor
 
 __all__ = ["LineView", "line_view", "mask_text", "masked_note", "put_back", "whole_until"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from swink_agent.core.approval import ProposedCall
 from swink_agent.core.errors import ToolError
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 
 from .._several_folders import SeveralFoldersTool
 from ..workspace.place import Place

@@ -23,7 +23,7 @@ from .masked import LineView, line_view, mask_text, whole_until
 from .text import decode_text, showable
 
 if TYPE_CHECKING:
-    from swink_agent.core.redaction import Redactor
+    from swink_agent.core.secrets.redaction import Redactor
 
 __all__ = ["ReadFileTool"]
 

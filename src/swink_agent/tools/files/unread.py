@@ -20,7 +20,7 @@ from .read_file import LONGEST_LINE
 from .text import decode_text, showable
 
 if TYPE_CHECKING:
-    from swink_agent.core.redaction import Redactor
+    from swink_agent.core.secrets.redaction import Redactor
 
 __all__ = ["refuse_unread"]
 

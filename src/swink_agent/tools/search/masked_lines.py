@@ -12,7 +12,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from swink_agent.core.errors import ToolError
-from swink_agent.core.placeholders import MaskedText
+from swink_agent.core.secrets.placeholders import MaskedText
 
 from ..files.masked import mask_text, whole_until
 from ..files.text import decode_text
@@ -21,7 +21,7 @@ from .engines import Hit
 from .scan import LONGEST_EXCERPT, excerpt
 
 if TYPE_CHECKING:
-    from swink_agent.core.redaction import Redactor
+    from swink_agent.core.secrets.redaction import Redactor
 
 __all__ = ["MaskedLines"]
 

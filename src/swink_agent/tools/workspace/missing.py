@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from itertools import islice
 
-from swink_agent.core.likeness import close_names
+from swink_agent.core.texts.likeness import close_names
 
 from .._bounded import show_name
 from .beneath import Root

@@ -14,9 +14,9 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
 from swink_agent.app.errors import ApplicationError
+from swink_agent.core.agent_parts.subscriptions import Subscription
 from swink_agent.core.events import AgentEvent, MessagesInjected, MessageUpdate
-from swink_agent.core.redaction import Redactor
-from swink_agent.core.subscriptions import Subscription
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import (
     AgentMessage,
     Cost,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from swink_agent.app.telling import summary_of
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AssistantMessage, UserMessage, extract_text
 
 from ..transcript import Block, UserBlock, blocks_of

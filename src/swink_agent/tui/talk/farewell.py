@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 from swink_agent.rendering.escaping import safe_text
 
 __all__ = ["Farewell", "resuming"]

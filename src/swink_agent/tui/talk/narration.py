@@ -27,7 +27,7 @@ from swink_agent.core.events import (
     ToolExecutionUpdate,
     TurnEnd,
 )
-from swink_agent.core.redaction import Redactor, RedactorStream
+from swink_agent.core.secrets.redaction import Redactor, RedactorStream
 from swink_agent.core.stream import TextDelta, ThinkingDelta
 from swink_agent.core.types import AssistantMessage, StopReason, ToolOutcome, UserMessage, extract_text
 

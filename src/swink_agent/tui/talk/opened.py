@@ -13,7 +13,7 @@ from swink_agent.app.agent import StandardAgent
 from swink_agent.app.opening import Opening
 from swink_agent.app.sessions import RunSession, WantedSession
 from swink_agent.core.agent import Agent
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import ModelSpec
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from swink_agent.app.opening import Opening
 from swink_agent.core.stream import StreamFn
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 __all__ = ["TalkOptions"]
 

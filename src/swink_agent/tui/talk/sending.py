@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 
 from swink_agent.app.input_files import picture, refuse_blind
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import Image, ModelSpec, Text, UserMessage
 
 __all__ = ["KEY_LINE", "MASKED", "user_message"]

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, Text, ToolOutcome, UserMessage
 
 from ..transcript import ShellBlock, Transcript

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from swink_agent.core.diffs import DiffKind, diff_lines
+from swink_agent.core.texts.diffs import DiffKind, diff_lines
 
 from .highlighting import Highlighter, family_of_path
 from .line import Line, Span, padded, plain

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 __all__ = [
     "TOOL_NAME",

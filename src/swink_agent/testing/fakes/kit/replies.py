@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from swink_agent.core.types import StopReason, Usage
-from swink_agent.core.value import Value
+from swink_agent.core.values.value import Value
 
 __all__ = [
     "Block",

@@ -95,7 +95,7 @@ async def run_command(conversation: Conversation, name: str, rest: str) -> None:
 
 
 def _unknown(name: str) -> str:
-    from swink_agent.core.likeness import close_names
+    from swink_agent.core.texts.likeness import close_names
 
     near = close_names(name, _BY_NAME, n=1, cutoff=0.5) or close_names(name[1:], [known[1:] for known in _BY_NAME], n=1)
     meant = next((known for known in _BY_NAME if near and known in (near[0], f"/{near[0]}", f"#{near[0]}")), "")

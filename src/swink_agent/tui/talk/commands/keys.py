@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.providers import Provider, all_providers, provider_named
-from swink_agent.core.likeness import close_names
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.texts.likeness import close_names
 
 from ..front import PickItem
 

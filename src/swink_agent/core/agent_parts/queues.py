@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, TypeAlias
 
-from .config import MessageProvider
-from .types import AgentMessage
+from ..config import MessageProvider
+from ..types import AgentMessage
 
 __all__ = ["MessageQueues", "QueueMode", "QueueName"]
 

@@ -37,7 +37,7 @@ from swink_agent import (
     tool,
 )
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.value import is_secret_name
+from swink_agent.core.values.value import is_secret_name
 from swink_agent.testing import call, scripted, text
 
 MODEL = "scripted:model"

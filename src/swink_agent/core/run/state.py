@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
-from .cancel import CancellationToken
-from .config import AgentLoopConfig
-from .context import default_convert_to_llm, most_tokens
-from .errors import AgentError
+from ..agent_parts.queues import MessageQueues
+from ..cancel import CancellationToken
+from ..config import AgentLoopConfig
+from ..context import default_convert_to_llm, most_tokens
+from ..errors import AgentError
+from ..events import AgentEvent, InjectionSource, MessagesInjected
+from ..policy import PolicyContext, tell_run_over
+from ..stream import MessageAssembler
+from ..tool import Toolbox
+from ..types import AgentMessage, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage, as_messages
+from ..values.value import copy_json
 from .event_stream import Channel
-from .events import AgentEvent, InjectionSource, MessagesInjected
-from .policy import PolicyContext, tell_run_over
-from .queues import MessageQueues
-from .stream import MessageAssembler
 from .supervisor import Supervisor
 from .threads import WorkerThreads
-from .tool import Toolbox
 from .transcript import Transcript
-from .types import AgentMessage, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage, as_messages
-from .value import copy_json
 
 if TYPE_CHECKING:
-    from .redaction import Redactor
+    from ..secrets.redaction import Redactor
 
 __all__ = ["EmitFn", "Run", "SystemPrompt"]
 

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from .cancel import CancellationToken, call_in
+from ..cancel import CancellationToken, call_in
 from .host import Host
 
 __all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor", "as_exception", "call"]

@@ -10,14 +10,14 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
-from .cancel import call_in, running_loop
-from .events import ToolExecutionUpdate
-from .tool import AgentToolResult
-from .types import Text, UserBlock, extract_text
+from ..cancel import call_in, running_loop
+from ..events import ToolExecutionUpdate
+from ..tool import AgentToolResult
+from ..types import Text, UserBlock, extract_text
 
 if TYPE_CHECKING:
-    from .redaction import Redactor, RedactorStream
-    from .run import Run
+    from ..secrets.redaction import Redactor, RedactorStream
+    from .state import Run
 
 __all__ = ["GAP", "Relay"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from typing import Any, ClassVar, cast, overload
 
-from .types import AgentMessage, as_messages
-from .value import show
+from ..types import AgentMessage, as_messages
+from ..values.value import show
 
 __all__ = ["History"]
 

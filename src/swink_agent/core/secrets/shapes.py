@@ -12,10 +12,10 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
+from ..values.value import is_secret_name
+from .forms import Found
 from .ordinary import is_literal_secret
 from .placeholders import MASK
-from .secret_forms import Found
-from .value import is_secret_name
 
 __all__ = [
     "LONGEST_HELD",

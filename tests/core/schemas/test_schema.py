@@ -18,7 +18,7 @@ import pydantic
 import pytest
 
 from swink_agent import AgentToolResult, ToolContext, extract_text, tool
-from swink_agent.core.schema import convert_value, type_schema
+from swink_agent.core.schemas.schema import convert_value, type_schema
 from swink_agent.core.tool import Toolbox
 
 

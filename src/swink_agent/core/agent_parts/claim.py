@@ -6,7 +6,7 @@ Who may take it is for `agent` to say.
 
 from __future__ import annotations
 
-from .cancel import CancellationToken, Signal, running_loop
+from ..cancel import CancellationToken, Signal, running_loop
 
 __all__ = ["Claim"]
 

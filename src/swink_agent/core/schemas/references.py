@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from .value import copy_json
+from ..values.value import copy_json
 
 __all__ = ["TITLE", "JsonSchema", "inline"]
 

@@ -20,7 +20,7 @@ from swink_agent import (
     UserMessage,
 )
 from swink_agent.core.context import repair_pairs
-from swink_agent.core.transcript import Transcript
+from swink_agent.core.run.transcript import Transcript
 
 
 class Notice(CustomMessage, tag="notice"):

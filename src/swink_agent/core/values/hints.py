@@ -9,6 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .hint_types import *
 else:
-    from .lazy import lazy_names
+    from ..lazy import lazy_names
 
     __getattr__, __dir__ = lazy_names(__name__, ".hint_types")

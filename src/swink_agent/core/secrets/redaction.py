@@ -1,7 +1,7 @@
 """Keeping secrets out of what is shown, stored and sent on.
 
 Owns the `Redactor`: the secrets it knows, and the masking of text, JSON data, messages and events, whole or in chunks.
-How a known secret may be written is in `secret_forms`, what is one by its looks in `secret_shapes`, which values are
+How a known secret may be written is in `forms`, what is one by its looks in `shapes`, which values are
 too ordinary to be one in `ordinary`, and what stands in a masked value's place in `placeholders`. It does not own where
 it is applied: tool results and errors in `dispatch` and `reply`, output and sessions in the rooms that write them.
 """
@@ -18,14 +18,14 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import structs
 
-from .events import AgentEvent, MessageUpdate
+from ..events import AgentEvent, MessageUpdate
+from ..stream import AssistantMessageDelta
+from ..types import AgentMessage
+from ..values.value import is_secret_name
+from .forms import Found, SecretForms
 from .ordinary import is_ordinary
 from .placeholders import MASK, MaskedText, PlaceholderError, PutBack, covers, placeholder
-from .secret_forms import Found, SecretForms
-from .secret_shapes import LONGEST_HELD, LONGEST_KEY, find_assigned, find_shapes, first_whole_line, unfinished_shape
-from .stream import AssistantMessageDelta
-from .types import AgentMessage
-from .value import is_secret_name
+from .shapes import LONGEST_HELD, LONGEST_KEY, find_assigned, find_shapes, first_whole_line, unfinished_shape
 
 __all__ = ["MASK", "SHORTEST_TEXT", "EventRedactor", "Redactor", "RedactorStream"]
 

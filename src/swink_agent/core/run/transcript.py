@@ -11,12 +11,12 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .context import Snapshot, is_empty, repair_pairs
-from .types import LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolCall, ToolResultMessage
+from ..context import Snapshot, is_empty, repair_pairs
+from ..types import LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolCall, ToolResultMessage
 
 if TYPE_CHECKING:
-    from .journal import MessageSource, Recorder
-    from .redaction import Redactor
+    from ..journal import MessageSource, Recorder
+    from ..secrets.redaction import Redactor
 
 __all__ = ["Transcript"]
 
@@ -61,7 +61,7 @@ class Transcript:
     def own_redactor(self) -> Redactor:
         """What masks secrets where no redactor was given: it knows those of the environment, as it is now."""
         if self.redactor is None:
-            from .redaction import Redactor  # on use: many a run has no tools and no errors
+            from ..secrets.redaction import Redactor  # on use: many a run has no tools and no errors
 
             self.redactor = Redactor()
         else:

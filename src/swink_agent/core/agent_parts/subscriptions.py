@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-from .events import AgentEvent
+from ..events import AgentEvent
 
 __all__ = ["Subscription", "Subscriptions"]
 

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from types import TracebackType
 from typing import Any
 
-from .cancel import CancellationToken, call_in
-from .errors import Aborted
-from .events import AgentEvent
-from .types import AgentResult
+from ..cancel import CancellationToken, call_in
+from ..errors import Aborted
+from ..events import AgentEvent
+from ..types import AgentResult
 
 __all__ = ["Channel", "EventStream"]
 

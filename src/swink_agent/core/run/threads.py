@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from .cancel import call_in
+from ..cancel import call_in
 
 __all__ = ["WorkerThreads"]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swink_agent.core.likeness import close_names, likeness, matching_blocks
+from swink_agent.core.texts.likeness import close_names, likeness, matching_blocks
 
 NAMES = ["settings", "setting", "sandbox", "search", "session", "stream", "system", "anthropic", "openai", "ollama"]
 

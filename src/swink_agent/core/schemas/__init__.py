@@ -1,0 +1,1 @@
+"""JSON Schema from Python types, and Python values from JSON."""

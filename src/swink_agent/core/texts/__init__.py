@@ -1,0 +1,1 @@
+"""Comparing texts in bounded time, and what hides in them."""

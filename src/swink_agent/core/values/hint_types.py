@@ -1,0 +1,12 @@
+"""The types that `hints` gives out, one line each, and where they live."""
+
+from pathlib import Path as Path
+
+from ..journal import Journal as Journal
+from ..journal import Past as Past
+from ..policy import Policy as Policy
+from ..schemas.schema import FunctionSchema as FunctionSchema
+from ..secrets.redaction import Redactor as Redactor
+from ..structured import StructuredOutput as StructuredOutput
+from ..tool import AgentTool as AgentTool
+from .model_info import ModelInfo as ModelInfo
