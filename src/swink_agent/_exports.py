@@ -18,7 +18,6 @@ from .core.compaction import CompactionContext as CompactionContext
 from .core.config import AgentLoopConfig as AgentLoopConfig
 from .core.config import MessageProvider as MessageProvider
 from .core.config import ToolExecutionStrategy as ToolExecutionStrategy
-from .core.context import SlidingWindow as SlidingWindow
 from .core.context import default_convert_to_llm as default_convert_to_llm
 from .core.context import estimate_tokens as estimate_tokens
 from .core.errors import Aborted as Aborted
@@ -59,6 +58,8 @@ from .core.events import TurnEndReason as TurnEndReason
 from .core.events import TurnStart as TurnStart
 from .core.events import decode_event as decode_event
 from .core.events import encode_event as encode_event
+from .core.function_tool import FunctionTool as FunctionTool
+from .core.function_tool import tool as tool
 from .core.loop import agent_loop as agent_loop
 from .core.loop import agent_loop_continue as agent_loop_continue
 from .core.policy import Inject as Inject
@@ -92,9 +93,7 @@ from .core.stream import ToolCallEnd as ToolCallEnd
 from .core.stream import ToolCallStart as ToolCallStart
 from .core.tool import AgentTool as AgentTool
 from .core.tool import AgentToolResult as AgentToolResult
-from .core.tool import FunctionTool as FunctionTool
 from .core.tool import ToolContext as ToolContext
-from .core.tool import tool as tool
 from .core.types import AgentContext as AgentContext
 from .core.types import AgentMessage as AgentMessage
 from .core.types import AgentResult as AgentResult
@@ -124,6 +123,7 @@ from .core.types import UserMessage as UserMessage
 from .core.types import decode_message as decode_message
 from .core.types import encode_message as encode_message
 from .core.types import extract_text as extract_text
+from .core.window import SlidingWindow as SlidingWindow
 from .local import LocalStreamFn as LocalStreamFn
 from .memory import SummarizingCompactor as SummarizingCompactor
 from .policies import AllowList as AllowList

@@ -27,7 +27,7 @@ from swink_agent import (
     tool,
 )
 from swink_agent.adapters import AnthropicStreamFn, OpenAiStreamFn
-from swink_agent.core.context import tokens_per_count
+from swink_agent.core.window import tokens_per_count
 from swink_agent.testing import call, scripted
 from swink_agent.testing.script import ScriptedStream
 

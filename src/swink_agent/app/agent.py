@@ -19,15 +19,14 @@ from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import ModelSpec
 from swink_agent.core.values.value import Value
 
+from .confinement import open_confined, sandbox_profile
 from .context import compaction, provider_options
 from .credentials import Credentials
 from .errors import UsageProblem
 from .extras import extra_policies, extra_tools
 from .headless import PrepareFn
 from .models import choose_model, is_small, local_fetch, stream_fn_of
-from .paths import config_folder, data_folder
 from .prompt import project_notes, standard_prompt
-from .sessions import sessions_folder
 from .settings import Settings
 from .trust import Project
 from .undo import open_undo
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from swink_agent.approvals import Approvals, CallRules, SessionTrust
     from swink_agent.approvals.approvals import AskFn
     from swink_agent.core.policy import Policy
-    from swink_agent.sandbox import Sandbox, SandboxProfile
+    from swink_agent.sandbox import Sandbox
 
 __all__ = ["AgentOptions", "StandardAgent", "redactor_for", "standard_agent"]
 
@@ -207,48 +206,12 @@ def _tools(
     profile = sandbox_profile(root, added=added, network=settings.value("network"), settings=settings)
     # Before the sandbox: a folder that is not there yet could be made by a command.
     undo = open_undo(warnings) if settings.value("undo") and {"write_file", "edit_file"} & set(wanted) else None
-    opened = _open_sandbox(profile, settings.value("sandbox"), warnings) if {"bash", "search"} & set(wanted) else None
+    opened = open_confined(profile, settings.value("sandbox"), warnings) if {"bash", "search"} & set(wanted) else None
     try:
         tools = standard_tools(root, profile if opened is None else opened, undo=undo, also=added)
     except OSError as error:
         raise UsageProblem(f"{error.filename or root} cannot be opened: {error.strerror or error}") from error
     return [tool for tool in tools if tool.name in wanted], opened
-
-
-def sandbox_profile(
-    root: Path, *, added: tuple[Path, ...] = (), network: bool = False, settings: Settings | None = None
-) -> SandboxProfile:
-    """The walls for a folder, and those added to it: our own settings, keys, copies and sessions are hidden wherever
-    they are."""
-    from msgspec import structs
-
-    from swink_agent.sandbox import SandboxProfile, repository_folders
-
-    try:
-        write = dict.fromkeys([str(root), *repository_folders(str(root)), *map(str, added)])
-        profile = SandboxProfile(write=tuple(write), network=network)
-        private = [config_folder(), data_folder(), *([] if settings is None else [sessions_folder(settings)])]
-        return structs.replace(profile, hidden=(*profile.hidden, *map(str, private)))
-    except ValueError as error:
-        raise UsageProblem(f"{root} is no folder to work in: {error}") from error
-
-
-def _open_sandbox(profile: SandboxProfile, backend: str, warnings: list[str]) -> Sandbox | None:
-    """The sandbox, or `None` if none works: then commands are refused, one by one, and the reason is told now."""
-    from swink_agent.sandbox import SandboxUnavailable, open_sandbox, open_unconfined, why_not_written
-
-    if backend == "off":
-        return open_unconfined(profile)
-    try:
-        sandbox = open_sandbox(profile, backend=backend)
-    except SandboxUnavailable as error:
-        warnings.append(f"commands will be refused: {error}")
-        return None
-    warnings += [f"commands can only read: {why}" for root in profile.write if (why := why_not_written(root))]
-    for report in sandbox.passed_over:
-        if report.is_about_folder:  # what the machine lacks is told by `swink doctor`, not at every start
-            warnings.append(f"commands run under {sandbox.backend}, not {report.name}: {report.reason}")
-    return sandbox
 
 
 def _rules(root: Path, settings: Settings) -> CallRules:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from swink_agent.core.context import SlidingWindow
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import AgentMessage, CustomMessage, Image, ModelSpec
+from swink_agent.core.window import SlidingWindow
 
 from .settings import Settings
 

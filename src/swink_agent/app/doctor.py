@@ -122,7 +122,7 @@ def _sandbox(folder: Path | None) -> list[Finding]:
     """The back ends in this folder and, where that is why they do not work, on this machine at all."""
     from swink_agent.sandbox import probe_backends, why_not_written
 
-    from .agent import sandbox_profile
+    from .confinement import sandbox_profile
 
     if folder is None:
         return _backends(probe_backends())

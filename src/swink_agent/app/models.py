@@ -170,7 +170,7 @@ async def prepare_local(
     from swink_agent.local import LocalModelError, LocalStreamFn
     from swink_agent.tools import standard_tools
 
-    from .agent import sandbox_profile
+    from .confinement import sandbox_profile
     from .prompt import standard_prompt
 
     stream_fn = LocalStreamFn(name, cache_dir=settings.value("models_dir"), on_state=on_state, fetch=False)

@@ -160,12 +160,11 @@ Examples:
   swink completion fish > ~/.config/fish/completions/swink.fish"""
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script for a shell."""
-    from .root import swink
-
     speak_to_shells()
     script = get_completion_class(shell)
     if script is None:
         raise click.UsageError(f"click has no completion for {shell}")
-    click.echo(script(swink, {}, "swink", VARIABLE).source())
+    click.echo(script(ctx.find_root().command, {}, "swink", VARIABLE).source())

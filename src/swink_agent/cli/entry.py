@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import click
 
+from .discarding import discard_stdout
 from .errors_text import DEBUG_VARIABLE, FAILED, INTERRUPTED, is_foreseen, text_of
 
 __all__ = ["run"]
@@ -185,14 +186,3 @@ def _lost_output(error: OSError) -> int:
         complain("the output cannot be written: stdout is closed")
     discard_stdout()
     return FAILED
-
-
-def discard_stdout() -> None:
-    """Lets whatever is still in stdout's buffer go nowhere, so that the interpreter does not stumble on it at exit."""
-    try:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.close(null)
-        sys.stdout.flush()
-    except (OSError, ValueError):
-        pass

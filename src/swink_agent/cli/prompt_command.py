@@ -29,7 +29,7 @@ from swink_agent.app.trust import Project, TrustStore
 from swink_agent.core.loop import is_answered
 
 from .asking import TerminalAsk
-from .entry import discard_stdout
+from .discarding import discard_stdout
 from .interrupts import interruptible, wakeable
 from .prompt_inputs import PromptInputs
 from .reporter import Loudness, Reporter

@@ -479,6 +479,7 @@ class Agent:
             self.system_prompt,
             claim.token,
             self._subscriptions.notify if channel is None else self._notify_and(channel),
+            run_loop,
             channel,
             frozenset() if request is None else frozenset({request.name}),
             self._subscriptions if channel is None else None,

@@ -19,7 +19,8 @@ from .config import AgentLoopConfig
 from .errors import AgentError
 from .policy import PolicyContext, Stop
 from .providers import ProviderStreamFn
-from .run.state import Run
+from .run.failures import as_agent_error
+from .run.state import Run, RunLoopFn
 from .run.transcript import Transcript
 from .stream import StreamFn, StreamOptions
 from .tool import Toolbox
@@ -67,10 +68,10 @@ class CompactionContext:
             _CURRENT.reset(token)
 
     @classmethod
-    def alone(cls, model: ModelSpec, stream_fn: StreamFn | None = None) -> CompactionContext:
+    def alone(cls, model: ModelSpec, loop: RunLoopFn, stream_fn: StreamFn | None = None) -> CompactionContext:
         """One without a run behind it, for a transform that is called by hand. There must be an event loop."""
         config = AgentLoopConfig(model=model, stream_fn=stream_fn or ProviderStreamFn())
-        return cls(_side_run(config, "", None))
+        return cls(_side_run(config, "", CancellationToken(), loop))
 
     @property
     def model(self) -> ModelSpec:
@@ -108,13 +109,12 @@ class CompactionContext:
         every call (`every_call`) are asked as for a run of its own. Raises an `AgentError`: that of the request,
         `PolicyStopped`, or what the run's journal refused with (`is_refused`).
         """
-        # on use: the loop calls the transforms, and so this
-        from .loop import run_loop
-
         await self._make_durable()
-        side = _side_run(self._config(model or self.model, stream_fn, max_tokens), system_prompt, self._run)
+        # A token of its own: what cancels the side request alone, such as a time limit around it, leaves the run be.
+        config, token = self._config(model or self.model, stream_fn, max_tokens), self._run.cancel.child()
+        side = _side_run(config, system_prompt, token, self._run.loop)
         try:
-            result = await run_loop(side, (UserMessage(prompt),))
+            result = await side.loop(side, (UserMessage(prompt),))
         finally:
             self.usage += side.usage
             self.cost += side.cost
@@ -129,8 +129,6 @@ class CompactionContext:
         recorder = self._run.transcript.recorder
         if recorder is None:
             return
-        from .reply import as_agent_error
-
         try:
             await recorder.journal.durable()
         except Exception as error:
@@ -184,10 +182,8 @@ class _Once:
         return 0.0
 
 
-def _side_run(config: AgentLoopConfig, system_prompt: str, parent: Run | None) -> Run:
-    # A token of its own: what cancels the side request alone, such as a time limit around it, leaves the run be.
-    token = CancellationToken() if parent is None else parent.cancel.child()
-    return Run(config, Transcript(), Toolbox(()), system_prompt, token, _unheard)
+def _side_run(config: AgentLoopConfig, system_prompt: str, token: CancellationToken, loop: RunLoopFn) -> Run:
+    return Run(config, Transcript(), Toolbox(()), system_prompt, token, _unheard, loop)
 
 
 def _unheard(event: object) -> None:

@@ -21,7 +21,7 @@ from .approval import ApprovalMode, Approve, ApproveWith, Grant, ProposedCall, R
 from .errors import ToolError
 from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEnd, ToolExecutionStart
 from .policy import PolicyContext, PreDispatchContext, Skip, consult_before_dispatch
-from .reply import as_agent_error
+from .run.failures import as_agent_error
 from .run.relay import Relay, is_long, masked_result
 from .run.state import Run
 from .run.supervisor import LAST_MOMENTS, Interrupted

@@ -23,8 +23,9 @@ from .dispatch import dispatch
 from .errors import Aborted, AgentError, ErrorKind, InvalidContinue, NoMessages
 from .events import AgentEnd, AgentStart, MessageEnd, TurnEnd, TurnEndReason, TurnStart
 from .policy import consult, consult_after_turn
-from .reply import as_agent_error, ask_model, convert_context, register_secrets, transform_context
+from .reply import ask_model, convert_context, register_secrets, transform_context
 from .run.event_stream import Channel, EventStream
+from .run.failures import as_agent_error
 from .run.state import Run
 from .run.supervisor import Interrupted
 from .run.transcript import Transcript
@@ -81,7 +82,7 @@ def _stream_of(
     transcript = Transcript(context.messages)
 
     async def drive(channel: Channel) -> AgentResult:
-        run = Run(config, transcript, toolbox, context.system_prompt, token, channel.push, channel)
+        run = Run(config, transcript, toolbox, context.system_prompt, token, channel.push, run_loop, channel)
         return await run_loop(run, prompts)
 
     return EventStream(drive, token)

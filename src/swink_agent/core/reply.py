@@ -22,11 +22,8 @@ from .errors import (
     AgentError,
     AuthError,
     ContextWindowOverflow,
-    ErrorKind,
     ModelThrottled,
     NetworkError,
-    StreamError,
-    error_of_kind,
 )
 from .events import (
     CompactionReport,
@@ -37,6 +34,7 @@ from .events import (
     ModelFallback,
 )
 from .policy import consult
+from .run.failures import as_agent_error, error_in, explained, failed, masked_cause, patience, told
 from .run.state import Run
 from .run.supervisor import Interrupted, as_exception
 from .stream import (
@@ -56,7 +54,6 @@ from .types import AgentContext, AgentMessage, AssistantMessage, LlmMessage, Mod
 from .values.value import is_secret_name
 
 __all__ = [
-    "as_agent_error",
     "ask_model",
     "compact_on_demand",
     "convert_context",
@@ -69,8 +66,6 @@ _LINGERING = 1.0
 """Seconds that a stream has to end after its terminal event."""
 _LAST_WORD = 0.02
 """Seconds that a stream has, when the run is aborted, to end by itself and say what it used."""
-_MOST_PATIENCE = 300.0
-"""The longest wait on a provider's advice, for a retry strategy that does not say."""
 _DELTAS = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})
 _ENDS = frozenset({TextEnd, ThinkingEnd, ToolCallEnd, StreamFailed})
 
@@ -81,13 +76,13 @@ async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
         run.emit(MessageStart())
     try:
         if problem is not None:
-            return _failed(run, problem)
+            return failed(run, problem)
         message = await _ask_one_model(run, run.config.model, run.config.stream_fn)
         return message if run.error is None else await _ask_the_others(run, message)
     except Interrupted:
-        return _failed(run, Aborted())
+        return failed(run, Aborted())
     except Exception as error:  # a hook failed; what stream functions do wrong is caught where they are read
-        return _failed(run, as_agent_error(error, "a hook"))
+        return failed(run, as_agent_error(error, "a hook"))
     finally:
         run.assembler = None
 
@@ -123,12 +118,12 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         if run.supervisor.is_interrupted and not assembler.is_finished:
             raise Interrupted
         if assembler.failure is not None:
-            assembler.failure = _explained(run, assembler.failure)
+            assembler.failure = explained(run, assembler.failure)
         message = assembler.message()  # which fails a reply that has no end
         if assembler.failure is None:
             run.error = None
             return message
-        run.error = error = _error_in(message, assembler.failure)
+        run.error = error = error_in(message, assembler.failure)
         error.__cause__ = cause
         delay: float | None = None
         if isinstance(error, ContextWindowOverflow):
@@ -180,8 +175,8 @@ async def _read_on(
         await run.supervisor.wait_for(task, reading, grace=_LAST_WORD)
     except Exception as error:
         log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
-        assembler.fail(StreamFailed(f"the stream function raised {_text(error)}"))
-        return _masked_cause(run, error)
+        assembler.fail(StreamFailed(f"the stream function raised {told(error)}"))
+        return masked_cause(run, error)
     return None
 
 
@@ -374,7 +369,7 @@ async def _with_api_key(options: StreamOptions, get_api_key: GetApiKeyFn, run: R
     try:
         key = await run.supervisor.ask(get_api_key, model.provider)
     except Exception as error:
-        raise AuthError(f"get_api_key failed for {model.provider}: {_text(error)}") from error
+        raise AuthError(f"get_api_key failed for {model.provider}: {told(error)}") from error
     return options if key is None else msgspec.structs.replace(options, api_key=key)
 
 
@@ -407,7 +402,7 @@ def _delay(run: Run, error: AgentError, attempt: int) -> float | None:
             return None
         if advised is None:
             return max(0.0, strategy.delay(attempt))
-        return max(0.0, advised) if advised <= _patience(run) else None
+        return max(0.0, advised) if advised <= patience(run) else None
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException:
@@ -415,97 +410,7 @@ def _delay(run: Run, error: AgentError, attempt: int) -> float | None:
         return None
 
 
-def _patience(run: Run) -> float:
-    """How long a provider may ask to be waited for; what a strategy says that is no number is passed over."""
-    most: object = getattr(run.config.retry_strategy, "max_retry_after", _MOST_PATIENCE)
-    return float(most) if isinstance(most, (int, float)) else _MOST_PATIENCE
-
-
 async def _back_off(run: Run, error: AgentError, attempt: int, delay: float) -> None:
     run.emit(MessageRetry(attempt, str(error), delay))
     if delay or run.is_interrupted:
         await run.supervisor.ask(run.config.sleep, delay)
-
-
-# -- failures ------------------------------------------------------------------------------------------------
-
-
-def _error_in(message: AssistantMessage, failure: StreamFailed) -> AgentError:
-    return error_of_kind(
-        message.error_kind,
-        failure.message,
-        model=message.model_id,
-        retry_after=failure.retry_after,
-    )
-
-
-def _failed(run: Run, error: AgentError) -> AssistantMessage:
-    """The message that a failure outside the stream leaves, with what was streamed, and used, before it."""
-    run.error = error
-    assembler = run.assembler or MessageAssembler(run.config.model)
-    return assembler.failed(StreamFailed(run.redactor.redact(str(error)), error.kind or ErrorKind.STREAM))
-
-
-def _explained(run: Run, failure: StreamFailed) -> StreamFailed:
-    """The failure without secrets, as a provider may repeat the key that it refuses; and with the time to wait that it
-    asks for, as a number or not at all, told if it is too long to be waited for."""
-    advised, message = failure.retry_after, run.redactor.redact(failure.message)
-    if advised is not None and not (type(advised) in (int, float) and advised == advised):
-        advised = None  # no number, or the one that is none
-    if advised is not None and advised > (most := _patience(run)):
-        message += f" (the provider asks to wait {advised:,.0f} s, and max_retry_after is {most:,.0f} s)"
-    if message == failure.message and advised is failure.retry_after:
-        return failure
-    return msgspec.structs.replace(failure, message=message, retry_after=advised)
-
-
-def _masked_cause(run: Run, error: Exception) -> Exception | None:
-    """The exception, with no secret in its text or in those that came with it; `None` if one insists on showing it."""
-    left: list[BaseException] = [error]
-    seen: set[int] = set()
-    while left:
-        link = left.pop()
-        if id(link) in seen:
-            continue
-        seen.add(id(link))
-        if not _mask_text(run, link):
-            return None
-        notes = getattr(link, "__notes__", None)
-        if isinstance(notes, list):
-            link.__notes__ = [run.redactor.redact(str(note)) for note in cast("list[object]", notes)]
-        left += [other for other in (link.__cause__, link.__context__) if other is not None]
-        if isinstance(link, BaseExceptionGroup):
-            left += cast("BaseExceptionGroup[BaseException]", link).exceptions
-    return error
-
-
-def _mask_text(run: Run, error: BaseException) -> bool:
-    """Masks what the exception says of itself; `False` if it says it all the same."""
-    shown = _said(error)
-    if run.redactor.redact(shown) == shown:
-        return True
-    error.args = tuple([run.redactor.redact(str(part)) for part in error.args])
-    shown = _said(error)
-    return run.redactor.redact(shown) == shown
-
-
-def as_agent_error(error: Exception, culprit: str) -> AgentError:
-    """A hook's exception as an error of the run."""
-    if isinstance(error, AgentError):
-        return error
-    wrapped = StreamError(f"{culprit} failed: {_text(error)}")
-    wrapped.__cause__ = error
-    return wrapped
-
-
-def _text(error: Exception) -> str:
-    said = _said(error)
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
-def _said(error: BaseException) -> str:
-    """The text of an exception; nothing for one that has none to show."""
-    try:
-        return str(error)
-    except Exception:
-        return ""

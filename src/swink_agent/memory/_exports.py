@@ -1,6 +1,6 @@
 """The public names of the memory, one line each, and where they live: the one list, which `core/lazy.py` reads."""
 
-from swink_agent.core.context import SlidingWindow as SlidingWindow
+from swink_agent.core.window import SlidingWindow as SlidingWindow
 
 from .divergence import Divergence as Divergence
 from .divergence import ReplayReport as ReplayReport

@@ -10,14 +10,9 @@ import logging
 from collections.abc import Callable, Sequence
 
 from swink_agent.core.compaction import CompactionContext
-from swink_agent.core.context import (
-    CompactionPlan,
-    SlidingWindow,
-    estimate_tokens,
-    last_exchange,
-    pair_boundary,
-)
+from swink_agent.core.context import estimate_tokens
 from swink_agent.core.errors import Aborted, AgentError
+from swink_agent.core.loop import run_loop
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import (
     AgentMessage,
@@ -28,6 +23,7 @@ from swink_agent.core.types import (
     UserMessage,
     extract_text,
 )
+from swink_agent.core.window import CompactionPlan, SlidingWindow, last_exchange, pair_boundary
 
 from .summary_text import SYSTEM_PROMPT, is_summary, record_of, request_for, said_in, summary_message
 
@@ -104,7 +100,7 @@ class SummarizingCompactor:
             return None
         context = CompactionContext.current()
         if context is None and self.model is not None:
-            context = CompactionContext.alone(self.model, self.stream_fn)
+            context = CompactionContext.alone(self.model, run_loop, self.stream_fn)
         return await self._compact(messages, plan, context)
 
     # -- what stays, and what is summed up -----------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
@@ -22,7 +22,7 @@ from ..events import AgentEvent, InjectionSource, MessagesInjected
 from ..policy import PolicyContext, tell_run_over
 from ..stream import MessageAssembler
 from ..tool import Toolbox
-from ..types import AgentMessage, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage, as_messages
+from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage, as_messages
 from ..values.value import copy_json
 from .event_stream import Channel
 from .supervisor import Supervisor
@@ -76,6 +76,7 @@ class Run:
         "has_reserving_policies",
         "id",
         "instructions",
+        "loop",
         "model",
         "needs_preparation",
         "pending",
@@ -102,6 +103,7 @@ class Run:
         system_prompt: SystemPrompt,
         cancel: CancellationToken,
         emit: EmitFn,
+        loop: RunLoopFn,
         channel: Channel | None = None,
         unasked_tools: frozenset[str] = frozenset(),
         audience: Audience | None = None,
@@ -118,6 +120,8 @@ class Run:
         """Tools of the library itself, which nobody needs to approve."""
         self.cancel = cancel
         self.emit = emit
+        self.loop = loop
+        """The loop that runs it, for requests aside: it stands above those who make them."""
         self.audience = _SOMEBODY if audience is None else audience
         self.channel = channel
         self.start = len(transcript)
@@ -293,6 +297,9 @@ class Run:
         """Waits until whoever reads the events has seen them all, so that it can still step in."""
         if self.channel is not None:
             await self.supervisor.park(self.channel.is_caught_up)
+
+
+RunLoopFn: TypeAlias = Callable[[Run, tuple[AgentMessage, ...] | None], Awaitable[AgentResult]]
 
 
 def _nothing() -> None:

@@ -1,0 +1,211 @@
+"""The sliding window: a conversation kept within a budget of tokens, cut where no call is parted from its result.
+
+Owns the plan of how far to go down, and the fitting. How tokens are estimated is in `context`, and what a transform may
+know of the run that it works for in `compaction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import is_
+from typing import NamedTuple
+
+import msgspec
+
+from .compaction import CompactionContext
+from .context import estimate_tokens
+from .types import AgentMessage, AssistantMessage, CustomMessage, Text, ToolResultMessage, UserMessage
+
+__all__ = ["CompactionPlan", "SlidingWindow", "last_exchange", "newest_request", "pair_boundary", "tokens_per_count"]
+
+_ATTACHED = (ToolResultMessage, CustomMessage)
+"""What belongs to the message before it: a cut comes behind these, never between."""
+
+_SHARE = 8
+"""Of what is kept, a result of a tool that is not the newest may be one part in so many."""
+_LEAST_RESULT = 250
+"""Tokens below which no result is shortened."""
+_NOTE_LENGTH = 130
+
+_LOWEST_RATE, _HIGHEST_RATE = 0.5, 4.0
+"""Within these a count is corrected."""
+_LEAST_PLAUSIBLE, _MOST_PLAUSIBLE = 0.33, 8.0
+"""Outside these a report is not about what was counted, and corrects nothing."""
+
+
+def tokens_per_count(
+    messages: Sequence[AgentMessage], sizes: Sequence[int], *, fixed: int = 0, fresh_from: int = 0
+) -> float:
+    """How many tokens one counted token really is, by what the provider said of the last request; 1 if it said nothing.
+
+    The last reply tells how many tokens all that stands before it had. `sizes` are the messages' counts and `fixed` is
+    that of what is sent besides them. Replies before `fresh_from` were made from other messages than these. What a
+    report can do is bounded, and one that cannot be right does nothing.
+    """
+    for position in range(len(messages) - 1, max(fresh_from, 1) - 1, -1):
+        message = messages[position]
+        if type(message) is AssistantMessage and not message.is_failed:
+            reported = message.usage.input + message.usage.cache_read + message.usage.cache_write
+            counted = fixed + sum(sizes[:position])
+            if counted <= 0 or not _LEAST_PLAUSIBLE <= reported / counted <= _MOST_PLAUSIBLE:
+                return 1.0
+            return min(max(reported / counted, _LOWEST_RATE), _HIGHEST_RATE)
+    return 1.0
+
+
+class CompactionPlan(NamedTuple):
+    """How far a conversation is to go down, in tokens as they are counted."""
+
+    goal: int
+    """What to go down to, if what must stay allows it."""
+    budget: int
+    """What to go down to by shortening what must stay."""
+    limit: int
+    """What may be sent at all."""
+    rate: float
+    """The tokens that one counted token really is."""
+
+
+class SlidingWindow:
+    """A `transform_context` that keeps a conversation within a budget of estimated tokens.
+
+    Above `max_tokens` it goes down to about half of it, so that for many turns after that what is sent begins with the
+    same messages, as providers' caches like it. Long results of tools are shortened first, then the oldest messages
+    go. `keep_first` messages at the start, usually the task, the newest message of the user and the last exchange
+    always stay; a call goes with its results. After an overflow the budget is `overflow_tokens`, or `max_tokens` if
+    that is less, or half of what was sent if that was within it. On demand (`Agent.compact`) it goes down to half of
+    what there is. `count` gives the tokens of one message; what the provider says of the last request corrects it.
+    """
+
+    __slots__ = ("count", "keep_first", "max_tokens", "overflow_tokens")
+
+    def __init__(
+        self,
+        max_tokens: int = 100_000,
+        *,
+        overflow_tokens: int = 50_000,
+        keep_first: int = 2,
+        count: Callable[[AgentMessage], int] = estimate_tokens,
+    ) -> None:
+        if max_tokens <= 0 or overflow_tokens <= 0 or keep_first < 0:
+            raise ValueError("SlidingWindow: token budgets are above zero and keep_first is not negative")
+        self.max_tokens = max_tokens
+        self.overflow_tokens = min(overflow_tokens, max_tokens)
+        self.keep_first = keep_first
+        self.count = count
+
+    def __repr__(self) -> str:
+        return f"SlidingWindow({self.max_tokens})"
+
+    def __call__(self, messages: Sequence[AgentMessage], overflow: bool) -> list[AgentMessage] | None:
+        """The messages to keep, or `None` if all fit."""
+        plan = self.plan(messages, overflow)
+        return None if plan is None else self.fit(messages, plan.budget, plan.goal)
+
+    def plan(self, messages: Sequence[AgentMessage], overflow: bool) -> CompactionPlan | None:
+        """How far down it should go, or `None` if all fit."""
+        context = CompactionContext.current()
+        is_on_demand = context is not None and context.is_on_demand
+        is_forced = overflow or is_on_demand
+        sizes = list(map(self.count, messages))
+        total = sum(sizes)
+        if not is_forced and total * _HIGHEST_RATE <= self.max_tokens:
+            return None
+        fixed, fresh_from = (0, 0) if context is None else (context.fixed(self.count), context.fresh_from)
+        rate = tokens_per_count(messages, sizes, fixed=fixed, fresh_from=fresh_from)
+        if not is_forced and total * rate <= self.max_tokens:
+            return None
+        budget = max(1, int(self.max_tokens / rate))
+        if not is_forced:
+            return CompactionPlan(max(1, budget // 2), budget, budget, rate)
+        if is_on_demand:
+            half = max(1, min(budget, total) // 2)
+            return CompactionPlan(half, half, budget, rate)
+        # The provider counted more than we do: what it reported before allows less, never more.
+        most = max(1, int(self.overflow_tokens / max(rate, 1.0)))
+        most = most if total > most else max(1, total // 2)
+        return CompactionPlan(most, most, most, rate)
+
+    def fit(self, messages: Sequence[AgentMessage], budget: int, goal: int) -> list[AgentMessage] | None:
+        """The messages cut down to `goal`, and where that cannot be, to `budget`; `None` if there is nothing to cut."""
+        last = last_exchange(messages)
+        kept = self._shortened(messages, 0, last, max(goal // _SHARE, _LEAST_RESULT))
+        if sum(map(self.count, kept)) > goal:
+            kept = self._newest(kept, last, goal)
+        kept = self._fitted(kept, budget)
+        return None if len(kept) == len(messages) and all(map(is_, kept, messages)) else kept
+
+    def _newest(self, messages: Sequence[AgentMessage], last: int, goal: int) -> list[AgentMessage]:
+        """What must stay, and before it as many of the newest messages as fit."""
+        first = min(pair_boundary(messages, self.keep_first), len(messages))
+        request = newest_request(messages)
+        start = max(first, last)
+        room = goal - sum(map(self.count, [*messages[:first], *messages[start:]]))
+        if first <= request < start:
+            room -= self.count(messages[request])
+        while start > first:
+            size = 0 if start - 1 == request else self.count(messages[start - 1])
+            if size > room:
+                break
+            start -= 1
+            room -= size
+        start = min(pair_boundary(messages, start), max(first, last))
+        asked = [messages[request]] if first <= request < start else []
+        return [*messages[:first], *asked, *messages[start:]]
+
+    def _fitted(self, messages: list[AgentMessage], budget: int) -> list[AgentMessage]:
+        """With results as short as it takes, where what must stay is more than the budget."""
+        sizes = [self.count(message) if type(message) is ToolResultMessage else 0 for message in messages]
+        room = budget - sum(map(self.count, messages)) + sum(sizes)
+        if room >= sum(sizes):
+            return messages
+        longest, left = 0, sum(1 for size in sizes if size)
+        for size in sorted(filter(None, sizes)):  # the short ones stay, what they leave is for the others
+            longest = max(room // left, _LEAST_RESULT)
+            if size > longest:
+                break
+            room, left = room - size, left - 1
+        return self._shortened(messages, 0, len(messages), longest)
+
+    def _shortened(self, messages: Sequence[AgentMessage], start: int, end: int, longest: int) -> list[AgentMessage]:
+        """The messages, those results among them that have more than so many tokens cut down to that."""
+        return [
+            _shorter(message, size, longest)
+            if start <= at < end and type(message) is ToolResultMessage and (size := self.count(message)) > longest
+            else message
+            for at, message in enumerate(messages)
+        ]
+
+
+def newest_request(messages: Sequence[AgentMessage]) -> int:
+    """Where the newest message of the user is; -1 if there is none."""
+    return max((at for at, message in enumerate(messages) if type(message) is UserMessage), default=-1)
+
+
+def pair_boundary(messages: Sequence[AgentMessage], position: int) -> int:
+    """The next position at which a cut separates no call from its results."""
+    while position < len(messages) and isinstance(messages[position], _ATTACHED):
+        position += 1
+    return position
+
+
+def last_exchange(messages: Sequence[AgentMessage]) -> int:
+    """Where the last exchange begins: something is always sent, however small the budget."""
+    for position in range(len(messages) - 1, -1, -1):
+        if not isinstance(messages[position], _ATTACHED):
+            return position
+    return 0
+
+
+def _shorter(message: ToolResultMessage, size: int, longest: int) -> ToolResultMessage:
+    """The beginning and the end of a result, where most of what matters is, with a note of what is missing."""
+    texts = [block.text for block in message.content if isinstance(block, Text)]
+    others = [block for block in message.content if not isinstance(block, Text)]
+    whole = "\n".join(texts)
+    half = max(0, int(len(whole) * longest / size) - _NOTE_LENGTH) // 2
+    left_out = len(whole) - 2 * half
+    if left_out <= _NOTE_LENGTH:
+        return message
+    note = f"\n[… {left_out:,} characters left out to save room; call the tool again if they are needed …]\n"
+    text = Text(whole[:half] + note + whole[len(whole) - half :])
+    return msgspec.structs.replace(message, content=(text, *others))

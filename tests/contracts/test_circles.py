@@ -1,0 +1,72 @@
+"""No module needs, directly or through others, one that needs it: neither when it is loaded nor when it is used."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src"
+READS_ITSELF = {("swink_agent.evals.types", "swink_agent.evals.codec")}
+"""A value that lies on disk and reads itself when somebody looks: the one import that goes back, on use."""
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {
+    _name(path): path
+    for path in SOURCE.rglob("*.py")
+    if path.name not in ("__init__.py", "__main__.py", "_exports.py", "hint_types.py")  # lists of names load nothing
+}
+
+
+def _run(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes beneath this one, without what is only there for type checkers."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            for other in child.orelse:
+                yield from _run(other)
+            continue
+        yield child
+        yield from _run(child)
+
+
+def imports(module: str, path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in _run(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            around = module.split(".")[: -node.level] if node.level else []
+            home = ".".join([*around, *([node.module] if node.module else [])])
+            found |= {home, *(f"{home}.{alias.name}" for alias in node.names)}
+    return {name for name in found if name in MODULES and (module, name) not in READS_ITSELF}
+
+
+def circle(needs: dict[str, set[str]]) -> list[str]:
+    """Modules of which each needs the next, and the last one the first; none if there is no such circle."""
+    left = {module: set(others) for module, others in needs.items()}
+    while True:
+        free = {module for module, others in left.items() if not others & left.keys()}
+        if not free:
+            break
+        for module in free:
+            del left[module]
+    path: list[str] = []
+    module = min(left, default=None)
+    while module is not None and module not in path:
+        path.append(module)
+        module = min(left[module] & left.keys())
+    return path if module is None else path[path.index(module) :]
+
+
+def test_a_circle_is_found() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["b", "c"]
+    assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_there_are_no_circles() -> None:
+    assert circle({module: imports(module, path) for module, path in MODULES.items()}) == []
