@@ -217,8 +217,10 @@ def unset_value(name: str, *, path: Path) -> bool:
 def _edit(path: Path, change: Callable[[TomlFile], str]) -> None:
     read_file(path)  # a file with a mistake in it is mended by hand first
     try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        write_whole(path, change(TomlFile(text)), mode=0o644)
+        text = path.read_bytes().decode() if path.exists() else ""  # as bytes: Windows' line ends are to stay
+        changed = change(TomlFile(text)).encode()
+        parse_file(str(path), changed)  # what could not be read again, such as too long a file, is not written
+        write_whole(path, changed, mode=0o644)
     except OSError as error:
         raise SettingsError(f"{path} cannot be written: {error.strerror or error}") from error
     except ValueError as error:
