@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +206,27 @@ def test_a_new_file_is_made_with_its_folder_and_a_link_is_followed(tmp_path: Pat
     assert [item.name for item in tmp_path.glob("**/.*")] == []
 
 
+def test_line_ends_and_the_mode_of_the_file_stay(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(b"# mine\r\nmax_turns = 10\r\n")
+    path.chmod(0o600)
+    set_value("max_turns", "12", path=path)
+    set_value("approve", "ask", path=path)
+    assert path.read_bytes() == b'# mine\r\nmax_turns = 12\r\napprove = "ask"\r\n'
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_edits_is_loaded_for_an_edit_and_not_for_reading(tmp_path: Path) -> None:
+    path = write(tmp_path / "config.toml", "max_turns = 10\n")
+    code = (
+        "import sys; from pathlib import Path; from swink_agent.app import settings; path = Path(sys.argv[1]); "
+        "settings.load_settings(path=path, environ={}); print('tomlkit' in sys.modules); "
+        "settings.set_value('max_turns', '11', path=path); print('tomlkit' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
+
+
 def test_a_wrong_value_changes_nothing(tmp_path: Path) -> None:
     path = write(tmp_path / "config.toml", "max_turns = 10\n")
     for name, text in (("max_turns", "none"), ("modle", "x"), ("approve", "sure")):
@@ -213,6 +236,14 @@ def test_a_wrong_value_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="not valid TOML"):
         set_value("max_turns", "3", path=path)
     assert path.read_text() == "max_turns = \n"
+
+
+@pytest.mark.parametrize("text", ["x" * 70_000, "ä" * 40_000])
+def test_a_value_that_makes_the_file_too_large_to_be_read_is_not_written(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path / "config.toml", "max_turns = 10\n")
+    with pytest.raises(SettingsError, match="is larger than"):
+        set_value("system", text, path=path)
+    assert path.read_text() == "max_turns = 10\n"
 
 
 VALUES = {

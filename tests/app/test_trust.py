@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from swink_agent.app.errors import SettingsError
-from swink_agent.app.trust import Change, Project, TrustStore, find_project
+from swink_agent.app.trust import ChangedFile, Project, TrustStore, find_project
 
 
 @pytest.fixture
@@ -63,14 +63,14 @@ def test_what_has_changed_since_is_known(project: Path, store: TrustStore) -> No
     (project / "AGENTS.md").unlink()
     there = Path(os.path.realpath(project))
     expected = (
-        Change(str(there / ".swink/config.toml"), b"max_turns = 3\n", b"max_turns = 4\n"),
-        Change(str(there / "AGENTS.md"), b"Be tidy.\n", b""),
+        ChangedFile(str(there / ".swink/config.toml"), b"max_turns = 3\n", b"max_turns = 4\n"),
+        ChangedFile(str(there / "AGENTS.md"), b"Be tidy.\n", b""),
     )
     assert store.changes(store.offer(project)) == expected
     store.trust(project)
     assert store.changes(store.offer(project)) == ()
     (project / "AGENTS.md").write_bytes(b"Be \xff.\r\n")
-    assert store.changes(store.offer(project)) == (Change(str(there / "AGENTS.md"), b"", b"Be \xff.\r\n"),)
+    assert store.changes(store.offer(project)) == (ChangedFile(str(there / "AGENTS.md"), b"", b"Be \xff.\r\n"),)
     store.trust(project)
     (project / "AGENTS.md").write_text("Be tidy.\n")
     assert store.changes(store.offer(project))[0].old == b"Be \xff.\r\n"

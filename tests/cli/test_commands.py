@@ -204,7 +204,7 @@ def test_help_and_version_load_nothing_of_weight() -> None:
     code = (
         "import sys; from swink_agent.cli import main; code = main(['--help']); "
         "loaded = {name.split('.')[1] for name in sys.modules if name.startswith('swink_agent.')}; "
-        "heavy = {'aiohttp', 'platformdirs', 'tomllib', 'keyring', 'swink_agent.app'} & set(sys.modules); "
+        "heavy = {'aiohttp', 'platformdirs', 'tomllib', 'tomlkit', 'keyring', 'swink_agent.app'} & set(sys.modules); "
         "print(code, sorted(loaded - {'core'}), sorted(heavy), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from enum import Enum
 
 import msgspec
 
@@ -44,7 +45,9 @@ def test_every_parameter_is_on_the_page_with_its_default() -> None:
         if parameter.default is parameter.empty:
             assert shown[name] == "required"
         else:
-            assert ast.literal_eval(shown[name]) == parameter.default, f"the default of {name}"
+            said = ast.literal_eval(shown[name])
+            said = type(parameter.default)(said) if isinstance(parameter.default, Enum) else said  # by any of its names
+            assert said == parameter.default, f"the default of {name}"
 
 
 def test_every_parameter_is_used_in_an_example() -> None:

@@ -6,7 +6,17 @@ import subprocess
 import sys
 
 HTTP_CLIENTS = {"aiohttp", "httpx", "requests", "urllib3", "http.client", "urllib.request", "botocore"}
-ON_USE = {"jsonschema_rs", "pydantic", "dataclasses", "importlib.metadata", "pathlib", "random", "click", "textual"}
+ON_USE = {
+    "jsonschema_rs",
+    "pydantic",
+    "dataclasses",
+    "importlib.metadata",
+    "pathlib",
+    "random",
+    "click",
+    "textual",
+    "tomlkit",
+}
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from swink_agent.app.credentials import Credentials
-from swink_agent.app.evaluation import StandardAgents, StandIn
+from swink_agent.app.evaluation import StandardAgents, StandInModel
 from swink_agent.evals import EvalRun, EvalRunner, EvaluatorRegistry, Gate, Script, load_script, load_set, report
 
 FOLDER = Path(__file__).parents[2] / "evals"
@@ -22,7 +22,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def run(path: Path, script: Script) -> EvalRun:
-    stand_in = StandIn(script)
+    stand_in = StandInModel(script)
     agents = StandardAgents({}, Credentials(), stand_in=stand_in)
     try:
         return await EvalRunner(agents, EvaluatorRegistry.standard(stand_in.judge)).run(load_set(path))

@@ -32,6 +32,8 @@ from swink_agent import (
     tool,
 )
 from swink_agent.local import LocalModelEvent, LocalState, LocalStreamFn, ModelStore
+from swink_agent.local._worker import WorkerSettings
+from swink_agent.local.engine import Completion, EngineError, Piece
 from swink_agent.local.worker import WorkerEngine, Workers, shared_workers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -323,3 +325,25 @@ async def test_a_broken_file_says_why(store: ModelStore, own_workers: Workers, t
     message = await _ask(stream_fn, AgentContext("", [UserMessage("Hi")]))
     assert message.error_kind == ErrorKind.STREAM
     assert "broken.gguf cannot be loaded" in (message.error_message or "")
+
+
+async def test_the_engine_refuses_our_grammar_and_forgets_its_own(
+    store: ModelStore, own_workers: Workers, tmp_path: Path
+) -> None:
+    """Why `local/grammar.py` is not left to the engine. If its own is held or refused one day, that may be shorter."""
+    from xllamacpp import json_schema_to_grammar  # in this process for its words alone
+
+    path = str(store.find(SPEC.model_id))
+    engine = own_workers.engine(WorkerSettings(path=path, state_dir=str(tmp_path), context_length=WINDOW))
+
+    async def write(grammar: str) -> str:
+        request = Completion(prompt="Say something: ", grammar=grammar, max_tokens=8)
+        return "".join([chunk.text async for chunk in engine.complete(request) if isinstance(chunk, Piece)])
+
+    held = json_schema_to_grammar({"type": "integer", "minimum": 7, "maximum": 9})
+    assert (await write(held)).strip() in {"7", "8", "9"}
+    free = await write("")
+    for schema in ({"type": "integer", "not": {"const": 7}}, {"type": "array", "uniqueItems": True}):
+        assert await write(json_schema_to_grammar(schema)) == free
+    with pytest.raises(EngineError, match="grammar"):
+        await write("root ::= nothing")

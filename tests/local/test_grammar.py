@@ -66,6 +66,7 @@ def test_open_ranges_and_exclusive_bounds_hold(write_by: Write) -> None:
     for value in check({"type": "number", "exclusiveMinimum": 0, "maximum": 600.0}, write_by, 300):
         assert 0 < value <= 600
     check({"type": "number", "minimum": 0.5, "maximum": 2.5}, write_by, 200)
+    assert set(check({"type": "number", "minimum": 3, "maximum": 3.5}, write_by)) == {3}
 
 
 def test_an_impossible_range_is_an_error() -> None:
@@ -127,6 +128,7 @@ def test_a_schema_that_says_nothing_takes_any_json(write_by: Write) -> None:
     [
         {"type": "string", "pattern": "^a+$"},
         {"type": "integer", "multipleOf": 3},
+        {"type": "number", "minimum": 0.2, "maximum": 0.8},
         {"type": "array", "uniqueItems": True},
         {"type": "object", "properties": {"a": {"not": {"type": "string"}}}},
         {"type": "string", "maxLength": 100_000},

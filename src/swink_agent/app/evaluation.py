@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OwnAgents",
-    "StandIn",
+    "StandInModel",
     "StandardAgents",
     "evaluators_named",
     "factory_named",
@@ -72,7 +72,7 @@ def other_runs(store: EvalStore, run: EvalRun) -> list[EvalRun | RunInfo]:
     return found
 
 
-class StandIn:
+class StandInModel:
     """What speaks in the place of a model: replies that are written in a script, or that a session has on record."""
 
     def __init__(self, script: Script | None = None, recordings: Path | None = None) -> None:
@@ -116,7 +116,7 @@ class StandIn:
         return JudgeEvaluator(STAND_IN_MODEL, stream_fn=ScriptedModel(replies, is_endless=True))
 
 
-class KeptKeys:
+class StoredKeysStreamFn:
     """A stream function that finds the keys which are kept, as the standard agent does."""
 
     def __init__(self, stream_fn: StreamFn, credentials: Credentials) -> None:
@@ -137,7 +137,9 @@ def judge_of(model: str, credentials: Credentials) -> JudgeEvaluator:
     from swink_agent.evals import JudgeEvaluator
 
     spec = named_model(model)
-    return JudgeEvaluator(spec, stream_fn=KeptKeys(stream_fn_of(spec, load_settings(), credentials), credentials))
+    return JudgeEvaluator(
+        spec, stream_fn=StoredKeysStreamFn(stream_fn_of(spec, load_settings(), credentials), credentials)
+    )
 
 
 # -- the standard agent --------------------------------------------------------------------------------------
@@ -151,7 +153,7 @@ class StandardAgents:
         flags: Mapping[str, Any],
         credentials: Credentials,
         *,
-        stand_in: StandIn | None = None,
+        stand_in: StandInModel | None = None,
         stream_fn: StreamFn | None = None,
         on_local_state: Callable[[Any], None] | None = None,
     ) -> None:
@@ -247,7 +249,9 @@ def _limits(case: EvalCase) -> tuple[Policy, ...]:
 class OwnAgents:
     """A project's own factory, with another model or a stand-in for it if that is wanted."""
 
-    def __init__(self, make_agent: MakeAgentFn, *, model: str | None = None, stand_in: StandIn | None = None) -> None:
+    def __init__(
+        self, make_agent: MakeAgentFn, *, model: str | None = None, stand_in: StandInModel | None = None
+    ) -> None:
         self._make_agent = make_agent
         self._model = None if model is None else named_model(model)
         self._stand_in = stand_in

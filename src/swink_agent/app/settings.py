@@ -27,7 +27,7 @@ __all__ = [
     "Definition",
     "Settings",
     "SettingsFile",
-    "Sourced",
+    "SourcedValue",
     "definition_of",
     "load_settings",
     "only_stricter",
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-class Sourced(Value, frozen=True):
+class SourcedValue(Value, frozen=True):
     """A value and where it came from, in words."""
 
     value: Any
@@ -66,7 +66,7 @@ class Settings:
     """All settings, each with its source. `notes` are what a user should hear about how they came together."""
 
     def __init__(
-        self, values: Mapping[str, Sourced], notes: Iterable[str] = (), *, environ: Mapping[str, str] | None = None
+        self, values: Mapping[str, SourcedValue], notes: Iterable[str] = (), *, environ: Mapping[str, str] | None = None
     ) -> None:
         self._values = dict(values)
         self._environ: Mapping[str, str] = {} if environ is None else environ
@@ -76,18 +76,18 @@ class Settings:
         changed = [name for name, item in self._values.items() if item.source != "default"]
         return f"<Settings, set: {', '.join(changed) or 'none'}>"
 
-    def __getitem__(self, name: str) -> Sourced:
+    def __getitem__(self, name: str) -> SourcedValue:
         """Raises `SettingsError` for a name that is none. The address of an installed provider is looked for now."""
         if name not in self._values:
             definition = definition_of(name)
             found = _in_environment(definition, self._environ)
-            self._values[name] = found or Sourced(definition.default, "default")
+            self._values[name] = found or SourcedValue(definition.default, "default")
         return self._values[name]
 
     def value(self, name: str) -> Any:
         return self[name].value
 
-    def items(self) -> Iterable[tuple[str, Sourced]]:
+    def items(self) -> Iterable[tuple[str, SourcedValue]]:
         """In the order of the definitions."""
         return self._values.items()
 
@@ -109,12 +109,12 @@ def load_settings(
     `project` is the file of a trusted folder, or of several that lie in each other, the outermost first: of what guards
     the user, the strictest holds, and of all else the innermost.
     """
-    values = {item.name: Sourced(item.default, "default") for item in DEFINITIONS}
+    values = {item.name: SourcedValue(item.default, "default") for item in DEFINITIONS}
     notes: list[str] = []
     user = read_file(path or settings_file(environ))
     if user is not None:
-        values |= {name: Sourced(value, user.source(name)) for name, value in user.values.items()}
-        values |= {name: Sourced(None, user.source(name), problem) for name, problem in user.problems.items()}
+        values |= {name: SourcedValue(value, user.source(name)) for name, value in user.values.items()}
+        values |= {name: SourcedValue(None, user.source(name), problem) for name, problem in user.problems.items()}
     for file in (project,) if isinstance(project, SettingsFile) else project or ():
         _add_project(values, file, notes)
     for definition in [definition_of(name, item.source) for name, item in values.items()]:
@@ -126,11 +126,11 @@ def load_settings(
             flag = f"--{name.replace('_', '-')}"
             definition = definition_of(name)
             checked = parse_value(definition, value, flag) if isinstance(value, str) else check(definition, value, flag)
-            values[name] = _joined(definition, values[name], Sourced(checked, f"flag {flag}"))
+            values[name] = _joined(definition, values[name], SourcedValue(checked, f"flag {flag}"))
     return Settings(values, notes, environ=environ)
 
 
-def _in_environment(definition: Definition, environ: Mapping[str, str]) -> Sourced | None:
+def _in_environment(definition: Definition, environ: Mapping[str, str]) -> SourcedValue | None:
     """What the environment says, by the first of the setting's variables that says something."""
     for variable in (definition.variable, *definition.other_variables):
         if text := environ.get(variable):
@@ -138,21 +138,21 @@ def _in_environment(definition: Definition, environ: Mapping[str, str]) -> Sourc
     return None
 
 
-def _from_environment(definition: Definition, text: str, variable: str) -> Sourced:
+def _from_environment(definition: Definition, text: str, variable: str) -> SourcedValue:
     source = f"environment {variable}"
     try:
-        return Sourced(parse_value(definition, text, variable), source)
+        return SourcedValue(parse_value(definition, text, variable), source)
     except SettingsError as error:
         if definition.kind != "address":
             raise
-        return Sourced(None, source, str(error))
+        return SourcedValue(None, source, str(error))
 
 
-def _joined(definition: Definition, before: Sourced, given: Sourced) -> Sourced:
+def _joined(definition: Definition, before: SourcedValue, given: SourcedValue) -> SourcedValue:
     """What is given now: in the place of what was there, or, of rules, together with it."""
     if definition.kind != "rules" or not before.value:
         return given
-    return Sourced(tuple(dict.fromkeys((*before.value, *given.value))), f"{before.source}, {given.source}")
+    return SourcedValue(tuple(dict.fromkeys((*before.value, *given.value))), f"{before.source}, {given.source}")
 
 
 # -- files ---------------------------------------------------------------------------------------------------
@@ -217,8 +217,10 @@ def unset_value(name: str, *, path: Path) -> bool:
 def _edit(path: Path, change: Callable[[TomlFile], str]) -> None:
     read_file(path)  # a file with a mistake in it is mended by hand first
     try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        write_whole(path, change(TomlFile(text)), mode=0o644)
+        text = path.read_bytes().decode() if path.exists() else ""  # as bytes: Windows' line ends are to stay
+        changed = change(TomlFile(text)).encode()
+        parse_file(str(path), changed)  # what could not be read again, such as too long a file, is not written
+        write_whole(path, changed, mode=0o644)
     except OSError as error:
         raise SettingsError(f"{path} cannot be written: {error.strerror or error}") from error
     except ValueError as error:
@@ -228,7 +230,7 @@ def _edit(path: Path, change: Callable[[TomlFile], str]) -> None:
 # -- a trusted project's file --------------------------------------------------------------------------------
 
 
-def _add_project(values: dict[str, Sourced], project: SettingsFile, notes: list[str]) -> None:
+def _add_project(values: dict[str, SourcedValue], project: SettingsFile, notes: list[str]) -> None:
     for name, value in {**project.problems, **project.values}.items():
         place = project.source(name)
         definition = definition_in_file(name, place)
@@ -246,7 +248,7 @@ def _add_project(values: dict[str, Sourced], project: SettingsFile, notes: list[
             if stricter == values[name].value:
                 continue
             value = stricter
-        values[name] = Sourced(value, place, project=project.path)
+        values[name] = SourcedValue(value, place, project=project.path)
 
 
 def only_stricter(file: SettingsFile) -> SettingsFile:

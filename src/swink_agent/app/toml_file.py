@@ -1,22 +1,26 @@
 """Changing one value in a TOML file without touching the rest of it.
 
-Owns where a key stands in the text, so that comments and order survive an edit and errors can name a line. Reading is
-the standard library's business. Every edit is checked by reading its outcome: what cannot be edited safely is refused.
+Owns where a key stands in the text, so that errors can name a line and an edit touches the lines of one assignment.
+Reading is the standard library's business; how an assignment is written is tomlkit's, which is loaded for an edit alone
+and sees that assignment alone: given a whole file, it puts new keys below the comment of the next table, gives them
+other line ends, and makes one value of an array of tables. Every edit is checked by reading its outcome: what cannot be
+edited safely is refused.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from swink_agent.core.values.value import Value
 
 from .toml_shape import open_lines
 
-__all__ = ["TomlFile", "flatten", "write_value"]
+__all__ = ["TomlFile", "flatten"]
+
+_BY_HAND = "the file is written in a way that cannot be edited safely from here: edit it by hand"
 
 
 class Statement(Value, frozen=True):
@@ -54,30 +58,26 @@ class TomlFile:
 
     def with_value(self, key: str, value: object) -> str:
         """The text with the key set. Raises `ValueError` if that cannot be done safely."""
-        table, _, name = key.rpartition(".")
         found = self._statement_of(key)
-        if found is not None:
-            written = f"{key[len(found.table) :].lstrip('.')} = {write_value(value)}{self._comment_of(found)}"
-            lines = [*self._lines[: found.start], written + self._newline, *self._lines[found.end :]]
-        else:
-            lines = self._with_new_line(table, f"{name} = {write_value(value)}")
+        lines = self._with_new_line(key, value) if found is None else self._with_other_value(found, key, value)
         return self._checked("".join(lines), {**self.values, key: value})
 
     def without(self, key: str) -> str:
         """The text with the key gone; the same text if it was not there. Raises `ValueError` if that is not safe."""
         found = self._statement_of(key)
-        if found is None:
-            return self.text
-        lines = [*self._lines[: found.start], *self._lines[found.end :]]
+        lines = self._lines
+        if found is not None:
+            lines = [*lines[: found.start], *lines[found.end :]]
         return self._checked("".join(lines), {name: value for name, value in self.values.items() if name != key})
 
     def _checked(self, text: str, wanted: dict[str, Any]) -> str:
         try:
-            read = flatten(_loads(text))
-        except ValueError:
-            read = None
-        if read != wanted:
-            raise ValueError("the file is written in a way that cannot be edited safely from here: edit it by hand")
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("the text holds characters that no file can carry") from error
+        read = _read([text])
+        if read is None or flatten(read) != wanted:
+            raise ValueError(_BY_HAND)
         return text
 
     # -- where things stand ------------------------------------------------------------------------------------
@@ -108,32 +108,43 @@ class TomlFile:
                 return statement
         return None
 
-    def _comment_of(self, statement: Statement) -> str:
-        """The comment behind an assignment of one line, with the space before it."""
-        line = self._lines[statement.start].rstrip("\r\n")
-        if statement.end - statement.start > 1:
-            return ""
-        whole = _read([line])
-        for position, character in enumerate(line):
-            if character == "#" and _read([line[:position]]) == whole:
-                before = line[:position]
-                return before[len(before.rstrip()) :] + line[position:]
-        return ""
+    # -- edits -------------------------------------------------------------------------------------------------
 
-    def _with_new_line(self, table: str, assignment: str) -> list[str]:
-        """The lines with one more assignment at the end of its table, which is made if it is not there."""
+    def _with_other_value(self, found: Statement, key: str, value: object) -> list[str]:
+        """The lines with the value in its place: the key as it is spelt, its indent and the comment behind it stay."""
+        import tomlkit
+        from tomlkit.exceptions import TOMLKitError
+
+        try:
+            assignment: Any = tomlkit.parse("".join(self._lines[found.start : found.end]))
+            *outer, last = _path(assignment, key.removeprefix(f"{found.table}."))
+            inner = assignment
+            for part in outer:
+                inner = inner[part]
+            inner[last] = value
+        except TOMLKitError as error:
+            raise ValueError(_BY_HAND) from error
+        return [*self._lines[: found.start], assignment.as_string(), *self._lines[found.end :]]
+
+    def _with_new_line(self, key: str, value: object) -> list[str]:
+        """The lines with one more assignment behind the others of its table, which is made if it is not there."""
         lines, newline = list(self._lines), self._newline
         if lines and not lines[-1].endswith("\n"):
             lines[-1] += newline
-        statements = [statement for statement in self._statements() if statement.table == table]
-        if statements:
-            at = max(statement.end for statement in statements)
+        table, _, name = key.rpartition(".")
+        statements = list(self._statements())
+        if beside := [statement for statement in statements if statement.table == table]:
+            at, written = max(statement.end for statement in beside), _assignment([name], value)
+        elif beside := [statement for statement in statements if any(_are_beside(key, k) for k in statement.keys)]:
+            inside = key.removeprefix(f"{beside[-1].table}.")  # its table is made by dotted keys like this one
+            at, written = beside[-1].end, _assignment(inside.split("."), value)
         elif table:
             space = [newline] if lines else []
-            return [*lines, *space, f"[{table}]{newline}", assignment + newline]
+            return [*lines, *space, f"[{table}]{newline}", _assignment([name], value) + newline]
         else:
-            at = self._end_of_opening_comment()
-        return [*lines[:at], assignment + newline, *lines[at:]]
+            at, written = self._end_of_opening_comment(), _assignment([name], value)
+        indent = re.match(r"[ \t]*", lines[beside[-1].start] if beside else "")
+        return [*lines[:at], (indent[0] if indent else "") + written + newline, *lines[at:]]
 
     def _end_of_opening_comment(self) -> int:
         """Behind the comment that opens the file, unless it belongs to what follows without a blank line."""
@@ -154,21 +165,26 @@ def flatten(document: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def write_value(value: object) -> str:
-    """A value as TOML. Raises `ValueError` for one that TOML cannot carry."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError("the text holds characters that no file can carry") from error
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(write_value(item) for item in cast("list[object]", value)) + "]"
-    raise ValueError(f"a {type(value).__name__} cannot be written to a settings file")
+def _assignment(names: Sequence[str], value: object) -> str:
+    import tomlkit
+
+    document = tomlkit.document()
+    document.append(tomlkit.key(names), tomlkit.item(value))
+    return document.as_string().rstrip("\n")
+
+
+def _path(document: dict[str, Any], key: str) -> list[str]:
+    """The names that lead to a dotted key: one of them may have dots of its own."""
+    for name, inner in document.items():
+        if name == key:
+            return [name]
+        if key.startswith(f"{name}.") and isinstance(inner, dict):
+            return [name, *_path(cast("dict[str, Any]", inner), key.removeprefix(f"{name}."))]
+    raise ValueError(_BY_HAND)
+
+
+def _are_beside(key: str, other: str) -> bool:
+    return key.rpartition(".")[0] == other.rpartition(".")[0]
 
 
 def _loads(text: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from .paths import config_folder, write_whole
 from .project_files import ProjectFile, read_project_file
 from .settings import LARGEST_FILE, SettingsFile, only_stricter, parse_file
 
-__all__ = ["Change", "Offer", "Project", "TrustStore", "find_project"]
+__all__ = ["ChangedFile", "FolderToTrust", "Project", "TrustStore", "find_project"]
 
 PROJECT_FILE = Path(".swink", "config.toml")
 NOTES_FILE = "AGENTS.md"
@@ -94,7 +94,7 @@ class Project(Value, frozen=True):
         return "; ".join(said)
 
 
-class Offer(Value, frozen=True):
+class FolderToTrust(Value, frozen=True):
     """What is in a folder that is to be trusted: the very bytes of its settings and notes, or `None`."""
 
     hidden_fields = frozenset({"settings", "notes"})
@@ -106,7 +106,7 @@ class Offer(Value, frozen=True):
     """Why the notes that are there cannot be used."""
 
 
-class Change(Value, frozen=True):
+class ChangedFile(Value, frozen=True):
     """A file that says something else than when it was trusted; empty where it was not there, or is not any more."""
 
     hidden_fields = frozenset({"old", "new"})
@@ -139,7 +139,7 @@ class TrustStore:
         """Trusts the folder with its files as they are now. Raises `SettingsError` if its settings have a mistake."""
         return self.accept(self.offer(folder))
 
-    def offer(self, folder: Path) -> Offer:
+    def offer(self, folder: Path) -> FolderToTrust:
         """What trusting the folder would mean, to be shown first. Raises `SettingsError` as `trust` does."""
         real = _real(folder)
         settings, notes = _settings_of(real), _notes_of(real)
@@ -147,24 +147,24 @@ class TrustStore:
             raise SettingsError(settings.problem)
         if settings.data is not None:
             parse_file(str(real / PROJECT_FILE), settings.data)
-        return Offer(str(real), settings.data, notes.data, notes.problem)
+        return FolderToTrust(str(real), settings.data, notes.data, notes.problem)
 
-    def accept(self, offer: Offer) -> Project:
+    def accept(self, offer: FolderToTrust) -> Project:
         """Trusts what was offered: what has changed since is not trusted."""
         files = [ProjectFile(offer.settings), ProjectFile(offer.notes)]
         self._write({**self.folders(), offer.folder: " ".join(file.digest for file in files)})
         self._keep(files)
         return find_project(Path(offer.folder), self) or Project(offer.folder, True)
 
-    def changes(self, offer: Offer) -> tuple[Change, ...]:
+    def changes(self, offer: FolderToTrust) -> tuple[ChangedFile, ...]:
         """What has changed in the folder since it was trusted, as far as copies of that are there."""
         settings, _, notes = self.folders().get(offer.folder, "").partition(" ")
-        found: list[Change] = []
+        found: list[ChangedFile] = []
         for name, digest, data in ((PROJECT_FILE, settings, offer.settings), (NOTES_FILE, notes, offer.notes)):
             old = self._copy(digest)
             is_unread = name == NOTES_FILE and bool(offer.problem)
             if old is not None and not is_unread and ProjectFile(data).digest != digest:
-                found.append(Change(str(Path(offer.folder, name)), old, data or b""))
+                found.append(ChangedFile(str(Path(offer.folder, name)), old, data or b""))
         return tuple(found)
 
     def _copy(self, digest: str) -> bytes | None:

@@ -34,7 +34,7 @@ _LONGEST_REASON = 2000
 _SAID_NO = "the user said no"
 
 
-class _Ended(Exception):
+class _NoAnswer(Exception):
     """There is no answer: nobody wants one any more, or somebody ended their input. Its text closes the row."""
 
 
@@ -106,8 +106,8 @@ class TerminalAsk:
         self._screen.hold()
         try:
             return self._ask(QuestionView(question, self._redact), ending)
-        except (_Ended, OSError, termios.error) as end:
-            self._write(f"{end}\n" if isinstance(end, _Ended) else "\n")
+        except (_NoAnswer, OSError, termios.error) as end:
+            self._write(f"{end}\n" if isinstance(end, _NoAnswer) else "\n")
             return ApprovalAnswer(ApprovalChoice.NO, _SAID_NO)
         finally:
             self.restore()
@@ -124,7 +124,7 @@ class TerminalAsk:
             size = self._size()
             self._show(view.rows(*size))
             if select.select([ending], [], [], _GRACE)[0]:
-                raise _Ended
+                raise _NoAnswer
             termios.tcflush(self._descriptor, termios.TCIFLUSH)  # what was typed before is no answer to this
             typed = self._answer(view, size, ending)
             if typed is None:  # the window has another size: all of it again
@@ -224,13 +224,13 @@ class TerminalAsk:
                     return None
                 continue
             if not typed or _typed(typed.decode(errors="replace")).strip() == "\x04":
-                raise _Ended("no answer")
+                raise _NoAnswer("no answer")
             return typed.decode(errors="replace")
 
     def _bytes(self, ending: int, timeout: float | None = None) -> bytes | None:
         ready = select.select([self._descriptor, ending], [], [], timeout)[0]
         if ending in ready:
-            raise _Ended
+            raise _NoAnswer
         return os.read(self._descriptor, 4096) if ready else None
 
     def _show(self, rows: Sequence[Row]) -> None:

@@ -24,10 +24,10 @@ class RootGroup(LazyGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
-        words = _Words(options)
+        words = _CommandLineWords(options)
         return super().parse_args(ctx, self._with_spoken(words, words.with_bare_prompt(args)))
 
-    def _with_spoken(self, words: _Words, args: list[str]) -> list[str]:
+    def _with_spoken(self, words: _CommandLineWords, args: list[str]) -> list[str]:
         """The words of a prompt for the terminal UI, each as the option that click knows it by."""
         first = words.first_word(args)
         if first is None or self._is_command(args[first]):
@@ -56,7 +56,7 @@ class RootGroup(LazyGroup):
         return bool(not any(map(str.isspace, word)) and close_names(word, self.commands_by_name, n=1))
 
 
-class _Words:
+class _CommandLineWords:
     """What of a command line are options, what are their values, and what is neither."""
 
     def __init__(self, options: list[click.Option]) -> None:

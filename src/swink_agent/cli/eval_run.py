@@ -22,7 +22,7 @@ from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.evaluation import (
     OwnAgents,
     StandardAgents,
-    StandIn,
+    StandInModel,
     evaluators_named,
     factory_named,
     judge_of,
@@ -138,7 +138,7 @@ class _Run:
             raise UsageProblem(f"--{ours[0].replace('_', '-')} is for the standard agent, and --agent names another")
         return OwnAgents(factory_named(name, Path.cwd()), model=self._options["model"], stand_in=stand_in)
 
-    def _stand_in(self) -> StandIn | None:
+    def _stand_in(self) -> StandInModel | None:
         from swink_agent.evals import load_script
 
         script, recordings = self._options["script"], self._options["replay"]
@@ -146,7 +146,7 @@ class _Run:
             return None
         if recordings is not None and not Path(recordings).is_dir():
             raise UsageProblem(f"{recordings} is no folder with recorded sessions")
-        return StandIn(
+        return StandInModel(
             None if script is None else load_script(script), None if recordings is None else Path(recordings).absolute()
         )
 

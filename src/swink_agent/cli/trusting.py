@@ -15,7 +15,15 @@ import click
 from swink_agent.app.errors import SettingsError
 from swink_agent.app.prompt import LONGEST_NOTES
 from swink_agent.app.settings import load_settings, parse_file
-from swink_agent.app.trust import NOTES_FILE, PROJECT_FILE, Change, Offer, Project, TrustStore, find_project
+from swink_agent.app.trust import (
+    NOTES_FILE,
+    PROJECT_FILE,
+    ChangedFile,
+    FolderToTrust,
+    Project,
+    TrustStore,
+    find_project,
+)
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.texts.diffs import diff_lines
 
@@ -46,7 +54,7 @@ def trust_folder(folder: Path, *, is_sure: bool) -> bool:
     return True
 
 
-def _show(offer: Offer, screen: Screen) -> None:
+def _show(offer: FolderToTrust, screen: Screen) -> None:
     """Both files behind a mark, so that no line of them can be taken for one of ours."""
     folder = Path(offer.folder)
     if offer.settings is not None:
@@ -65,7 +73,7 @@ def _show(offer: Offer, screen: Screen) -> None:
         screen.say("", f"{offer.folder} has neither {PROJECT_FILE} nor {NOTES_FILE}.")
 
 
-def _show_changes(changes: Sequence[Change], screen: Screen) -> None:
+def _show_changes(changes: Sequence[ChangedFile], screen: Screen) -> None:
     """Last, next to the question: what the user has not seen yet."""
     for change in changes:
         screen.say("", f"{change.path}, what has changed since you trusted it:")
@@ -99,7 +107,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace").removesuffix("\n")
 
 
-def _uncounted(offer: Offer) -> list[str]:
+def _uncounted(offer: FolderToTrust) -> list[str]:
     """The lines that say what a project may not say, or say it more loosely than the user's own settings."""
     assert offer.settings is not None
     path = str(Path(offer.folder, PROJECT_FILE))

@@ -4,7 +4,7 @@
     store.py     ModelStore: files on this machine             sources.py   where they come from
     worker.py    the worker process, seen from outside         _worker.py, _llama.py   and from inside
     prompt.py    the words of the prompt                       window.py    what gives way in a full window
-    grammar.py   JSON Schema to GBNF                           _reply.py    generated text to events
+    grammar.py, _gbnf.py   JSON Schema to GBNF                 _reply.py    generated text to events
 
 Public names are loaded on use; nothing native is ever loaded into this process.
 """

@@ -3,7 +3,12 @@
 Owns the translation. The language is smaller than the schema's: properties come in the order in which the schema
 names them, undeclared ones are left out, numbers are of moderate length. It is never larger, except where `is_exact`
 says so: some keywords (`pattern`, `not`, `multipleOf`, …) cannot be written as a grammar, and whoever decodes with it
-has to validate the outcome.
+has to validate the outcome. How a grammar is written down is in `_gbnf`.
+
+The engine's own `json_schema_to_grammar` is not used: what it makes is for llguidance, and where that finds a keyword
+that it does not know (`not`, `uniqueItems`, `oneOf`, an unknown `format`), the engine decodes without any grammar and
+says so in its log alone, while one of ours that cannot be read is an error. It also has no way to leave out calls that
+were made already, and numbers in it need not end.
 """
 
 from __future__ import annotations
@@ -13,14 +18,14 @@ from typing import Any, cast
 
 import msgspec
 
+from ._gbnf import DIGITS, MOST_REPEATS, Rules, in_class, json_literal, literal, repeated, times
 from ._numbers import bounds, whole_numbers
 
 __all__ = ["Grammar", "literal"]
 
 JsonSchema = Mapping[str, Any]
 
-_DIGITS = 15  # more would leave what a double holds exactly
-_MOST_REPEATS = 500  # each is a rule of its own, and the parser of grammars refuses thousands
+_FURTHEST = 10**DIGITS - 1
 _DEEPEST = 24
 _ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "format", "deprecated", "readOnly", "writeOnly", "discriminator"}
@@ -35,51 +40,17 @@ _KNOWN = {
     "boolean": frozenset[str](),
     "null": frozenset[str](),
 }
-_ANY_KEYWORD = frozenset[str]().union(*_KNOWN.values()) | {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
-
-_PRIMITIVES = {
-    "json-char": r'[^"\\\x00-\x1F\x7F] | "\\" ["\\/bfnrt]',
-    "json-string": '"\\"" json-char* "\\""',
-    "json-integer": f'"-"? ("0" | [1-9] [0-9]{{0,{_DIGITS - 1}}})',
-    "json-number": f'"-"? ("0" | [1-9] [0-9]{{0,{_DIGITS - 1}}}) ("." [0-9]{{1,{_DIGITS}}})?',
-    "json-boolean": '"true" | "false"',
-    "json-null": '"null"',
-    # Two levels of any value are plenty for a schema that says nothing, and every reply ends.
-    "json-flat": "json-string | json-number | json-boolean | json-null",
-    "json-flat-array": '"[" (json-flat (", " json-flat)*)? "]"',
-    "json-flat-object": '"{" (json-string ": " json-flat (", " json-string ": " json-flat)*)? "}"',
-    "json-value": "json-flat | json-flat-array | json-flat-object",
-    "json-array": '"[" (json-value (", " json-value)*)? "]"',
-    "json-object": '"{" (json-string ": " json-value (", " json-string ": " json-value)*)? "}"',
-    "json-any": "json-flat | json-array | json-object",
-}
+_OF_ONE_TYPE = frozenset[str]().union(*_KNOWN.values()) | {"type", "enum", "const"}
+"""Keywords that are held where they matter, and mean nothing elsewhere."""
 
 
-class Grammar:
+class Grammar(Rules):
     """Rules that grow as schemas are added. `text()` is the whole, with `root` as its start."""
 
     def __init__(self) -> None:
-        self._rules: dict[str, str] = {}
-        self._names: dict[bytes, str] = {}
+        super().__init__()
         self.is_exact = True
         """Whether every text of the grammar is valid against the schemas added so far."""
-
-    def add(self, name: str, body: str) -> str:
-        """A rule of the caller's own; returns its name. Names are lower case letters, digits and dashes."""
-        self._rules[name] = body
-        return name
-
-    def text(self) -> str:
-        return "".join(f"{name} ::= {body}\n" for name, body in self._rules.items())
-
-    def primitive(self, name: str) -> str:
-        """One of the JSON rules, with those that it is made of."""
-        if name not in self._rules:
-            body = self._rules[name] = _PRIMITIVES[name]
-            for other in _PRIMITIVES:
-                if other in body.replace("(", " ").replace(")", " ").replace("*", " ").split():
-                    self.primitive(other)
-        return name
 
     def schema(self, schema: JsonSchema | bool, *, excluding: Sequence[Mapping[str, Any]] = ()) -> str:
         """A rule for the JSON that the schema accepts, without the objects in `excluding`; returns its name.
@@ -91,31 +62,6 @@ class Grammar:
         if excluding and isinstance(schema, Mapping):
             return builder.differing(schema, excluding)
         return builder.rule(schema)
-
-    def fresh(self, body: str) -> str:
-        """A rule under a name of its own; the same body twice is one rule."""
-        key = body.encode()
-        if key not in self._names:
-            self._names[key] = self.add(f"r{len(self._names)}", body)
-        return self._names[key]
-
-
-def literal(text: str) -> str:
-    """A terminal that matches exactly this text."""
-    return '"' + "".join(_escaped(character) for character in text) + '"'
-
-
-def _escaped(character: str) -> str:
-    if character in '"\\':
-        return f"\\{character}"
-    if character.isascii() and character.isprintable():
-        return character
-    code = ord(character)
-    return f"\\x{code:02X}" if code < 0x80 else f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
-
-
-def _json(value: Any) -> str:
-    return literal(msgspec.json.encode(value).decode())
 
 
 class _Schemas:
@@ -142,7 +88,7 @@ class _Schemas:
 
     def _rule(self, schema: JsonSchema) -> str:
         if "$ref" in schema:
-            self._note(schema, {"$ref"})
+            self._note(schema, "$ref")
             return self._reference(str(schema["$ref"]))
         if "const" in schema:
             return self._one_of(schema, [schema["const"]])
@@ -159,10 +105,7 @@ class _Schemas:
         return self._typed(str(kinds), schema)
 
     def _typed(self, kind: str, schema: JsonSchema) -> str:
-        if kind not in _KNOWN:
-            self._note(schema, ())
-            return self.grammar.primitive("json-any")
-        self._note(schema, {"type"} | (_ANY_KEYWORD if kind in ("boolean", "null") else _KNOWN[kind]))
+        self._note(schema)
         match kind:
             case "object":
                 return self._object(schema)
@@ -174,13 +117,14 @@ class _Schemas:
                 return self._integer(schema)
             case "number":
                 return self._number(schema)
-            case _:
+            case "boolean" | "null":
                 return self.grammar.primitive(f"json-{kind}")
+            case _:
+                return self.grammar.primitive("json-any")
 
-    def _note(self, schema: JsonSchema, understood: Iterable[str]) -> None:
+    def _note(self, schema: JsonSchema, *understood: str) -> None:
         """Keywords that the grammar does not hold make it larger than the schema."""
-        foreign = set(schema) - set(understood) - _ANNOTATIONS
-        if {key for key in foreign if key not in _ANY_KEYWORD or key in ("anyOf", "oneOf", "allOf", "$ref")}:
+        if set(schema) - set(understood) - _OF_ONE_TYPE - _ANNOTATIONS:
             self.grammar.is_exact = False
 
     def _alternatives(self, bodies: Iterable[str]) -> str:
@@ -197,17 +141,15 @@ class _Schemas:
             values = [value for value in values if is_valid(value)]
         if not values:
             raise ValueError("the schema lists values of which it accepts none")
-        return self._alternatives(_json(value) for value in values)
+        return self._alternatives(json_literal(value) for value in values)
 
     # -- references and combinations -------------------------------------------------------------------------
 
     def _reference(self, reference: str) -> str:
         if reference in self._references:
             return self._references[reference]
-        name = self._references[reference] = f"ref{len(self._references)}-{len(self.grammar.text())}"
-        self.grammar.add(name, "")
-        self.grammar.add(name, self.rule(self._resolved(reference)))
-        return name
+        name = self._references[reference] = self.grammar.reserved()
+        return self.grammar.add(name, self.rule(self._resolved(reference)))
 
     def _resolved(self, reference: str) -> JsonSchema:
         found: Any = self.document
@@ -234,7 +176,7 @@ class _Schemas:
         return merged
 
     def _choice(self, schema: JsonSchema, keyword: str) -> str:
-        self._note(schema, {keyword, "type"})
+        self._note(schema, keyword)
         rest = {key: value for key, value in schema.items() if key != keyword and key not in _ANNOTATIONS}
         options = cast("list[JsonSchema]", schema[keyword])
         if keyword == "oneOf":  # a value that fits two of them is invalid
@@ -264,14 +206,14 @@ class _Schemas:
         least, most = schema.get("minProperties", 0), schema.get("maxProperties")
         if least > 1:
             self.grammar.is_exact = False  # the same name twice is one property
-        return self.grammar.fresh(f'"{{" {_repeated(pair, least, most)} "}}"')
+        return self.grammar.fresh(f'"{{" {repeated(pair, least, most)} "}}"')
 
     def _members(self, pairs: Sequence[tuple[str, str, bool]]) -> str:
         """The properties in order, optional ones or not, with commas between those that are there."""
         behind = '""'  # what may follow once something was written
         first = '""'  # what may follow while nothing was
         for name, rule, is_required in reversed(pairs):
-            pair = f"{_json(name)} {literal(': ')} {rule}"
+            pair = f"{json_literal(name)} {literal(': ')} {rule}"
             here, comma = self.grammar.fresh(f"{pair} {behind}"), self.grammar.fresh(f'", " {pair} {behind}')
             first = here if is_required else self.grammar.fresh(f"{here} | {first}")
             behind = comma if is_required else self.grammar.fresh(f"{comma} | {behind}")
@@ -306,7 +248,7 @@ class _Schemas:
         first = self._differing(items, [value[0] for value in excluding if isinstance(value, list) and value])
         if first is None or not isinstance(cast("Any", items), Mapping) or most == 0:
             return None
-        more = f'(", " {self.rule(items)}){_times(max(0, int(schema.get("minItems", 0)) - 1), most and most - 1)}'
+        more = f'(", " {self.rule(items)}){times(max(0, int(schema.get("minItems", 0)) - 1), most and most - 1)}'
         return self.grammar.fresh(f'"[" {first} {more} "]"')
 
     def _object_differing(self, schema: JsonSchema, excluding: Sequence[Any]) -> str | None:
@@ -340,8 +282,8 @@ class _Schemas:
                 branches[step] = None
         if not branches:
             return f"{self.grammar.primitive('json-char')}+" if prefix in spelled else anything
-        plain = "".join(_in_class(step) for step in branches if len(step) == 1)
-        escapes = "".join(_in_class(e) for e in '"\\/bfnrt' if f"\\{e}" not in branches)
+        plain = "".join(in_class(step) for step in branches if len(step) == 1)
+        escapes = "".join(in_class(e) for e in '"\\/bfnrt' if f"\\{e}" not in branches)
         bodies = [f'[^"\\\\\\x00-\\x1F\\x7F{plain}] {anything}', f'"\\\\" [{escapes}] {anything}']
         bodies += [f"{literal(step)} {self._off_the_tree(spelled, prefix + step)}" for step in branches]
         if prefix not in spelled:
@@ -352,56 +294,50 @@ class _Schemas:
 
     def _array(self, schema: JsonSchema) -> str:
         least, most = int(schema.get("minItems", 0)), schema.get("maxItems")
-        if schema.get("uniqueItems") and most != 1:
-            self.grammar.is_exact = False
         if "prefixItems" in schema:
             items = [self.rule(item) for item in cast("list[JsonSchema]", schema["prefixItems"])]
             if least > len(items) or (most is not None and most < len(items)):
                 self.grammar.is_exact = False
             return self.grammar.fresh('"[" ' + ' ", " '.join(items) + ' "]"')
         item = self.rule(cast("JsonSchema", schema.get("items", {})))
-        return self.grammar.fresh(f'"[" {_repeated(item, least, most)} "]"')
+        return self.grammar.fresh(f'"[" {repeated(item, least, most)} "]"')
 
     def _string(self, schema: JsonSchema) -> str:
         least, most = int(schema.get("minLength", 0)), schema.get("maxLength")
         if not least and most is None:
             return self.grammar.primitive("json-string")
-        if least > _MOST_REPEATS:
+        if least > MOST_REPEATS:
             self.grammar.is_exact = False
             return self.grammar.primitive("json-string")
-        if most is not None and most > _MOST_REPEATS:
+        if most is not None and most > MOST_REPEATS:
             self.grammar.is_exact = False
             most = None
-        count = f"{{{least},{'' if most is None else most}}}"
-        return self.grammar.fresh(f'"\\"" {self.grammar.primitive("json-char")}{count} "\\""')
+        return self.grammar.fresh(f'"\\"" {self.grammar.primitive("json-char")}{times(least, most)} "\\""')
 
     def _integer(self, schema: JsonSchema) -> str:
         low, high = bounds(schema)
         if low is None and high is None:
             return self.grammar.primitive("json-integer")
-        furthest = 10**_DIGITS - 1
-        return self._alternatives(
-            whole_numbers(
-                max(-furthest, -furthest if low is None else low), min(furthest, furthest if high is None else high)
-            )
-        )
+        return self._alternatives(whole_numbers(*_within_reach(low, high)))
 
     def _number(self, schema: JsonSchema) -> str:
         """Bounded numbers are whole ones, but for a fraction where that cannot cross a bound."""
         low, high = bounds(schema)
         if low is None and high is None:
             return self.grammar.primitive("json-number")
+        low, high = _within_reach(low, high)
+        if low == high + 1:  # no whole number lies there, but fractions do
+            self.grammar.is_exact = False
+            return self.grammar.primitive("json-number")
         whole = self._integer(schema)
-        fraction = f'"." [0-9]{{1,{_DIGITS}}}'
-        furthest = 10**_DIGITS - 1
-        inner = (
-            self._alternatives(
-                whole_numbers(max(0, -1 if low is None else low), min(furthest, furthest if high is None else high - 1))
-            )
-            if (high is None or high > 0)
-            else ""
-        )
-        return self._alternatives([whole, f"{inner} {fraction}"] if inner else [whole])
+        if max(0, low) >= high:
+            return whole
+        inner = self._alternatives(whole_numbers(max(0, low), high if high == _FURTHEST else high - 1))
+        return self._alternatives([whole, f'{inner} "." [0-9]{{1,{DIGITS}}}'])
+
+
+def _within_reach(low: int | None, high: int | None) -> tuple[int, int]:
+    return max(-_FURTHEST, -_FURTHEST if low is None else low), min(_FURTHEST, _FURTHEST if high is None else high)
 
 
 def _implied(schema: JsonSchema) -> str:
@@ -415,52 +351,21 @@ def _implied(schema: JsonSchema) -> str:
 def _is_free(schema: JsonSchema) -> bool:
     """Whether any text will do, but perhaps an empty one or one of great length."""
     has_no_more = not set(schema) - _ANNOTATIONS - {"type", "minLength", "maxLength"}
-    return (
-        has_no_more and schema.get("minLength", 0) <= 1 and schema.get("maxLength", _MOST_REPEATS + 1) > _MOST_REPEATS
-    )
+    return has_no_more and schema.get("minLength", 0) <= 1 and schema.get("maxLength", MOST_REPEATS + 1) > MOST_REPEATS
 
 
 def _are_apart(options: Sequence[JsonSchema]) -> bool:
     """Whether no value can fit two of them, as far as their types and constants show."""
-    kinds: list[str] = []
+    types: list[str] = []
+    constants: list[str] = []
     for option in options:
         if not isinstance(cast("Any", option), Mapping):
             return False
-        constants = option.get("enum") or ([option["const"]] if "const" in option else None)
-        if constants is not None:
-            kinds += [f"value {msgspec.json.encode(value)!r}" for value in dict.fromkeys(map(repr, constants))]
-            kind = ""
+        kind = option.get("type")
+        if "enum" in option or "const" in option:
+            constants += {repr(value) for value in option.get("enum") or [option.get("const")]}
+        elif isinstance(kind, str) and kind != "number":
+            types.append(kind)
         else:
-            kind = option.get("type")
-            if not isinstance(kind, str) or kind == "number":
-                return False
-            kinds.append(kind)
-    has_constants = any(kind.startswith("value ") for kind in kinds)
-    return len(set(kinds)) == len(kinds) and (not has_constants or all(kind.startswith("value ") for kind in kinds))
-
-
-def _in_class(character: str) -> str:
-    """A character as it stands between square brackets."""
-    return (
-        f"\\{character}"
-        if character in '\\]["'
-        else "\\x5E"
-        if character == "^"
-        else ("\\x2D" if character == "-" else _escaped(character))
-    )
-
-
-def _repeated(item: str, least: int, most: int | None) -> str:
-    """The item so many times, with commas between."""
-    if most is not None and most <= 0:
-        return '""'
-    if least > _MOST_REPEATS:
-        raise ValueError(f"the schema asks for at least {least} items: more than can be written")
-    more = f'(", " {item}){_times(max(0, least - 1), None if most is None else most - 1)}'
-    return f"({item} {more})" if least else f"({item} {more})?"
-
-
-def _times(least: int, most: int | None) -> str:
-    if most is not None and most > _MOST_REPEATS:
-        most = _MOST_REPEATS
-    return f"{{{least},{'' if most is None else most}}}"
+            return False
+    return len({*types, *constants}) == len(types) + len(constants) and not (types and constants)

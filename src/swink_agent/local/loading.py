@@ -24,13 +24,13 @@ from .presets import preset_named
 from .store import ModelStore, is_path
 from .worker import WorkerEngine, Workers, shared_workers
 
-__all__ = ["EngineRoom"]
+__all__ = ["EngineLoader"]
 
 T = TypeVar("T")
 _SMALL_BYTES = 3_000_000_000
 
 
-class EngineRoom:
+class EngineLoader:
     """The engines that one stream function uses. `engine`, if given, is the only one, whatever the model's name."""
 
     def __init__(

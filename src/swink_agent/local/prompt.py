@@ -32,7 +32,7 @@ from ._reply import ANSWER, CALL_END, CALL_START
 from .grammar import Grammar, literal
 from .shown import ShownTool, call_head, spaced_json
 
-__all__ = ["Choice", "Turn", "choice_of", "last_complaint", "plain", "render_chatml", "turns"]
+__all__ = ["AllowedReply", "Turn", "choice_of", "last_complaint", "plain", "render_chatml", "turns"]
 
 _THINKS = "<think>"
 _READING, _EDITING, _WRITING = "read_file", "edit_file", "write_file"
@@ -43,7 +43,7 @@ _AFTER_FAILURE = "That failed. Try another way."
 # -- which replies there can be ------------------------------------------------------------------------------
 
 
-class Choice(Value, frozen=True):
+class AllowedReply(Value, frozen=True):
     """What the model may do in one reply."""
 
     grammar: str = ""
@@ -66,11 +66,11 @@ def choice_of(
     is_brief: bool = False,
     thinks: bool = False,
     is_thinking: bool = False,
-) -> Choice:
+) -> AllowedReply:
     """The choice for this turn: text only without tools, a call of the ones allowed, or of `answer`, with them."""
     silence = f"{_THINKS}\n\n</think>\n\n" if thinks and not is_thinking else ""
     if not tools or options.tool_choice == "none":
-        return Choice(start=silence)
+        return AllowedReply(start=silence)
     if options.tool_choice not in ("auto", "required"):
         tools = [tool for tool in tools if tool.name == options.tool_choice] or tools
     grammar = Grammar()
@@ -89,9 +89,9 @@ def choice_of(
     if thinks and is_thinking:
         grammar.add("thought", '([^<] | "<" [^/] | "</" [^t])*')
         grammar.add("root", f"{literal(_THINKS)} thought {literal('</think>')} [\\n]* {literal(CALL_START)} {call}")
-        return Choice(grammar.text(), grammar.is_exact)
+        return AllowedReply(grammar.text(), grammar.is_exact)
     grammar.add("root", call)
-    return Choice(grammar.text(), grammar.is_exact, silence + CALL_START)
+    return AllowedReply(grammar.text(), grammar.is_exact, silence + CALL_START)
 
 
 def _call_rule(grammar: Grammar, tool: ShownTool, excluding: Sequence[Mapping[str, Any]]) -> str:

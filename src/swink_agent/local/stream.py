@@ -32,9 +32,9 @@ from swink_agent.core.values.value import Value
 from ._reply import ReplyParser
 from .engine import Chunk, Completion, Engine, EngineError, Finished, ModelInfo, Overflowed, Piece, Progress
 from .events import LocalModelError, LocalState, OnStateFn
-from .loading import EngineRoom
+from .loading import EngineLoader
 from .presets import DEFAULT_MODEL
-from .prompt import Choice, Turn, choice_of, last_complaint, plain, render_chatml, turns
+from .prompt import AllowedReply, Turn, choice_of, last_complaint, plain, render_chatml, turns
 from .shown import ShownTool, shown, tools_text
 from .store import ModelStore
 from .window import fitted
@@ -87,7 +87,7 @@ class LocalStreamFn:
         self.result_characters = result_characters
         self.brief = brief
         self.on_finished = on_finished
-        self.engines = EngineRoom(
+        self.engines = EngineLoader(
             self.store,
             on_state=on_state,
             may_fetch=fetch,
@@ -255,7 +255,7 @@ class _Call:
         info = await self._unless_cancelled(engines.loaded(engine, self.name))
         self._look_at(engine)
         offered = shown(self.context.tools, is_brief=self.is_brief)
-        prompt = await self._prompt(engine, info, offered, [], Choice())
+        prompt = await self._prompt(engine, info, offered, [], AllowedReply())
         if prompt.prefixes:
             beginning = prompt.text[: prompt.prefixes[-1]]
             request = Completion(prompt=beginning, prefixes=prompt.prefixes, max_tokens=0)
@@ -279,7 +279,7 @@ class _Call:
         return turns(messages, with_tools=with_tools, result_characters=self.owner.result_characters)
 
     async def _prompt(
-        self, engine: Engine, info: ModelInfo, offered: Sequence[ShownTool], kept: Sequence[Turn], choice: Choice
+        self, engine: Engine, info: ModelInfo, offered: Sequence[ShownTool], kept: Sequence[Turn], choice: AllowedReply
     ) -> _Prompt:
         """What is the same from folder to folder comes first, so that its state can be kept on disk.
 
@@ -298,7 +298,7 @@ class _Call:
     # -- decoding --------------------------------------------------------------------------------------------
 
     async def _decoded(
-        self, engine: Engine, prompt: _Prompt, choice: Choice, limit: int, info: ModelInfo
+        self, engine: Engine, prompt: _Prompt, choice: AllowedReply, limit: int, info: ModelInfo
     ) -> AsyncGenerator[ReplyParser | Overflowed, None]:
         """The parser, whenever it has events; a call that only a validator can judge is decoded until it is valid."""
         toolbox = Toolbox(self.context.tools) if choice.is_call and not choice.is_exact else None
@@ -339,7 +339,7 @@ class _Call:
                 return
         raise EngineError(f"{self.name} wrote no call that its tool's schema accepts in {_TRIES} tries: {problem}")
 
-    def _request(self, prompt: _Prompt, choice: Choice, limit: int, attempt: int) -> Completion:
+    def _request(self, prompt: _Prompt, choice: AllowedReply, limit: int, attempt: int) -> Completion:
         """A second try is not greedy, or it would write the same again."""
         temperature = self.options.temperature if self.options.temperature is not None else 0.0
         return Completion(

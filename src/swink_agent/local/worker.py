@@ -68,7 +68,7 @@ class WorkerEngine:
         self.settings = settings
         self._command = tuple(command)
         self._lock = threading.Lock()
-        self._life: _Life | None = None
+        self._life: _WorkerProcess | None = None
         self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
 
     def __repr__(self) -> str:
@@ -147,10 +147,10 @@ class WorkerEngine:
         if life is not None:
             life.close()
 
-    def _living(self) -> _Life:
+    def _living(self) -> _WorkerProcess:
         with self._lock:
             if self._life is None or self._life.is_over:
-                self._life = _Life(self.settings, self._command, self._ended)
+                self._life = _WorkerProcess(self.settings, self._command, self._ended)
             return self._life
 
     def _ended(self, ending: EngineError) -> None:
@@ -179,7 +179,7 @@ class _Inbox:
         return item
 
 
-class _Life:
+class _WorkerProcess:
     """One worker process from its start to its end, with the thread that starts it, hears it and buries it.
 
     The process dies with the thread that started it (Linux sends the signal of a parent's death by thread), so it is

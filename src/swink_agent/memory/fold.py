@@ -43,7 +43,7 @@ from swink_agent.core.values.value import copy_json
 from .info import Problem, title_from
 from .records import LabelAdded, NoteAdded, RecordEntry, SessionStarted, Summary, TitleChanged
 
-__all__ = ["Fold", "Recovered"]
+__all__ = ["Fold", "RecoveredResult"]
 
 LOST = (
     "outcome unknown: this tool call had started, and its result was never recorded. It may have done all of its work, "
@@ -63,7 +63,7 @@ WAITING = (
 _NO_USAGE, _NO_COST = Usage(), Cost()
 
 
-class Recovered(NamedTuple):
+class RecoveredResult(NamedTuple):
     """A result that is not on record: it was made because its call had none."""
 
     reply: int
@@ -72,7 +72,7 @@ class Recovered(NamedTuple):
     message: ToolResultMessage
 
 
-class _Batch:
+class _OpenCalls:
     """The calls of the last reply, and their results as they come."""
 
     __slots__ = ("calls", "reply", "results")
@@ -93,7 +93,7 @@ class _Batch:
         return None
 
 
-class _Lane:
+class _AnsweredHistory:
     """A list of messages in which every call is answered, in order, as messages are added at its end."""
 
     __slots__ = ("_fold", "batch", "messages", "numbers")
@@ -102,7 +102,7 @@ class _Lane:
         self._fold = fold
         self.messages: list[AgentMessage] = []
         self.numbers: list[int | None] = []
-        self.batch: _Batch | None = None
+        self.batch: _OpenCalls | None = None
 
     def __len__(self) -> int:
         return len(self.messages) + (0 if self.batch is None else len(self.batch.calls))
@@ -123,7 +123,7 @@ class _Lane:
         if type(message) is AssistantMessage:
             for block in message.content:
                 if type(block) is ToolCall:
-                    self.batch = _Batch(number, message.tool_calls)
+                    self.batch = _OpenCalls(number, message.tool_calls)
                     break
         return True
 
@@ -137,7 +137,7 @@ class _Lane:
             self.messages.append(message)
             self.numbers.append(number)
 
-    def _results(self, batch: _Batch) -> Iterable[tuple[int | None, ToolResultMessage]]:
+    def _results(self, batch: _OpenCalls) -> Iterable[tuple[int | None, ToolResultMessage]]:
         for index, result in enumerate(batch.results):
             yield (None, self._fold.recover(batch, index)) if result is None else result
 
@@ -182,8 +182,8 @@ class Fold:
     """
 
     def __init__(self, summary: Summary | None = None) -> None:
-        self._history = _Lane(self)
-        self._context: _Lane | None = None
+        self._history = _AnsweredHistory(self)
+        self._context: _AnsweredHistory | None = None
         self._known: dict[int, AgentMessage] = {}
         self._started: dict[int, set[int]] = {}
         """Of each reply, by its number, the calls that had started."""
@@ -298,7 +298,7 @@ class Fold:
             self._find_first()
 
     def _replace_context(self, number: int, entry: ContextReplaced) -> None:
-        lane = _Lane(self)
+        lane = _AnsweredHistory(self)
         lost = 0
         for part in entry.parts:
             if not isinstance(part, int):
@@ -317,7 +317,7 @@ class Fold:
 
     def _cut(self, number: int, entry: HistoryCut) -> None:
         self.needs_all = self._is_partial
-        self._history, self._context = _Lane(self), None
+        self._history, self._context = _AnsweredHistory(self), None
         lost = 0
         known: dict[int, AgentMessage] = {}
         for kept in entry.numbers:
@@ -354,7 +354,7 @@ class Fold:
         self._usage, self._cost = self._usage + self._run_usage, self._cost + self._run_cost
         self._run_usage, self._run_cost = Usage(), Cost()
 
-    def recover(self, batch: _Batch, index: int) -> ToolResultMessage:
+    def recover(self, batch: _OpenCalls, index: int) -> ToolResultMessage:
         """The result that stands where none is on record; the same one each time."""
         key = (batch.reply, index)
         made = self._recovered.get(key)
@@ -447,21 +447,21 @@ class Fold:
             state=copy_json(self.state),
         )
 
-    def recovered(self) -> tuple[list[Recovered], list[Recovered]]:
+    def recovered(self) -> tuple[list[RecoveredResult], list[RecoveredResult]]:
         """What was recovered and is not on record: inside the history, and at its end."""
         batch = self._history.batch
         at_end = [] if batch is None else self._missing(batch)
-        inside: list[Recovered] = []
+        inside: list[RecoveredResult] = []
         if None in self._history.numbers:
             keys = {id(message): key for key, message in self._recovered.items()}
             for message, number in zip(self._history.messages, self._history.numbers, strict=True):
                 if number is None and type(message) is ToolResultMessage:
-                    inside.append(Recovered(*keys[id(message)], message))
+                    inside.append(RecoveredResult(*keys[id(message)], message))
         return inside, at_end
 
-    def _missing(self, batch: _Batch) -> list[Recovered]:
+    def _missing(self, batch: _OpenCalls) -> list[RecoveredResult]:
         return [
-            Recovered(batch.reply, index, self.recover(batch, index))
+            RecoveredResult(batch.reply, index, self.recover(batch, index))
             for index, result in enumerate(batch.results)
             if result is None
         ]

@@ -18,7 +18,7 @@ from swink_agent.core.journal import (
 )
 from swink_agent.core.types import AgentMessage, Text, ToolOutcome, ToolResultMessage
 
-from .fold import Fold, Recovered
+from .fold import Fold, RecoveredResult
 from .session import LoadedSession, Session
 
 __all__ = ["copy_into"]
@@ -58,7 +58,7 @@ def copy_into(session: Session, loaded: LoadedSession, at: int) -> None:
             log.add(label)
 
 
-def _answer(one: Recovered, there: AgentMessage) -> ToolResultMessage:
+def _answer(one: RecoveredResult, there: AgentMessage) -> ToolResultMessage:
     """What a call is told whose result the fork leaves behind, or which has none there either."""
     if isinstance(there, ToolResultMessage) and there.outcome in (ToolOutcome.LOST, ToolOutcome.NEVER_RAN):
         return one.message

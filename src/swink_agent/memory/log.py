@@ -36,7 +36,7 @@ from .fold import Fold
 from .info import title_from
 from .masking import masked, may_need_masking
 from .records import RecordEntry, SessionStarted, Summary, encode_line
-from .tally import Tally
+from .tally import SummaryCounter
 
 __all__ = ["SessionLog"]
 
@@ -115,7 +115,7 @@ class SessionLog:
         self._fold = fold
         self._unfolded: list[_Record] = []
         """What the fold has not been given yet: nobody may ever ask for it."""
-        self._tally = Tally(fold.summary(), is_open=fold.is_open)
+        self._tally = SummaryCounter(fold.summary(), is_open=fold.is_open)
         self._tallied = 0
         """How many of the unfolded the tally has counted: it counts when it is asked, many at once."""
         self._files = files
@@ -256,13 +256,13 @@ class SessionLog:
             self._written = number
         return number
 
-    def _counted(self) -> Tally | Fold:
+    def _counted(self) -> SummaryCounter | Fold:
         """Who knows what a list shows: the tally, or the fold where counting does not do."""
         self._count()
         if self._tally.is_sure:
             return self._tally
         fold = self.fold
-        self._tally = Tally(fold.summary(), is_open=fold.is_open)
+        self._tally = SummaryCounter(fold.summary(), is_open=fold.is_open)
         return self._tally if self._tally.is_sure else fold
 
     def _count(self) -> None:

@@ -24,12 +24,12 @@ from .errors import SessionDamaged, SessionError, SessionInUse, SessionNotFound,
 from .files import FileOperations, close_quietly
 from .fold import Fold
 from .log import SessionLog
-from .reading import Reading, read_records, whole_lines
+from .reading import ParsedFile, read_records, whole_lines
 from .records import VERSION, SessionStarted, encode_line
 
 __all__ = [
     "SUFFIX",
-    "Contents",
+    "SessionOnDisk",
     "clear_unfinished",
     "copies_beside",
     "create_log",
@@ -51,10 +51,10 @@ _MOST_GLANCES = 5
 _ID_TIME = re.compile(r"(\d{8}-\d{6})-(\d{3})-")
 
 
-class Contents(NamedTuple):
+class SessionOnDisk(NamedTuple):
     """A session as it is on disk."""
 
-    reading: Reading
+    reading: ParsedFile
     fold: Fold
     start: SessionStarted
     """The metadata, made up from the file's name if they are lost."""
@@ -81,7 +81,7 @@ def created_from(session_id: str) -> int | None:
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-def read_contents(path: Path, types: Sequence[type[CustomMessage]]) -> Contents:
+def read_contents(path: Path, types: Sequence[type[CustomMessage]]) -> SessionOnDisk:
     """All of a session. Raises `SessionNotFound`, `SessionDamaged`, or `SessionError` if it cannot be read."""
     try:
         data = _read_at_rest(path)
@@ -105,7 +105,7 @@ def _read_at_rest(path: Path) -> bytes:
     return data
 
 
-def contents_of(path: Path, data: bytes, types: Sequence[type[CustomMessage]]) -> Contents:
+def contents_of(path: Path, data: bytes, types: Sequence[type[CustomMessage]]) -> SessionOnDisk:
     reading = read_records(data, types)
     if not reading.records:
         what = "it is empty" if not data else f"nothing in its {len(data)} bytes is a record"
@@ -122,7 +122,7 @@ def contents_of(path: Path, data: bytes, types: Sequence[type[CustomMessage]]) -
         created=created_from(path.stem) or min(record.at for record in reading.records),
         title=fold.title,
     )
-    return Contents(reading, fold, start)
+    return SessionOnDisk(reading, fold, start)
 
 
 # -- creating ------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 def open_log(
     path: Path, types: Sequence[type[CustomMessage]], *, files: FileOperations, sync: bool
-) -> tuple[SessionLog, Contents]:
+) -> tuple[SessionLog, SessionOnDisk]:
     """A session to go on with, mended if it was damaged. Raises `SessionError`s."""
     descriptor = lock_file(path, files)
     try:
@@ -267,7 +267,7 @@ def _refuse_newer(path: Path, start: SessionStarted) -> None:
 # -- mending -------------------------------------------------------------------------------------------------
 
 
-def _mended(path: Path, descriptor: int, data: bytes, contents: Contents, files: FileOperations) -> int:
+def _mended(path: Path, descriptor: int, data: bytes, contents: SessionOnDisk, files: FileOperations) -> int:
     """Replaces the file by a copy of what is whole in it, and keeps what is not; returns the copy, locked."""
     reading = contents.reading
     for unused in copies_beside(path):

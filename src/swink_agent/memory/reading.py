@@ -20,7 +20,7 @@ from .decoding import UNDECODED, EntryDecoder
 from .info import Problem
 from .records import VERSION, RecordEntry, SessionStarted
 
-__all__ = ["Numbered", "Reading", "Span", "problems_of_version", "read_records", "whole_lines"]
+__all__ = ["ByteRange", "NumberedRecord", "ParsedFile", "problems_of_version", "read_records", "whole_lines"]
 
 _HEAD = re.compile(rb'\{"seq":(\d{1,18}),"at":(\d{1,18}),')
 _END = re.compile(rb',"crc":"[0-9a-f]{8}"\}')
@@ -29,7 +29,7 @@ _MOST_LOOKS = 16
 """How often a damaged line is looked through in all, for records that may begin anywhere: a hostile one is long."""
 
 
-class Numbered(NamedTuple):
+class NumberedRecord(NamedTuple):
     """A record as it was read."""
 
     number: int
@@ -37,20 +37,20 @@ class Numbered(NamedTuple):
     entry: RecordEntry
 
 
-class Span(NamedTuple):
+class ByteRange(NamedTuple):
     """Some bytes of the file, from `start` up to `end`."""
 
     start: int
     end: int
 
 
-class Reading(NamedTuple):
+class ParsedFile(NamedTuple):
     """What a file holds."""
 
-    records: list[Numbered]
+    records: list[NumberedRecord]
     """In the order of their numbers, each number once."""
     problems: list[Problem]
-    damaged: list[Span]
+    damaged: list[ByteRange]
     """Where no record is."""
     ends_with_newline: bool
 
@@ -63,12 +63,12 @@ class Reading(NamedTuple):
         return None
 
 
-def read_records(data: bytes, types: Sequence[type[CustomMessage]] = (), *, is_whole: bool = True) -> Reading:
+def read_records(data: bytes, types: Sequence[type[CustomMessage]] = (), *, is_whole: bool = True) -> ParsedFile:
     """All that can be read of the bytes. With `is_whole=False` they are the end of a file, from some line on."""
     decoder = EntryDecoder(types)
     decode, slowly = decoder.decode_quickly, decoder.decode_slowly
-    records: list[Numbered] = []
-    damaged: list[Span] = []
+    records: list[NumberedRecord] = []
+    damaged: list[ByteRange] = []
     add, crc32, head, new = records.append, zlib.crc32, _HEAD.match, cast("Any", tuple).__new__
     at = 0
     # For each line of a long file: no call that is not needed.
@@ -78,22 +78,22 @@ def read_records(data: bytes, types: Sequence[type[CustomMessage]] = (), *, is_w
             number, moment = match.groups()
             number = int(number)
             try:
-                add(new(Numbered, (number, int(moment), decode(line))))
+                add(new(NumberedRecord, (number, int(moment), decode(line))))
             except UNDECODED:
-                add(Numbered(number, int(moment), slowly(line, number)))
+                add(NumberedRecord(number, int(moment), slowly(line, number)))
         elif line or at < len(data):
             spans = _salvaged(line)
             for span in spans:
                 whole = line[span.start : span.end]
                 number, moment = _numbers_of(whole)
-                add(Numbered(number, moment, decoder.decode(whole, number)))
+                add(NumberedRecord(number, moment, decoder.decode(whole, number)))
             damaged += _gaps(line, at, spans)
         at += len(line) + 1
     damaged = _joined(damaged)
     records, disorder = _in_order(records, is_whole=is_whole)
     problems = [*map(Problem, _problems_of(data, damaged)), *map(Problem, disorder)]
     problems += decoder.unknown
-    reading = Reading(records, problems, damaged, data.endswith(b"\n"))
+    reading = ParsedFile(records, problems, damaged, data.endswith(b"\n"))
     if is_whole and records:
         _check_start(reading)
     return reading
@@ -113,7 +113,7 @@ def _numbers_of(line: bytes) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _check_start(reading: Reading) -> None:
+def _check_start(reading: ParsedFile) -> None:
     start = reading.start
     if start is None:
         words = "the first line, which says what the session is, is missing or damaged"
@@ -136,9 +136,9 @@ def problems_of_version(start: SessionStarted) -> list[Problem]:
 # -- damage --------------------------------------------------------------------------------------------------
 
 
-def _salvaged(line: bytes) -> list[Span]:
+def _salvaged(line: bytes) -> list[ByteRange]:
     """The whole records inside a line that is none."""
-    found: list[Span] = []
+    found: list[ByteRange] = []
     at, left = 0, _MOST_LOOKS * len(line)
     while left > 0:
         match = _HEAD.search(line, at)
@@ -149,7 +149,7 @@ def _salvaged(line: bytes) -> list[Span]:
             left -= len(line) - match.start()
             at = match.start() + 1
         else:
-            found.append(Span(match.start(), end))
+            found.append(ByteRange(match.start(), end))
             at = end
     return found
 
@@ -166,31 +166,31 @@ def _end_of(line: bytes, start: int) -> int | None:
     return None
 
 
-def _gaps(line: bytes, start: int, spans: list[Span]) -> Iterator[Span]:
+def _gaps(line: bytes, start: int, spans: list[ByteRange]) -> Iterator[ByteRange]:
     """What is between the records in a line that begins at `start`; an empty line is a newline too many."""
     at = 0
     for span in spans:
         if span.start > at:
-            yield Span(start + at, start + span.start)
+            yield ByteRange(start + at, start + span.start)
         at = span.end
     if at < len(line):
-        yield Span(start + at, start + len(line))
+        yield ByteRange(start + at, start + len(line))
     elif not line:
-        yield Span(start, start + 1)
+        yield ByteRange(start, start + 1)
 
 
-def _joined(damaged: list[Span]) -> list[Span]:
+def _joined(damaged: list[ByteRange]) -> list[ByteRange]:
     """Damage that has only a newline between it is one."""
-    joined: list[Span] = []
+    joined: list[ByteRange] = []
     for span in damaged:
         if joined and span.start <= joined[-1].end + 1:
-            joined[-1] = Span(joined[-1].start, span.end)
+            joined[-1] = ByteRange(joined[-1].start, span.end)
         else:
             joined.append(span)
     return joined
 
 
-def _problems_of(data: bytes, damaged: list[Span]) -> list[str]:
+def _problems_of(data: bytes, damaged: list[ByteRange]) -> list[str]:
     """What to say of the damage; what an editor does to every line is said once."""
     returns = {span for span in damaged if data[span.start : span.end + 1] == b"\r\n"}
     said = [_describe(data, span) for span in damaged if span not in returns]
@@ -200,7 +200,7 @@ def _problems_of(data: bytes, damaged: list[Span]) -> list[str]:
     return said
 
 
-def _describe(data: bytes, span: Span) -> str:
+def _describe(data: bytes, span: ByteRange) -> str:
     size = span.end - span.start
     amount = "1 byte" if size == 1 else f"{size} bytes"
     if not data[span.start : span.end].strip(b"\0"):
@@ -213,7 +213,7 @@ def _describe(data: bytes, span: Span) -> str:
 # -- order ---------------------------------------------------------------------------------------------------
 
 
-def _in_order(records: list[Numbered], *, is_whole: bool) -> tuple[list[Numbered], list[str]]:
+def _in_order(records: list[NumberedRecord], *, is_whole: bool) -> tuple[list[NumberedRecord], list[str]]:
     """The records in the order of their numbers, each once, and what was wrong with that."""
     if not records:
         return records, []
@@ -224,7 +224,7 @@ def _in_order(records: list[Numbered], *, is_whole: bool) -> tuple[list[Numbered
     ):
         return records, []
     problems: list[str] = []
-    known: dict[int, Numbered] = {}
+    known: dict[int, NumberedRecord] = {}
     before = -1
     for record in records:
         if record.number in known:

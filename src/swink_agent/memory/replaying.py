@@ -16,7 +16,7 @@ from swink_agent.core.tool import AgentTool
 
 from .divergence import ReplayReport
 from .recording import RecordedSession, read_runs
-from .stage import Stage
+from .stage import ReplayStage
 
 __all__ = ["MakeAgentFn", "WrapToolFn", "replay"]
 
@@ -34,7 +34,7 @@ async def replay(session: RecordedSession, make_agent: MakeAgentFn, *, patience:
     Raises `TypeError` if `make_agent` gives something else than an agent.
     """
     runs, total = read_runs(session)
-    stage = Stage(patience)
+    stage = ReplayStage(patience)
     made = make_agent(stage.stream, stage.wrap_tool)
     agent: Any = await made if inspect.isawaitable(made) else made
     if not isinstance(agent, Agent):

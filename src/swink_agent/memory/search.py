@@ -262,7 +262,7 @@ def _roll_back(database: sqlite3.Connection) -> None:
 # -- bringing it up to date ------------------------------------------------------------------------------------
 
 
-class _Fresh(NamedTuple):
+class _ReadSession(NamedTuple):
     """A session that was read, to be put into the index."""
 
     id: str
@@ -276,7 +276,7 @@ def _refresh(database: sqlite3.Connection, files: dict[str, _State], load: LoadF
     known: dict[str, _State] = {row[0]: row[1:] for row in database.execute(_STATES)}
     for session_id in known.keys() - files.keys():
         _drop(database, session_id)
-    fresh: list[_Fresh] = []
+    fresh: list[_ReadSession] = []
     size = 0
     for session_id, state in files.items():
         if known.get(session_id) == state or _is_indexed(database, session_id, state):
@@ -290,7 +290,7 @@ def _refresh(database: sqlite3.Connection, files: dict[str, _State], load: LoadF
             log.warning("session %s could not be read, and is searched as it was before", session_id)
             log.debug("it failed with this", exc_info=True)
             continue  # what was found in it before, if anything, still stands
-        fresh.append(_Fresh(session_id, state, info, rows))
+        fresh.append(_ReadSession(session_id, state, info, rows))
         size += sum(len(text) for _, _, text in rows)
         if size > _MOST_AT_ONCE:
             _store(database, fresh)
@@ -304,7 +304,7 @@ def _is_indexed(database: sqlite3.Connection, session_id: str, state: _State) ->
     return row is not None and row[1:] == state
 
 
-def _store(database: sqlite3.Connection, sessions: Sequence[_Fresh]) -> None:
+def _store(database: sqlite3.Connection, sessions: Sequence[_ReadSession]) -> None:
     if not sessions:
         return
     database.execute("BEGIN IMMEDIATE")
@@ -317,7 +317,7 @@ def _store(database: sqlite3.Connection, sessions: Sequence[_Fresh]) -> None:
         raise
 
 
-def _store_one(database: sqlite3.Connection, session: _Fresh) -> None:
+def _store_one(database: sqlite3.Connection, session: _ReadSession) -> None:
     number = _clear(database, session.id)
     encoded = None if session.info is None else msgspec.json.encode(session.info)
     updated = 0 if session.info is None else session.info.updated

@@ -25,8 +25,8 @@ from .errors import SessionError
 from .fold import Fold
 from .info import Problem, SessionInfo
 from .log import SessionLog
-from .opening import Contents, read_contents
-from .reading import Reading
+from .opening import SessionOnDisk, read_contents
+from .reading import ParsedFile
 from .records import LabelAdded, NoteAdded, SessionRecord, SessionStarted, TitleChanged
 
 __all__ = ["LoadedSession", "Session"]
@@ -39,7 +39,7 @@ _LONGEST_NAME = 10_000
 class LoadedSession:
     """A session as it was when it was read. It holds no file open, and nothing of it can be changed."""
 
-    def __init__(self, path: Path, contents: Contents) -> None:
+    def __init__(self, path: Path, contents: SessionOnDisk) -> None:
         self.path = path
         self.fold = contents.fold
         """What the records come to; for the rest of this package."""
@@ -320,7 +320,7 @@ def checked_json(data: Any, what: str) -> Any:
     return msgspec.json.decode(encoded)
 
 
-def records_of(reading: Reading) -> tuple[SessionRecord, ...]:
+def records_of(reading: ParsedFile) -> tuple[SessionRecord, ...]:
     return tuple([SessionRecord(*record) for record in reading.records])
 
 

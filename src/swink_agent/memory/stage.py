@@ -42,7 +42,7 @@ from swink_agent.core.values.value import copy_json
 from .divergence import Compared, Divergence, is_same
 from .recording import ANSWER, Expected, RecordedRun, Turn, arguments_of
 
-__all__ = ["Stage"]
+__all__ = ["ReplayStage"]
 
 _LONGEST_WAIT = 5.0
 """Seconds that a call which was cancelled in the recording waits to be cancelled again."""
@@ -51,7 +51,7 @@ _ABORTED = "the run was aborted"
 _NOT_STARTED = frozenset({ToolOutcome.REJECTED, ToolOutcome.SKIPPED, ToolOutcome.UNKNOWN_TOOL, ToolOutcome.INCOMPLETE})
 
 
-class Stage:
+class ReplayStage:
     """Where one agent plays one session: what it is given, and what it is seen to do."""
 
     def __init__(self, patience: float) -> None:
@@ -83,7 +83,7 @@ class Stage:
         """Puts the stand-ins in the place of everything by which the agent would reach the world."""
         self._agent = agent
         agent.detach_journal()
-        agent.tools = [tool if isinstance(tool, _StandIn) else self.wrap_tool(tool) for tool in agent.tools]
+        agent.tools = [tool if isinstance(tool, _RecordedTool) else self.wrap_tool(tool) for tool in agent.tools]
         agent.subscribe(self._observe)
         # Behind its back, on purpose: a user who changes these is told of it, and a replay must not depend on how
         # `make_agent` was written. What retries, fallbacks and transforms led to is on record.
@@ -91,7 +91,7 @@ class Stage:
         agent._config = structs.replace(  # pyright: ignore[reportPrivateUsage]
             config,
             stream_fn=self.stream,
-            retry_strategy=_Never(),
+            retry_strategy=_NoRetry(),
             fallbacks=(),
             get_api_key=None,
             async_transform_context=None,
@@ -283,7 +283,7 @@ class Stage:
 
     def wrap_tool(self, tool: AgentTool) -> AgentTool:
         """A tool that looks like this one, and gives what is on record."""
-        return _StandIn(tool, self)
+        return _RecordedTool(tool, self)
 
     async def result_of(self, name: str, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
         """What the call gave when it was recorded, unless it was another call."""
@@ -403,10 +403,10 @@ class Stage:
         raise asyncio.CancelledError
 
 
-class _StandIn:
+class _RecordedTool:
     """A tool in name, schema and manners only: what it gives is on record."""
 
-    def __init__(self, tool: AgentTool, stage: Stage) -> None:
+    def __init__(self, tool: AgentTool, stage: ReplayStage) -> None:
         self._stage = stage
         self.name = tool.name
         self.label = tool.label
@@ -428,7 +428,7 @@ class _StandIn:
         return await self._stage.result_of(self.name, arguments, ctx)
 
 
-class _Never:
+class _NoRetry:
     """A failure on record is the one that was left when all attempts had been made."""
 
     def should_retry(self, error: AgentError, attempt: int, /) -> bool:

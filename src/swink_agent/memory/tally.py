@@ -34,12 +34,12 @@ from swink_agent.core.types import (
 from .info import title_from
 from .records import RecordEntry, Summary, TitleChanged
 
-__all__ = ["Tally"]
+__all__ = ["SummaryCounter"]
 
 _NO_USAGE, _NO_COST = Usage(), Cost()
 
 
-class Recorded(Protocol):
+class NumberedEntry(Protocol):
     """An entry with its number and time."""
 
     @property
@@ -50,7 +50,7 @@ class Recorded(Protocol):
     def entry(self) -> RecordEntry: ...
 
 
-class Tally:
+class SummaryCounter:
     """Counts from a summary on. It is good as long as `is_sure`."""
 
     __slots__ = (
@@ -82,7 +82,7 @@ class Tally:
     def is_open(self) -> bool:
         return bool(self._open)
 
-    def count(self, records: Sequence[Recorded]) -> None:
+    def count(self, records: Sequence[NumberedEntry]) -> None:
         """Takes the next records, none of them a summary, as far as it can be sure of what they come to."""
         opened, messages = self._open, 0
         for record in records:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from html import escape
 
-from .inline_marks import InlineMarks, Opened
+from .inline_marks import InlineMarks, OpenMark
 
 __all__ = ["inline_html", "safe_address"]
 
@@ -59,7 +59,7 @@ class _Html(InlineMarks):
         self.out[place] = f"<{tag}>"
         self.out.append(f"</{tag}>")
 
-    def end_link(self, opened: Opened, end: int, address: str) -> bool:
+    def end_link(self, opened: OpenMark, end: int, address: str) -> bool:
         safe = safe_address(address)
         if safe is None:
             return False

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from typing import NamedTuple
 
-__all__ = ["InlineMarks", "Opened", "without_ending"]
+__all__ = ["InlineMarks", "OpenMark", "without_ending"]
 
 _MOST_OPEN = 24
 _TARGET = re.compile(
@@ -21,7 +21,7 @@ _TICKS = re.compile(r"`+")
 _ENDINGS = ".,;:!?'"
 
 
-class Opened(NamedTuple):
+class OpenMark(NamedTuple):
     """Something that a later mark may close: what it is, which piece of the output it stands in, and where in the text
     it ends."""
 
@@ -43,7 +43,7 @@ class InlineMarks:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._open: list[Opened] = []
+        self._open: list[OpenMark] = []
         self._runs: dict[int, list[int]] | None = None
 
     # -- what is written ---------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ class InlineMarks:
     def put_address(self, address: str, text: str, *, is_in_link: bool) -> None:
         raise NotImplementedError
 
-    def end_link(self, opened: Opened, end: int, address: str) -> bool:
+    def end_link(self, opened: OpenMark, end: int, address: str) -> bool:
         """Makes a link of what came since `opened`; false where it is to stay text."""
         raise NotImplementedError
 
@@ -110,7 +110,7 @@ class InlineMarks:
     def _begin(self, mark: str, size: int, source: int = 0) -> None:
         place = self.begin_piece(mark)
         if len(self._open) < _MOST_OPEN:
-            self._open.append(Opened(mark[0] if size else "[", size, place, source))
+            self._open.append(OpenMark(mark[0] if size else "[", size, place, source))
 
     def _code(self, start: int, end: int) -> int:
         if self._runs is None:

@@ -32,12 +32,12 @@ from .talk.conversation import Conversation
 from .talk.options import TalkOptions
 from .themes import THEMES, Theme, theme_for
 from .widgets.activity_panel import ActivityPanel
-from .widgets.chips import Chips
 from .widgets.composer import Composer
-from .widgets.looks import Looks, textual_theme
 from .widgets.search_bar import SearchBar
 from .widgets.status_bar import StatusBar
+from .widgets.theme_styles import ThemeStyles, textual_theme
 from .widgets.transcript_view import TranscriptView
+from .widgets.waiting_messages import WaitingMessages
 
 if TYPE_CHECKING:
     from swink_agent.approvals.approvals import ApprovalAnswer
@@ -91,7 +91,7 @@ class SwinkApp(App[int]):
     ) -> None:
         theme = _first_theme(options.theme, environ)
         super().__init__(driver_class=TerminalDriver, ansi_color=True if theme.background is None else None)
-        self.looks = Looks(theme)
+        self.looks = ThemeStyles(theme)
         for known in THEMES.values():
             self.register_theme(textual_theme(known))
         self.theme = f"swink-{theme.name}"
@@ -117,7 +117,7 @@ class SwinkApp(App[int]):
         self.composer = Composer(history=history, completer=Completer(commands=COMMANDS, folder=options.opening.folder))
         self._search_bar = SearchBar()
         self._activity = ActivityPanel(self.looks)
-        self._chips = Chips()
+        self._chips = WaitingMessages()
         self._status = StatusBar(self._status_now(), self.looks)
 
     def redact(self, text: str) -> str:
@@ -214,7 +214,7 @@ class SwinkApp(App[int]):
     def use_theme(self, name: str) -> None:
         """Draws in other colours from now on. Raises `ValueError`."""
         theme = theme_for(name, self.environ)
-        self.looks = Looks(theme)
+        self.looks = ThemeStyles(theme)
         self.theme = f"swink-{theme.name}"
         self.view.set_theme(theme)
         self.draw_soon()

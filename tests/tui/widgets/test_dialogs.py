@@ -14,11 +14,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from swink_agent.tui.composing.picking import PickItem, matching
-from swink_agent.tui.widgets.chips import Chips
 from swink_agent.tui.widgets.confirm import Confirm
 from swink_agent.tui.widgets.picker import Picker
 from swink_agent.tui.widgets.search_bar import SearchBar
 from swink_agent.tui.widgets.secret_input import SecretInput
+from swink_agent.tui.widgets.waiting_messages import WaitingMessages
 
 
 class Host(App[None]):
@@ -27,7 +27,7 @@ class Host(App[None]):
         self.results: list[str | None] = []
         self.heard: list[object] = []
         self.bar = SearchBar()
-        self.chips = Chips()
+        self.chips = WaitingMessages()
 
     def compose(self) -> ComposeResult:
         yield Static()

@@ -16,7 +16,7 @@ from swink_agent import AssistantMessage, ToolOutcome, UserMessage
 from swink_agent.tui.themes import THEMES
 from swink_agent.tui.transcript import NoticeBlock, ReplyBlock, ToolBlock, Transcript, UserBlock, blocks_of
 from swink_agent.tui.transcript.line import Line
-from swink_agent.tui.widgets import tending, transcript_view
+from swink_agent.tui.widgets import call_timers, transcript_view
 from swink_agent.tui.widgets.transcript_view import TranscriptView
 
 
@@ -216,13 +216,13 @@ async def test_nothing_runs_while_nothing_happens() -> None:
     async with shown(transcript) as (view, pilot):
         tool.begin()
         await settled(pilot)
-        assert view._tending.is_beating
+        assert view._call_timers.is_beating
         tool.finish(ToolOutcome.RAN, "", is_error=False)
         tool.toggle()
         tool.toggle()
         await asyncio.sleep(0.3)
         await pilot.pause()
-        assert not view._tending.is_beating
+        assert not view._call_timers.is_beating
         assert view._frame_timer is None
 
 
@@ -271,7 +271,7 @@ def a_tool(transcript: Transcript, name: str = "bash", output: str = "first\nsec
 
 
 async def test_a_call_folds_a_while_after_its_end(monkeypatch: Any) -> None:
-    monkeypatch.setattr(tending, "FOLD_AFTER", 0.2)
+    monkeypatch.setattr(call_timers, "FOLD_AFTER", 0.2)
     transcript = Transcript()
     async with shown(transcript) as (view, pilot):
         a_tool(transcript)
@@ -284,7 +284,7 @@ async def test_a_call_folds_a_while_after_its_end(monkeypatch: Any) -> None:
 
 
 async def test_a_call_that_is_selected_or_opened_by_hand_stays_open(monkeypatch: Any) -> None:
-    monkeypatch.setattr(tending, "FOLD_AFTER", 0.1)
+    monkeypatch.setattr(call_timers, "FOLD_AFTER", 0.1)
     transcript = Transcript()
     async with shown(transcript) as (view, pilot):
         first, second = a_tool(transcript, "one"), a_tool(transcript, "two")
@@ -338,7 +338,7 @@ async def test_reduced_motion_turns_nothing() -> None:
         await asyncio.sleep(0.2)
         await settled(pilot)
         assert screen(view)[0].startswith("\u25cf bash sleep 9")
-        assert not view._tending.is_beating
+        assert not view._call_timers.is_beating
 
 
 # -- searching -----------------------------------------------------------------------------------------------------

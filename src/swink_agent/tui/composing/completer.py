@@ -1,7 +1,7 @@
 """What may be meant by what is being typed: a command at the beginning of the text, or a file behind an `@`.
 
-Owns what is asked for at a cursor (`Wanted`), the order of what fits, and what is put into the text. Files are looked
-for in a thread that ends by itself, so that no folder, however large or slow, holds up a key; which of them are
+Owns what is asked for at a cursor (`TypedWord`), the order of what fits, and what is put into the text. Files are
+looked for in a thread that ends by itself, so that no folder, however large or slow, holds up a key; which of them are
 to be seen is decided in `tools.listing`.
 """
 
@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from .fuzzy import fitting
 
-__all__ = ["Completer", "Completion", "KnownCommand", "Wanted"]
+__all__ = ["Completer", "Completion", "KnownCommand", "TypedWord"]
 
 T = TypeVar("T")
 _FRESH = 5.0
@@ -35,7 +35,7 @@ class KnownCommand(Protocol):
     def help(self) -> str: ...
 
 
-class Wanted(NamedTuple):
+class TypedWord(NamedTuple):
     """What is being typed at the cursor: the place of it in the text, and what is there so far."""
 
     kind: Literal["command", "file"]
@@ -74,11 +74,11 @@ class Completer:
         if self._reading is not None:
             self._reading.cancel()
 
-    def wanted(self, text: str, cursor: int) -> Wanted | None:
+    def wanted(self, text: str, cursor: int) -> TypedWord | None:
         """What there is to complete at the cursor, if anything."""
         before = text[:cursor]
         if before[:1] in ("/", "#") and not any(part.isspace() for part in before):
-            return Wanted("command", 0, cursor, before)
+            return TypedWord("command", 0, cursor, before)
         line = before[before.rfind("\n") + 1 :]
         at = line.rfind("@")
         if at < 0:
@@ -89,10 +89,10 @@ class Completer:
             return None
         start = len(before) - len(line) + at
         if typed.startswith('"'):
-            return Wanted("file", start, cursor, typed[1:]) if '"' not in typed[1:] else None
-        return Wanted("file", start, cursor, typed) if not any(part.isspace() for part in typed) else None
+            return TypedWord("file", start, cursor, typed[1:]) if '"' not in typed[1:] else None
+        return TypedWord("file", start, cursor, typed) if not any(part.isspace() for part in typed) else None
 
-    def commands(self, wanted: Wanted) -> list[Completion]:
+    def commands(self, wanted: TypedWord) -> list[Completion]:
         """The commands that begin so, then those with the letters in them."""
         typed = wanted.typed.casefold()
         names = {command.name: command for command in self._commands if command.name[:1] == typed[:1]}
@@ -101,7 +101,7 @@ class Completer:
         ordered = [*sorted(first, key=lambda name: name.casefold() != typed), *rest]
         return [Completion(name, name, names[name].help) for name in ordered]
 
-    async def files(self, wanted: Wanted) -> list[Completion]:
+    async def files(self, wanted: TypedWord) -> list[Completion]:
         """The files and folders that fit best, the best first; nothing if the folder takes too long to answer."""
         typed = wanted.typed
         if typed.startswith(_ELSEWHERE):

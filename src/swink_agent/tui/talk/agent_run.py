@@ -14,7 +14,7 @@ from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted
 from swink_agent.core.types import AgentMessage, AgentResult, StopReason
 
-from .opened import Opened
+from .open_agent import OpenAgent
 from .running import State
 
 __all__ = ["AgentRun"]
@@ -25,7 +25,7 @@ class AgentRun:
 
     def __init__(
         self,
-        opened: Opened,
+        opened: OpenAgent,
         prompts: Sequence[AgentMessage] | None,
         *,
         notice: Callable[[str, Literal["warning", "error"]], None],

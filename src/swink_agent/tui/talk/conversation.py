@@ -32,16 +32,16 @@ from .earlier import shown_history
 from .farewell import Farewell, resuming
 from .first_run import LocalProgress, first_words, short_folder
 from .front import Front
-from .gate import Gate
+from .gate import SendGate
 from .narration import Narration
-from .opened import Opened, Surroundings
+from .open_agent import OpenAgent, SharedAgentOptions
 from .options import TalkOptions
 from .plan import ENTERED, LEFT, OFFER, Mode, PlanMode, carrying_out
 from .queue import MessageQueue, Queued, QueuedKind
 from .running import Runner, State, Work
 from .sending import KEY_LINE, MASKED, user_message
 from .shell import Shells
-from .tally import Tally
+from .tally import UsageTotals
 from .warnings import LibraryWarnings
 
 if TYPE_CHECKING:
@@ -66,15 +66,15 @@ class Conversation:
         self.options = options
         self.front = front
         self.transcript = Transcript()
-        self.tally = Tally()
+        self.tally = UsageTotals()
         self.plan = PlanMode()
         self.opening: Opening = options.opening
-        self.opened: Opened | None = None
+        self.opened: OpenAgent | None = None
         self._clock = clock
         self._queue = MessageQueue()
         self._narration = Narration(self.transcript, Redactor(), label=lambda: self.plan.label, clock=clock)
         self._subscription: Subscription | None = None
-        self._gate = Gate()
+        self._gate = SendGate()
         self._runner = Runner(on_error=lambda text: self.notice(text, "error"), on_end=self._on_end, clock=clock)
         self._shells = Shells(self.transcript)
         self._first_images = options.images
@@ -82,8 +82,8 @@ class Conversation:
         self._local = LocalProgress(clock, on_change=front.changed)
         self._warnings = LibraryWarnings(lambda text: self.notice(text, "warning"))
         self._farewell: Farewell | None = None
-        self._opening: asyncio.Future[Opened] | None = None
-        self.around = Surroundings(ask=front.ask, on_local_state=self._local.hear, stream_fn=options.stream_fn)
+        self._opening: asyncio.Future[OpenAgent] | None = None
+        self.around = SharedAgentOptions(ask=front.ask, on_local_state=self._local.hear, stream_fn=options.stream_fn)
 
     # -- what is shown -----------------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class Conversation:
 
     async def _open(self) -> None:
         try:
-            self._opening = asyncio.get_running_loop().run_in_executor(None, Opened.open, self.opening, self.around)
+            self._opening = asyncio.get_running_loop().run_in_executor(None, OpenAgent.open, self.opening, self.around)
             opened = await asyncio.shield(self._opening)
         except ApplicationError as error:
             self._runner.state = "error"
@@ -183,7 +183,7 @@ class Conversation:
         for text, kind in first_words(opened):
             self.notice(text, kind)
 
-    def adopt(self, opened: Opened, *, is_same_session: bool = False) -> None:
+    def adopt(self, opened: OpenAgent, *, is_same_session: bool = False) -> None:
         """Goes on with this agent, and if it is another session, with what was said in that."""
         if self._subscription is not None:
             self._subscription.unsubscribe()
@@ -202,7 +202,7 @@ class Conversation:
             self._begin(opened)
         self.front.changed()
 
-    def _begin(self, opened: Opened) -> None:
+    def _begin(self, opened: OpenAgent) -> None:
         info, agent = opened.session.info, opened.agent
         self._shells.forget()
         self.plan.plan = ""
@@ -224,7 +224,7 @@ class Conversation:
         was."""
         before = self.opened
         with self.holding():
-            opened = await asyncio.to_thread(Opened.open, self.opening, self.around, wanted, model=model)
+            opened = await asyncio.to_thread(OpenAgent.open, self.opening, self.around, wanted, model=model)
             if before is not None:
                 opened.made.approvals.mode = before.made.approvals.mode
             self.adopt(opened)
@@ -241,7 +241,7 @@ class Conversation:
 
     async def _remake(self, opening: Opening, model: ModelSpec | None) -> None:
         if self.opened is None:
-            opened = await asyncio.to_thread(Opened.open, opening, self.around, model=model)
+            opened = await asyncio.to_thread(OpenAgent.open, opening, self.around, model=model)
             self.adopt(opened)
             for text, kind in first_words(opened):
                 self.notice(text, kind)

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from swink_agent.app.telling import FetchProgress
 from swink_agent.core.cancel import call_in
 
-from .opened import Opened
+from .open_agent import OpenAgent
 
 __all__ = ["LocalProgress", "first_words", "short_folder"]
 
@@ -32,7 +32,7 @@ def short_folder(folder: Path) -> str:
     return f"~/{folder.relative_to(home)}".removesuffix("/.") if folder.is_relative_to(home) else str(folder)
 
 
-def first_words(opened: Opened, *, is_first: bool = True) -> list[tuple[str, Kind]]:
+def first_words(opened: OpenAgent, *, is_first: bool = True) -> list[tuple[str, Kind]]:
     """What there is to say of an agent and its session before anything is asked."""
     made, session, project = opened.made, opened.session, opened.opening.project
     words: list[tuple[str, Kind]] = []

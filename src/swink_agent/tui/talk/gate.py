@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 
-__all__ = ["Gate"]
+__all__ = ["SendGate"]
 
 
-class Gate:
+class SendGate:
     """Shut when it is made. `open` opens it once and for all, `shut` shuts it for as long as something is done."""
 
     def __init__(self) -> None:

@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from swink_agent.memory.message_runs import MessageRun
     from swink_agent.tools.files.undo import UndoRun
 
-__all__ = ["FilesBack", "RunSince", "files_since", "put_files_back", "runs_since", "user_messages"]
+__all__ = ["RestoredFiles", "RewoundRun", "files_since", "put_files_back", "runs_since", "user_messages"]
 
 _MOST_PARENTS = 50
 
 
-class RunSince(NamedTuple):
+class RewoundRun(NamedTuple):
     """A run to go back behind. `since` is in nanoseconds, and not 0 if only its later part is."""
 
     run_id: str
     since: int = 0
 
 
-class FilesBack(NamedTuple):
+class RestoredFiles(NamedTuple):
     """What became of files: those that are as they were, and those that were left alone, each with the reason."""
 
     done: tuple[str, ...]
@@ -52,18 +52,18 @@ def user_messages(messages: Sequence[AgentMessage]) -> list[tuple[int, str]]:
     return found
 
 
-def runs_since(store: JsonlSessionStore, session_id: str, position: int) -> list[RunSince]:
+def runs_since(store: JsonlSessionStore, session_id: str, position: int) -> list[RewoundRun]:
     """The runs that the messages from a position on entered in, the newest first. For a thread; raises `SessionError`.
 
     What a fork has from the session that it was made of belongs to runs of that one.
     """
     entered = _entered(store, session_id)
     before = {run.run_id for run in entered[:position] if run is not None}
-    found: dict[str, RunSince] = {}
+    found: dict[str, RewoundRun] = {}
     for run in entered[position:]:
         if run is not None and run.run_id not in found:
             # Of a run that began earlier, only what came after this message is gone back behind.
-            found[run.run_id] = RunSince(run.run_id, run.at * 1_000_000 if run.run_id in before else 0)
+            found[run.run_id] = RewoundRun(run.run_id, run.at * 1_000_000 if run.run_id in before else 0)
     return list(reversed(found.values()))
 
 
@@ -87,7 +87,7 @@ def _entered(store: JsonlSessionStore, session_id: str) -> list[MessageRun | Non
     return entered
 
 
-def files_since(settings: Settings, roots: Iterable[Path], runs: Sequence[RunSince]) -> list[str]:
+def files_since(settings: Settings, roots: Iterable[Path], runs: Sequence[RewoundRun]) -> list[str]:
     """The files that those runs changed, as a person would name them. For a thread."""
     found: dict[str, None] = {}
     for undo, since in _kept(settings, roots, runs):
@@ -96,7 +96,7 @@ def files_since(settings: Settings, roots: Iterable[Path], runs: Sequence[RunSin
     return list(found)
 
 
-def put_files_back(settings: Settings, roots: Iterable[Path], runs: Sequence[RunSince]) -> FilesBack:
+def put_files_back(settings: Settings, roots: Iterable[Path], runs: Sequence[RewoundRun]) -> RestoredFiles:
     """Puts them back, run by run, the newest first. For a thread."""
     from swink_agent.app.undo import open_undo
     from swink_agent.core.errors import ToolError
@@ -122,10 +122,10 @@ def put_files_back(settings: Settings, roots: Iterable[Path], runs: Sequence[Run
         if any(item.what in ("restore", "remove") for item in items):
             is_whole = not since and not any(item.what in ("changed", "failed") for item in items)
             undo.mark("whole" if is_whole else "in part")
-    return FilesBack(tuple([name for name in done if name not in left]), tuple(left.items()))
+    return RestoredFiles(tuple([name for name in done if name not in left]), tuple(left.items()))
 
 
-def _kept(settings: Settings, roots: Iterable[Path], runs: Sequence[RunSince]) -> list[tuple[UndoRun, int]]:
+def _kept(settings: Settings, roots: Iterable[Path], runs: Sequence[RewoundRun]) -> list[tuple[UndoRun, int]]:
     """What is kept of those runs in those folders, the newest first."""
     from swink_agent.app.undo import undo_folder
     from swink_agent.tools.files.undo import UndoStore

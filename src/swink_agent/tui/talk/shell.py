@@ -52,7 +52,7 @@ class ShellCommand:
         self._clock = clock
         self._process: asyncio.subprocess.Process | None = None
         self._was_stopped = False
-        self._output = _BothEnds(_MOST_KEPT)
+        self._output = _HeadAndTail(_MOST_KEPT)
         self.block = ShellBlock(f"shell-{id(self):x}", "!", self._masked(command))
         transcript.add(self.block)
 
@@ -187,7 +187,7 @@ class Shells:
 
 def shell_message(command: str, output: str) -> UserMessage:
     """What the model is told of a command that the person ran."""
-    ends = _BothEnds(_MOST_TOLD)
+    ends = _HeadAndTail(_MOST_TOLD)
     ends.add(output)
     text = f"{_BEGIN}\n$ {command}\n{ends.text.rstrip()}\n{_END}\nI ran this myself, for you to see."
     return UserMessage([Text(text)])
@@ -198,7 +198,7 @@ def is_from_shell(text: str) -> bool:
     return text.startswith(f"{_BEGIN}\n")
 
 
-class _BothEnds:
+class _HeadAndTail:
     """Text of which the beginning and the end are kept."""
 
     def __init__(self, most: int) -> None:

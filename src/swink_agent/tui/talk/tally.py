@@ -22,10 +22,10 @@ from swink_agent.core.events import (
 )
 from swink_agent.core.types import AgentMessage, AgentResult, Cost, ModelSpec, Usage
 
-__all__ = ["Tally"]
+__all__ = ["UsageTotals"]
 
 
-class Tally:
+class UsageTotals:
     """Usage, cost and the estimate, over all runs of a conversation."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 
 
-class _Half(NamedTuple):
+class _DiffLine(NamedTuple):
     """A line of one of the two texts."""
 
     number: int
@@ -33,11 +33,11 @@ class _Half(NamedTuple):
     is_changed: bool
 
 
-class _Pair(NamedTuple):
+class _DiffRow(NamedTuple):
     """What stands in one row when the texts stand side by side; `hunk` when it is only a place."""
 
-    left: _Half | None
-    right: _Half | None
+    left: _DiffLine | None
+    right: _DiffLine | None
     hunk: str = ""
 
 
@@ -90,10 +90,10 @@ def change_lines(path: str, old: str, new: str, width: int) -> list[Line]:
 # -- what stands beside what ---------------------------------------------------------------------------------------
 
 
-def _pairs(path: str, diff: Sequence[tuple[DiffKind, str]]) -> list[_Pair]:
+def _pairs(path: str, diff: Sequence[tuple[DiffKind, str]]) -> list[_DiffRow]:
     name = family_of_path(path)
     before, after = Highlighter(name, "context"), Highlighter(name, "context")
-    pairs: list[_Pair] = []
+    pairs: list[_DiffRow] = []
     removed: list[tuple[int, str]] = []
     added: list[tuple[int, str]] = []
     left, right = 1, 1
@@ -107,7 +107,7 @@ def _pairs(path: str, diff: Sequence[tuple[DiffKind, str]]) -> list[_Pair]:
                 left, right = int(found[1]), int(found[2])
             # What lies between is unknown: a comment that goes on into the hunk is not seen.
             before, after = Highlighter(name, "context"), Highlighter(name, "context")
-            pairs.append(_Pair(None, None, text))
+            pairs.append(_DiffRow(None, None, text))
         elif kind == "removed":
             removed.append((left, text))
             left += 1
@@ -117,7 +117,7 @@ def _pairs(path: str, diff: Sequence[tuple[DiffKind, str]]) -> list[_Pair]:
         else:
             spans = before.line(text)
             after.line(text)
-            pairs.append(_Pair(_Half(left, spans, is_changed=False), _Half(right, spans, is_changed=False)))
+            pairs.append(_DiffRow(_DiffLine(left, spans, is_changed=False), _DiffLine(right, spans, is_changed=False)))
             left, right = left + 1, right + 1
     _settle(removed, added, before, after, pairs)
     return pairs
@@ -128,16 +128,16 @@ def _settle(
     added: list[tuple[int, str]],
     before: Highlighter,
     after: Highlighter,
-    pairs: list[_Pair],
+    pairs: list[_DiffRow],
 ) -> None:
     """Puts a run of removed lines beside the added ones that follow it."""
     for number in range(max(len(removed), len(added))):
         old = removed[number] if number < len(removed) else None
         new = added[number] if number < len(added) else None
         marks = _changed_parts(old[1], new[1]) if old and new else None
-        left = old and _Half(old[0], _marked(before.line(old[1]), marks and marks[0], "removed"), is_changed=True)
-        right = new and _Half(new[0], _marked(after.line(new[1]), marks and marks[1], "added"), is_changed=True)
-        pairs.append(_Pair(left, right))
+        left = old and _DiffLine(old[0], _marked(before.line(old[1]), marks and marks[0], "removed"), is_changed=True)
+        right = new and _DiffLine(new[0], _marked(after.line(new[1]), marks and marks[1], "added"), is_changed=True)
+        pairs.append(_DiffRow(left, right))
     removed.clear()
     added.clear()
 
@@ -184,7 +184,7 @@ def _hunk_line(hunk: str, width: int) -> Line:
     return Line((Span(hunk[:width], "hunk"),), hunk)
 
 
-def _unified(pairs: Sequence[_Pair], digits: int, width: int) -> list[Line]:
+def _unified(pairs: Sequence[_DiffRow], digits: int, width: int) -> list[Line]:
     lines: list[Line] = []
     at = 0
     while at < len(pairs):
@@ -212,7 +212,7 @@ def _unified(pairs: Sequence[_Pair], digits: int, width: int) -> list[Line]:
     return lines
 
 
-def _is_changed(pair: _Pair) -> bool:
+def _is_changed(pair: _DiffRow) -> bool:
     half = pair.left or pair.right
     return half is not None and half.is_changed
 
@@ -220,7 +220,7 @@ def _is_changed(pair: _Pair) -> bool:
 _SIGNS = {"context": " ", "removed": "-", "added": "+"}
 
 
-def _put(lines: list[Line], half: _Half, kind: str, digits: int, width: int) -> None:
+def _put(lines: list[Line], half: _DiffLine, kind: str, digits: int, width: int) -> None:
     room = width - digits - 3
     for number, row in enumerate(chopped(half.spans, room)):
         gutter = _gutter(half.number if not number else None, kind, digits)
@@ -239,7 +239,7 @@ def _gutter(number: int | None, kind: str, digits: int) -> tuple[Span, ...]:
     return (Span(shown, f"number+{kind}"), Span(f"{sign} ", f"{kind}.sign"))
 
 
-def _side_by_side(pairs: Sequence[_Pair], digits: int, width: int) -> list[Line]:
+def _side_by_side(pairs: Sequence[_DiffRow], digits: int, width: int) -> list[Line]:
     half_width = (width - 1) // 2
     room = half_width - digits - 3
     lines: list[Line] = []
@@ -250,7 +250,7 @@ def _side_by_side(pairs: Sequence[_Pair], digits: int, width: int) -> list[Line]
         left = _column(pair.left, "removed", digits, room, half_width)
         right = _column(pair.right, "added", digits, room, half_width)
         blank = (Span(" " * half_width, "context"),)
-        text = plain((pair.right or pair.left or _Half(0, (), is_changed=False)).spans)
+        text = plain((pair.right or pair.left or _DiffLine(0, (), is_changed=False)).spans)
         for number in range(max(len(left), len(right))):
             one = left[number] if number < len(left) else blank
             other = right[number] if number < len(right) else blank
@@ -259,7 +259,7 @@ def _side_by_side(pairs: Sequence[_Pair], digits: int, width: int) -> list[Line]
     return lines
 
 
-def _column(half: _Half | None, changed: str, digits: int, room: int, width: int) -> list[tuple[Span, ...]]:
+def _column(half: _DiffLine | None, changed: str, digits: int, room: int, width: int) -> list[tuple[Span, ...]]:
     if half is None:
         return []
     kind = changed if half.is_changed else "context"

@@ -19,7 +19,7 @@ _LONGEST = 4000
 """A line that is longer is data, and stays plain."""
 
 
-class _Carried(NamedTuple):
+class _OpenConstruct(NamedTuple):
     """Something that goes on beyond its line: how it begins, where it ends, what part it is."""
 
     begin: str
@@ -28,11 +28,11 @@ class _Carried(NamedTuple):
 
 
 _CARRIED = (
-    _Carried('"""', re.compile(r'(?>(?:[^"\\]|\\.|"(?!""))*)(?:"""|\\?$)'), "string"),
-    _Carried("'''", re.compile(r"(?>(?:[^'\\]|\\.|'(?!''))*)(?:'''|\\?$)"), "string"),
-    _Carried("`", re.compile(r"(?>(?:[^`\\]|\\.)*)(?:`|\\?$)"), "string"),
-    _Carried("/*", re.compile(r"(?>(?:[^*]|\*(?!/))*)(?:\*/|$)"), "comment"),
-    _Carried("<!--", re.compile(r"(?>(?:[^-]|-(?!->))*)(?:-->|$)"), "comment"),
+    _OpenConstruct('"""', re.compile(r'(?>(?:[^"\\]|\\.|"(?!""))*)(?:"""|\\?$)'), "string"),
+    _OpenConstruct("'''", re.compile(r"(?>(?:[^'\\]|\\.|'(?!''))*)(?:'''|\\?$)"), "string"),
+    _OpenConstruct("`", re.compile(r"(?>(?:[^`\\]|\\.)*)(?:`|\\?$)"), "string"),
+    _OpenConstruct("/*", re.compile(r"(?>(?:[^*]|\*(?!/))*)(?:\*/|$)"), "comment"),
+    _OpenConstruct("<!--", re.compile(r"(?>(?:[^-]|-(?!->))*)(?:-->|$)"), "comment"),
 )
 _CLOSERS = {'"""': '"""', "'''": "'''", "`": "`", "/*": "*/", "<!--": "-->"}
 _PREFIX = re.compile(r"[rRbBfFuU]{0,2}")
@@ -47,7 +47,7 @@ class Highlighter:
         self._family = family(name)
         self._language = language(self._family)
         self._base = base
-        self._carried: _Carried | None = None
+        self._carried: _OpenConstruct | None = None
 
     def copy(self) -> Highlighter:
         twin = Highlighter.__new__(Highlighter)
@@ -102,7 +102,7 @@ class Highlighter:
         return end
 
 
-def _is_open(carried: _Carried, text: str) -> bool:
+def _is_open(carried: _OpenConstruct, text: str) -> bool:
     """Whether the end mark at the end of the text was only a part of it, behind a backslash say."""
     found = carried.end.match(text)
     closer = _CLOSERS[carried.begin]
@@ -110,7 +110,7 @@ def _is_open(carried: _Carried, text: str) -> bool:
     return found is None or (carried.part == "string" and (len(body) - len(body.rstrip("\\"))) % 2 == 1)
 
 
-def _unfinished(token: str, part: str | None) -> _Carried | None:
+def _unfinished(token: str, part: str | None) -> _OpenConstruct | None:
     if part not in ("string", "comment"):
         return None
     prefix = _PREFIX.match(token)

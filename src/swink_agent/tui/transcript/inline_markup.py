@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from swink_agent.rendering.inline_marks import InlineMarks, Opened
+from swink_agent.rendering.inline_marks import InlineMarks, OpenMark
 
 from .line import Span
 
@@ -85,7 +85,7 @@ class _Spans(InlineMarks):
             if link and not own:
                 self._out[number] = (words, roles, link)
 
-    def end_link(self, opened: Opened, end: int, address: str) -> bool:
+    def end_link(self, opened: OpenMark, end: int, address: str) -> bool:
         is_image = self._out[opened.place][0] == "!["
         words = "".join([piece[0] for piece in self._out[opened.place + 1 :]])
         safe = _page(address)

@@ -56,7 +56,7 @@ class MarkdownStream:
     def __init__(self, width: int, role: str = "text") -> None:
         self.lines: list[Line] = []
         self.first_change = 0
-        self._machine = _Machine(max(width, 8), role)
+        self._machine = _BlockParser(max(width, 8), role)
         self._rest = ""
         self._continues = False
         self._final = 0
@@ -113,7 +113,7 @@ def markdown_lines(text: str, width: int, role: str = "text") -> list[Line]:
     return stream.update()
 
 
-class _Machine:
+class _BlockParser:
     def __init__(self, width: int, role: str) -> None:
         self.out: list[Line] = []
         self._width = width
@@ -130,8 +130,8 @@ class _Machine:
         self._is_new = True
         """Whether the next row is the first of its leaf."""
 
-    def copy(self) -> _Machine:
-        twin = _Machine(self._width, self._role)
+    def copy(self) -> _BlockParser:
+        twin = _BlockParser(self._width, self._role)
         twin._containers, twin._undrawn, twin._count = self._containers, self._undrawn, self._count
         twin._leaf = None if self._leaf is None else self._leaf.copy()
         twin._is_blank, twin._last, twin._is_new = self._is_blank, self._last, self._is_new

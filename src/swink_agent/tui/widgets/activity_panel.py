@@ -11,7 +11,7 @@ from textual.widget import Widget
 
 from ..activity import Activity, activity_lines
 from ..transcript.line import Line, Span
-from .looks import Looks
+from .theme_styles import ThemeStyles
 
 __all__ = ["ActivityPanel"]
 
@@ -25,15 +25,15 @@ class ActivityPanel(Widget, can_focus=False):
     DEFAULT_CSS = "ActivityPanel { height: auto; width: 1fr; display: none; }"
     ALLOW_SELECT: ClassVar[bool] = False
 
-    def __init__(self, looks: Looks) -> None:
+    def __init__(self, looks: ThemeStyles) -> None:
         super().__init__()
-        self._drawing: Looks = looks
+        self._drawing: ThemeStyles = looks
         self._shown: Sequence[Activity] = ()
         self._progress = ""
         self._frame: int | None = None
         self._lines: list[Line] = []
 
-    def show(self, running: Sequence[Activity], progress: str, frame: int | None, looks: Looks) -> None:
+    def show(self, running: Sequence[Activity], progress: str, frame: int | None, looks: ThemeStyles) -> None:
         """Draws this from now on. `progress` is what is waited for besides; `frame` turns the spinner."""
         is_same = running == self._shown and progress == self._progress and frame == self._frame
         if is_same and looks is self._drawing:

@@ -17,7 +17,7 @@ from textual.message import Message
 
 from swink_agent.rendering.cells import cut
 
-from ..composing.completer import Completer, Completion, Wanted
+from ..composing.completer import Completer, Completion, TypedWord
 from ..composing.draft import Draft
 from ..composing.history import HistorySearch, HistoryWalk, PromptHistory
 from ..composing.pasting import folded_label, image_files, image_label, may_name_images
@@ -95,7 +95,7 @@ class Composer(Vertical):
         self._aside: Draft | None = None
         self._closed_at: int | None = None
         self._looking: asyncio.Task[None] | None = None
-        self._wanted: Wanted | None = None
+        self._wanted: TypedWord | None = None
 
     def compose(self) -> ComposeResult:
         yield self._list
@@ -350,7 +350,7 @@ class Composer(Vertical):
                 self._looking.cancel()
             self._looking = asyncio.create_task(self._look(wanted))
 
-    async def _look(self, wanted: Wanted) -> None:
+    async def _look(self, wanted: TypedWord) -> None:
         try:
             found = await self._completer.files(wanted)
         except OSError:
@@ -383,7 +383,7 @@ class Composer(Vertical):
             return False
         return True
 
-    def _take(self, completion: Completion, wanted: Wanted) -> None:
+    def _take(self, completion: Completion, wanted: TypedWord) -> None:
         """Puts a completion into the text; behind a folder more may be typed at once."""
         draft = self._view.draft
         behind = draft.text[wanted.end : wanted.end + 1]

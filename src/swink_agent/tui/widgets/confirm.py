@@ -21,7 +21,7 @@ from textual.widget import Widget
 from swink_agent.rendering.cells import cell_width, cut
 from swink_agent.rendering.escaping import safe_display
 
-from .dialog import DIALOG_CSS, Words
+from .dialog import DIALOG_CSS, DialogText
 
 __all__ = ["Confirm"]
 
@@ -82,7 +82,7 @@ class Confirm(ModalScreen["str | None"]):
         super().__init__()
         first = next((pair for pair in choices if pair[0] == default), choices[0])
         self._choices = _Choices([first, *[pair for pair in choices if pair != first]])
-        self._words = Words(title)
+        self._words = DialogText(title)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as box:

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from swink_agent.rendering.cells import cell_width, wrap
 from swink_agent.rendering.escaping import safe_text
 
-__all__ = ["DIALOG_CSS", "Words"]
+__all__ = ["DIALOG_CSS", "DialogText"]
 
 DIALOG_CSS = """
     align: center middle;
@@ -35,11 +35,11 @@ DIALOG_CSS = """
 """The look of a screen that holds one `.dialog`."""
 
 
-class Words(Widget, can_focus=False):
+class DialogText(Widget, can_focus=False):
     """A few lines of text, broken between words; made safe here."""
 
     ALLOW_SELECT: ClassVar[bool] = False
-    DEFAULT_CSS = "Words { height: auto; width: 1fr; }"
+    DEFAULT_CSS = "DialogText { height: auto; width: 1fr; }"
 
     def __init__(self, text: str, *, classes: str = "") -> None:
         super().__init__(classes=classes)

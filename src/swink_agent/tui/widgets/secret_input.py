@@ -17,7 +17,7 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from .dialog import DIALOG_CSS, Words
+from .dialog import DIALOG_CSS, DialogText
 
 __all__ = ["SecretInput"]
 
@@ -56,7 +56,7 @@ class SecretInput(ModalScreen["str | None"]):
 
     def __init__(self, title: str) -> None:
         super().__init__()
-        self._words = Words(title)
+        self._words = DialogText(title)
         self._hidden = _Hidden()
         self._typed: list[str] = []
 

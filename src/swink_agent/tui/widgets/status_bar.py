@@ -8,7 +8,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ..status import Status, status_line
-from .looks import Looks
+from .theme_styles import ThemeStyles
 
 __all__ = ["StatusBar"]
 
@@ -19,12 +19,12 @@ class StatusBar(Widget, can_focus=False):
     DEFAULT_CSS = "StatusBar { height: 1; width: 1fr; dock: bottom; }"
     ALLOW_SELECT: ClassVar[bool] = False
 
-    def __init__(self, status: Status, looks: Looks) -> None:
+    def __init__(self, status: Status, looks: ThemeStyles) -> None:
         super().__init__()
         self._status = status
-        self._drawing: Looks = looks
+        self._drawing: ThemeStyles = looks
 
-    def show(self, status: Status, looks: Looks) -> None:
+    def show(self, status: Status, looks: ThemeStyles) -> None:
         """Draws this from now on, if it is anything new."""
         if status != self._status or looks is not self._drawing:
             self._status, self._drawing = status, looks

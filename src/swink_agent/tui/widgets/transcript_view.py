@@ -2,7 +2,7 @@
 
 Owns the coalescing of changes into frames, what of the screen is drawn again, the selection of tool calls, and what
 keys and mouse do. Where the reader is, is `transcript.viewport`'s knowledge, how a line looks `strips`'; `selecting`
-knows what the mouse selects, `searching` what is looked for, `tending` when calls fold. It scrolls by itself rather
+knows what the mouse selects, `searching` what is looked for, `call_timers` when calls fold. It scrolls by itself rather
 than as a `ScrollView` does: growing by a line must not lay the screen out anew. While nothing happens, nothing runs:
 there is no timer but those of something under way.
 """
@@ -25,11 +25,11 @@ from ..themes import Theme
 from ..transcript.block import Block, Transcript
 from ..transcript.rows import Place, Rows
 from ..transcript.viewport import Viewport
+from .call_timers import CallTimers
 from .page import Page
 from .searching import Search
 from .selecting import Selection
 from .strips import StripMaker
-from .tending import Tending
 
 __all__ = ["TranscriptView"]
 
@@ -88,7 +88,7 @@ class TranscriptView(Widget, can_focus=False):
         self._has_moved = True
         self._selection = Selection(self._rows)
         self._search = Search(self._rows)
-        self._tending = Tending(transcript, self._later, lambda block: block is self._page.selected)
+        self._call_timers = CallTimers(transcript, self._later, lambda block: block is self._page.selected)
         self._page = Page(self._rows, self._window, self._search, self._selection, StripMaker(theme, 80))
         super().__init__(name=name, id=id, classes=classes)
         self._frame_timer: asyncio.TimerHandle | None = None
@@ -134,7 +134,7 @@ class TranscriptView(Widget, can_focus=False):
 
     def set_motion(self, reduced: bool) -> None:
         """With reduced motion nothing turns while a tool runs."""
-        self._tending.set_still(reduced)
+        self._call_timers.set_still(reduced)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -143,13 +143,13 @@ class TranscriptView(Widget, can_focus=False):
         self._paint_ground()
         self._on_change(None)
         for block in self._transcript.blocks:
-            self._tending.look_after(block)
+            self._call_timers.look_after(block)
 
     def on_unmount(self) -> None:
         if self._frame_timer is not None:
             self._frame_timer.cancel()
             self._frame_timer = None
-        self._tending.stop()
+        self._call_timers.stop()
 
     def _paint_ground(self) -> None:
         ground = self._page.maker.theme.background
@@ -167,7 +167,7 @@ class TranscriptView(Widget, can_focus=False):
         if block is not None:
             self._dirty[block] = None
             if self._surroundings is not None:
-                self._tending.look_after(block)
+                self._call_timers.look_after(block)
         else:
             self._has_moved = True
         if self._frame_timer is None and self.is_attached and self._surroundings is not None:
@@ -336,7 +336,7 @@ class TranscriptView(Widget, can_focus=False):
         before, self._page.selected = self._page.selected, block
         for changed in (before, block):
             if changed is not None and changed is not self._page.selected:
-                self._tending.look_after(changed)
+                self._call_timers.look_after(changed)
         self._frame()
         if block is not None and (index := self._rows.index_of(block)) is not None:
             self._rows.measure(index)

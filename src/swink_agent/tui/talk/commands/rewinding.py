@@ -15,11 +15,11 @@ from swink_agent.app.sessions import open_store, session_problems
 from swink_agent.rendering.escaping import safe_display
 
 from ..front import PickItem
-from ..rewinding import RunSince, files_since, put_files_back, runs_since, user_messages
+from ..rewinding import RewoundRun, files_since, put_files_back, runs_since, user_messages
 
 if TYPE_CHECKING:
     from ..conversation import Conversation
-    from ..opened import Opened
+    from ..open_agent import OpenAgent
 
 __all__ = ["named", "rewind"]
 
@@ -66,7 +66,7 @@ async def rewind(conversation: Conversation, rest: str) -> None:
     conversation.front.changed()
 
 
-def _runs(opened: Opened, position: int) -> list[RunSince]:
+def _runs(opened: OpenAgent, position: int) -> list[RewoundRun]:
     session_id = opened.session.flush()
     if session_id is None:
         return []
@@ -74,7 +74,7 @@ def _runs(opened: Opened, position: int) -> list[RunSince]:
         return runs_since(open_store(opened.opening.settings), session_id, position)
 
 
-def _line(opened: Opened, text: str) -> str:
+def _line(opened: OpenAgent, text: str) -> str:
     shown = " ".join(opened.redactor.redact(text).split())
     return shown if len(shown) <= 100 else f"{shown[:99]}…"
 

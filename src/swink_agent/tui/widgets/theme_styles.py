@@ -16,10 +16,10 @@ from ..themes import Theme
 from ..transcript.line import Line, Span, width_of
 from .strips import rich_style
 
-__all__ = ["Looks", "textual_theme"]
+__all__ = ["ThemeStyles", "textual_theme"]
 
 
-class Looks:
+class ThemeStyles:
     """A theme, ready to draw with."""
 
     def __init__(self, theme: Theme) -> None:

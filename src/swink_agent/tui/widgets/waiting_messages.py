@@ -16,19 +16,19 @@ from textual.widget import Widget
 from swink_agent.rendering.cells import cell_width, cut
 from swink_agent.rendering.escaping import safe_display
 
-__all__ = ["Chips"]
+__all__ = ["WaitingMessages"]
 
 _MOST_ROWS = 3
 _WORDS = {"steer": ("↳", "steering"), "follow_up": ("⧗", "next")}
 
 
-class Chips(Widget, can_focus=False):
+class WaitingMessages(Widget, can_focus=False):
     """Rows for what waits; not there while nothing does."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {"chips--sign", "chips--hint"}
     DEFAULT_CSS = """
-    Chips {
+    WaitingMessages {
         display: none;
         height: auto;
         width: 1fr;

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from swink_agent.approvals import SessionTrust
     from swink_agent.approvals.approvals import AskFn
 
-__all__ = ["Opened", "Surroundings"]
+__all__ = ["OpenAgent", "SharedAgentOptions"]
 
 
-class Surroundings:
+class SharedAgentOptions:
     """What every agent of a conversation is made with, whichever it is."""
 
     def __init__(self, *, ask: AskFn, on_local_state: Callable[[Any], None], stream_fn: StreamFn | None = None) -> None:
@@ -52,7 +52,7 @@ class Surroundings:
         )
 
 
-class Opened:
+class OpenAgent:
     """What a conversation works with until it goes on with another model or in another session."""
 
     def __init__(self, opening: Opening, session: RunSession, made: StandardAgent) -> None:
@@ -72,12 +72,12 @@ class Opened:
     def open(
         cls,
         opening: Opening,
-        around: Surroundings,
+        around: SharedAgentOptions,
         wanted: WantedSession | None = None,
         *,
         model: ModelSpec | None = None,
         trust: SessionTrust | None = None,
-    ) -> Opened:
+    ) -> OpenAgent:
         """Opens both. Raises `ApplicationError`; nothing is left open then."""
         session = opening.session(wanted)
         session.__enter__()
@@ -93,7 +93,7 @@ class Opened:
             raise
         return cls(opening, session, made)
 
-    def with_agent(self, opening: Opening, around: Surroundings, model: ModelSpec | None) -> Opened:
+    def with_agent(self, opening: Opening, around: SharedAgentOptions, model: ModelSpec | None) -> OpenAgent:
         """The same session and its history with another agent, which takes the place of this one.
 
         Raises `ApplicationError`, and then all is as it was.
@@ -112,7 +112,7 @@ class Opened:
         if len(made.agent.messages) != len(before):  # there is no session that could have given them
             made.agent.messages = before
         self.made.close()
-        return Opened(opening, self.session, made)
+        return OpenAgent(opening, self.session, made)
 
     def close(self) -> str:
         """Ends what tools started and lets go of the session; returns what could not be written, in words."""

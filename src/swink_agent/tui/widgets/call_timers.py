@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ..transcript.block import Block, Transcript
 from ..transcript.tool import ToolBlock
 
-__all__ = ["FOLD_AFTER", "Tending"]
+__all__ = ["FOLD_AFTER", "CallTimers"]
 
 FOLD_AFTER = 3.0
 """Seconds that a call stays open after its end."""
@@ -20,7 +20,7 @@ _MOST_RUNNING = 64
 """Calls that run are looked for among the last so many blocks."""
 
 
-class Tending:
+class CallTimers:
     """Looks after the calls of a transcript. `later` calls back after so many seconds; `is_held` says of a block that
     it must stay as it is."""
 
