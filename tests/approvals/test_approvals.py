@@ -14,8 +14,8 @@ from swink_agent import (
     AgentToolResult,
     Approve,
     ApproveWith,
+    ProposedCall,
     Reject,
-    ToolApprovalRequest,
     ToolContext,
     extract_text,
 )
@@ -27,12 +27,12 @@ HERE = {"folder": "/home/ada/project", "sandbox": "bubblewrap:1234"}
 RULES = CommandRules.standard(search_path="/usr/bin:/bin")
 
 
-def bash(command: Any, scope: dict[str, Any] = HERE, **more: Any) -> ToolApprovalRequest:
-    return ToolApprovalRequest("call-1", "bash", {"command": command, **more}, scope)
+def bash(command: Any, scope: dict[str, Any] = HERE, **more: Any) -> ProposedCall:
+    return ProposedCall("call-1", "bash", {"command": command, **more}, scope)
 
 
-def other(name: str = "write_file", scope: dict[str, Any] = HERE, **arguments: Any) -> ToolApprovalRequest:
-    return ToolApprovalRequest("call-1", name, arguments, scope)
+def other(name: str = "write_file", scope: dict[str, Any] = HERE, **arguments: Any) -> ProposedCall:
+    return ProposedCall("call-1", name, arguments, scope)
 
 
 class Person:
@@ -139,17 +139,17 @@ def test_objects_are_not_shared_by_accident() -> None:
         bash(None),
         bash(["ls"]),
         bash(7),
-        ToolApprovalRequest("1", "bash", {"cmd": "ls"}, HERE),
-        ToolApprovalRequest("1", "bash", {}, HERE),
-        ToolApprovalRequest("1", "Bash", {"command": "ls"}, HERE),
-        ToolApprovalRequest("1", "bash\u200b", {"command": "ls"}, HERE),
-        ToolApprovalRequest("1", "shell", {"command": "ls"}, HERE),
+        ProposedCall("1", "bash", {"cmd": "ls"}, HERE),
+        ProposedCall("1", "bash", {}, HERE),
+        ProposedCall("1", "Bash", {"command": "ls"}, HERE),
+        ProposedCall("1", "bash\u200b", {"command": "ls"}, HERE),
+        ProposedCall("1", "shell", {"command": "ls"}, HERE),
         bash("cat /home/me/x"),
         bash("ls\nid"),
         bash("l\u0455"),
     ],
 )
-async def test_what_is_not_just_an_allowed_command_is_asked_about(request_: ToolApprovalRequest) -> None:
+async def test_what_is_not_just_an_allowed_command_is_asked_about(request_: ProposedCall) -> None:
     approve, person = approvals("no")
     assert await approve(request_) == Reject("the user said no")
     assert len(person.questions) == 1
@@ -273,7 +273,7 @@ async def test_a_question_shows_no_arguments_in_its_repr() -> None:
 
 
 async def test_a_write_is_previewed_as_a_diff_where_details_are_given() -> None:
-    def preview(request: ToolApprovalRequest) -> dict[str, Any]:
+    def preview(request: ProposedCall) -> dict[str, Any]:
         return {"path": "a", "old": "1\n", "new": request.arguments["content"], "is_new": False}
 
     approve, person = approvals("no", preview=preview)
@@ -282,7 +282,7 @@ async def test_a_write_is_previewed_as_a_diff_where_details_are_given() -> None:
 
 
 async def test_a_preview_that_fails_leaves_the_arguments_to_be_shown() -> None:
-    def preview(request: ToolApprovalRequest) -> dict[str, Any]:
+    def preview(request: ProposedCall) -> dict[str, Any]:
         raise OSError("gone")
 
     approve, person = approvals("no", preview=preview)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, ModelSpec, ToolApprovalRequest, ToolExecutionEnd, extract_text
+from swink_agent import Agent, ModelSpec, ProposedCall, ToolExecutionEnd, extract_text
 from swink_agent.approvals import Approvals, CallRules
 from swink_agent.testing import call, collect, scripted, text
 from swink_agent.tools import standard_tools
@@ -101,6 +101,6 @@ def test_a_rule_that_says_nothing_is_refused_with_the_grammar(rule: str, problem
 def test_a_call_that_no_rule_is_about_is_left_to_others(tmp_path: Path) -> None:
     rules = CallRules(tmp_path, allow=["write_file: src/**"], deny=["read_file: x"])
     scope = {"folder": str(tmp_path), "path": "other/a.txt"}
-    assert rules.decide(ToolApprovalRequest("1", "write_file", {"path": "other/a.txt"}, scope)) is None
-    assert rules.decide(ToolApprovalRequest("1", "edit_file", {"path": "src/a.txt"}, scope)) is None
-    assert rules.decide(ToolApprovalRequest("1", "write_file", {"path": "src/a.txt"}, {})) is None, "not resolved"
+    assert rules.decide(ProposedCall("1", "write_file", {"path": "other/a.txt"}, scope)) is None
+    assert rules.decide(ProposedCall("1", "edit_file", {"path": "src/a.txt"}, scope)) is None
+    assert rules.decide(ProposedCall("1", "write_file", {"path": "src/a.txt"}, {})) is None, "not resolved"

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from swink_agent import ToolApprovalRequest
+from swink_agent import ProposedCall
 from swink_agent.approvals.display import CallLine, call_lines, display_warnings, render_request, safe_display
 from swink_agent.rendering.escaping import safe_line, safe_text
 
 
-def request(name: str = "bash", /, **arguments: Any) -> ToolApprovalRequest:
-    return ToolApprovalRequest("call-1", name, arguments)
+def request(name: str = "bash", /, **arguments: Any) -> ProposedCall:
+    return ProposedCall("call-1", name, arguments)
 
 
 # -- characters ----------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_what_is_within_the_limit_is_shown_whole() -> None:
     ],
     ids=["edits", "fields", "list"],
 )
-def test_many_small_parts_do_not_fill_the_screen(call: ToolApprovalRequest) -> None:
+def test_many_small_parts_do_not_fill_the_screen(call: ProposedCall) -> None:
     assert len(render_request(call).split("\n")) < 250
     assert len(render_request(call)) < 10_000
     assert "not shown" in render_request(call)
@@ -235,9 +235,9 @@ def test_a_write_shows_its_path_and_its_text() -> None:
 )
 def test_a_write_through_a_link_shows_where_it_leads(path: str, real: str, shown: str) -> None:
     scope = {"folder": "/home/ada", "path": real}
-    call = ToolApprovalRequest("1", "write_file", {"path": path, "content": "x"}, scope)
+    call = ProposedCall("1", "write_file", {"path": path, "content": "x"}, scope)
     assert render_request(call) == f"write_file {shown}\n+ x"
-    call = ToolApprovalRequest("1", "edit_file", {"path": path, "edits": []}, scope)
+    call = ProposedCall("1", "edit_file", {"path": path, "edits": []}, scope)
     assert render_request(call) == f"edit_file {shown}"
 
 

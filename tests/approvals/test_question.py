@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swink_agent import ToolApprovalRequest
+from swink_agent import ProposedCall
 from swink_agent.approvals.approvals import ApprovalQuestion
 from swink_agent.approvals.question import QuestionView, hunk_rows
 from swink_agent.rendering.cells import cell_width
@@ -18,7 +18,7 @@ FOREIGN = st.text(alphabet="ab1 \n\t│◆…\u202e\x1b漢e\u0301", max_size=300
 
 def question(arguments: dict[str, Any], **more: Any) -> ApprovalQuestion:
     return ApprovalQuestion(
-        request=ToolApprovalRequest("1", "bash", arguments), display="", why="it runs", command="command", **more
+        request=ProposedCall("1", "bash", arguments), display="", why="it runs", command="command", **more
     )
 
 

@@ -22,9 +22,9 @@ from swink_agent import (
     Inject,
     PolicyContext,
     PreDispatchContext,
+    ProposedCall,
     StopReason,
     SummarizingCompactor,
-    ToolApprovalRequest,
     ToolContext,
     ToolResultMessage,
     tool,
@@ -109,7 +109,7 @@ def approval_scenario(points: Points) -> Agent:
         await points.point()
         return n
 
-    async def approve(request: ToolApprovalRequest) -> bool:
+    async def approve(request: ProposedCall) -> bool:
         await points.point()
         await points.point()
         return request.arguments["n"] != 2
@@ -436,7 +436,7 @@ async def test_an_approval_that_never_comes_does_not_hold_up_an_abort(promptly: 
     async def careful() -> str:
         return "never"
 
-    async def approve(_: ToolApprovalRequest) -> bool:
+    async def approve(_: ProposedCall) -> bool:
         await asyncio.get_running_loop().create_future()
         return True
 

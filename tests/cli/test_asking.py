@@ -15,7 +15,7 @@ import pytest
 from swink_agent.approvals import Approvals
 from swink_agent.cli.asking import TerminalAsk
 from swink_agent.cli.screen import Screen
-from swink_agent.core.approval import Approve, Reject, ToolApprovalRequest
+from swink_agent.core.approval import Approve, ProposedCall, Reject
 
 
 class Desk:
@@ -57,8 +57,8 @@ def desk() -> Iterator[Desk]:
     desk.close()
 
 
-def request(command: str) -> ToolApprovalRequest:
-    return ToolApprovalRequest("call_1", "bash", {"command": command})
+def request(command: str) -> ProposedCall:
+    return ProposedCall("call_1", "bash", {"command": command})
 
 
 async def answered(desk: Desk, *keys: bytes, approvals: Approvals | None = None, command: str = "go build") -> Any:

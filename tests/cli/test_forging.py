@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swink_agent import AssistantMessage, Thinking, ToolApprovalRequest, ToolResultMessage, UserMessage
+from swink_agent import AssistantMessage, ProposedCall, Thinking, ToolResultMessage, UserMessage
 from swink_agent.app.doctor import Finding
 from swink_agent.app.headless import Outcome
 from swink_agent.approvals.approvals import ApprovalChoice, ApprovalQuestion
@@ -146,7 +146,7 @@ def test_every_row_of_a_run_begins_with_a_mark_of_ours(text: str, width: int, lo
 # -- what is asked -------------------------------------------------------------------------------------------
 
 
-def question_about(request: ToolApprovalRequest, foreign: str, details: dict[str, Any] | None) -> ApprovalQuestion:
+def question_about(request: ProposedCall, foreign: str, details: dict[str, Any] | None) -> ApprovalQuestion:
     return ApprovalQuestion(
         request=request,
         display=render_request(request, details=details),
@@ -162,20 +162,20 @@ def question_about(request: ToolApprovalRequest, foreign: str, details: dict[str
 CALLS = ["bash", "write_file", "edit_file", "diff", "other"]
 
 
-def call_with(kind: str, foreign: str) -> tuple[ToolApprovalRequest, dict[str, Any] | None]:
+def call_with(kind: str, foreign: str) -> tuple[ProposedCall, dict[str, Any] | None]:
     match kind:
         case "bash":
-            return ToolApprovalRequest("1", "bash", {"command": foreign, "note": foreign}), None
+            return ProposedCall("1", "bash", {"command": foreign, "note": foreign}), None
         case "write_file":
-            return ToolApprovalRequest("1", "write_file", {"path": foreign, "content": foreign}), None
+            return ProposedCall("1", "write_file", {"path": foreign, "content": foreign}), None
         case "edit_file":
             edits = [{"old": foreign, "new": foreign[::-1]}]
-            return ToolApprovalRequest("1", "edit_file", {"path": "a", "edits": edits}), None
+            return ProposedCall("1", "edit_file", {"path": "a", "edits": edits}), None
         case "diff":
             details = {"path": foreign, "old": "a\nb\n", "new": foreign, "is_new": False, "notes": [foreign]}
-            return ToolApprovalRequest("1", "write_file", {"path": "a", "content": foreign}), details
+            return ProposedCall("1", "write_file", {"path": "a", "content": foreign}), details
         case _:
-            return ToolApprovalRequest("1", foreign[:60] or "x", {foreign: foreign, "list": [foreign]}), None
+            return ProposedCall("1", foreign[:60] or "x", {foreign: foreign, "list": [foreign]}), None
 
 
 @settings(max_examples=40)
@@ -203,7 +203,7 @@ def test_every_row_of_a_question_is_ours_and_all_of_it_is_in_the_window(
 def test_a_long_diff_leaves_the_path_and_the_keys_in_the_window(width: int) -> None:
     new = "\n".join(f"line {number} " + "x" * 90 for number in range(3000))
     details = {"path": "src/app.py", "old": "", "new": new, "is_new": True}
-    request = ToolApprovalRequest("1", "write_file", {"path": "src/app.py", "content": new})
+    request = ProposedCall("1", "write_file", {"path": "src/app.py", "content": new})
     view = QuestionView(question_about(request, "", details))
     rows = [row.text for row in view.rows(width - 1, 24)]
     assert len(rows) + len(view.offer(width - 1)) <= 24

@@ -29,6 +29,7 @@ from swink_agent import (
     ModelSpec,
     NoMessages,
     PolicyContext,
+    ProposedCall,
     Reject,
     Stop,
     StopReason,
@@ -36,7 +37,6 @@ from swink_agent import (
     Text,
     ThinkingBudgets,
     ThinkingLevel,
-    ToolApprovalRequest,
     ToolCall,
     ToolContext,
     ToolExecutionStart,
@@ -840,7 +840,7 @@ async def test_an_abort_inside_a_policy_that_stops_the_run_leaves_one_reason_for
 async def test_nobody_is_asked_for_approval_after_an_abort() -> None:
     asked: list[str] = []
 
-    def approve(request: ToolApprovalRequest) -> bool:
+    def approve(request: ProposedCall) -> bool:
         asked.append(request.call_id)
         agent.abort()
         return True
@@ -864,7 +864,7 @@ async def test_nobody_is_asked_for_approval_after_an_abort() -> None:
 async def test_an_abort_while_a_request_for_approval_is_shown_asks_nobody() -> None:
     asked: list[str] = []
 
-    def approve(request: ToolApprovalRequest) -> Reject:
+    def approve(request: ProposedCall) -> Reject:
         asked.append(request.call_id)
         return Reject()
 

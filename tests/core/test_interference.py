@@ -21,10 +21,10 @@ from swink_agent import (
     ModelSpec,
     PolicyContext,
     PreDispatchContext,
+    ProposedCall,
     Redactor,
     StopReason,
     StreamStart,
-    ToolApprovalRequest,
     ToolApprovalRequested,
     ToolCall,
     ToolExecutionStart,
@@ -213,7 +213,7 @@ async def test_nobody_who_is_shown_the_arguments_changes_what_runs_or_what_is_re
             spoil(event.arguments)
         policy.spoil(agent.messages)
 
-    def approve(request: ToolApprovalRequest) -> Approve:
+    def approve(request: ProposedCall) -> Approve:
         spoil(request.arguments)
         return Approve()
 
@@ -248,7 +248,7 @@ async def test_a_policy_that_keeps_the_arguments_it_set_cannot_change_them_later
         def pre_dispatch(self, ctx: PreDispatchContext) -> None:
             ctx.arguments = mine
 
-    def approve(request: ToolApprovalRequest) -> bool:
+    def approve(request: ProposedCall) -> bool:
         assert request.arguments == {"word": "mine"}
         mine["word"] = "not what was approved"
         return True

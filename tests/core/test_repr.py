@@ -26,12 +26,12 @@ from swink_agent import (
     ModelSpec,
     PolicyContext,
     PreDispatchContext,
+    ProposedCall,
     StopReason,
     StreamError,
     StreamOptions,
     Text,
     Thinking,
-    ToolApprovalRequest,
     ToolApprovalRequested,
     ToolCall,
     ToolContext,
@@ -127,7 +127,7 @@ def test_secrets_in_details_are_hidden_whatever_mapping_holds_them() -> None:
 
 
 def test_an_approval_request_names_the_arguments_and_shows_no_value() -> None:
-    request = ToolApprovalRequest("call_1", "run_command", {"command": SECRET, "env": {"HOME": SECRET}})
+    request = ProposedCall("call_1", "run_command", {"command": SECRET, "env": {"HOME": SECRET}})
     shown = repr(request)
     assert SECRET not in shown
     for word in ("call_1", "run_command", "command", "env"):
@@ -168,10 +168,10 @@ HUGE_VALUES: list[object] = [
     AgentResult(tuple(MANY), StopReason.ERROR, error=HUGE, exception=StreamError(HUGE)),
     snapshot(messages=MANY, state={f"key_{number}": HUGE for number in range(1_000)}),
     StreamOptions(session_id=HUGE, tool_choice=HUGE),
-    ToolApprovalRequest(HUGE, "look", {"where": 1}),
-    ToolApprovalRequest("1", HUGE, {"where": 1}),
-    ToolApprovalRequest("1", "look", {HUGE: 1}),
-    ToolApprovalRequest("1", "look", {f"argument_{number}": 1 for number in range(1_000)}),
+    ProposedCall(HUGE, "look", {"where": 1}),
+    ProposedCall("1", HUGE, {"where": 1}),
+    ProposedCall("1", "look", {HUGE: 1}),
+    ProposedCall("1", "look", {f"argument_{number}": 1 for number in range(1_000)}),
     PreDispatchContext(snapshot(), "1", HUGE, {}),
     PreDispatchContext(snapshot(), "1", "look", {f"argument_{number}": 1 for number in range(1_000)}),
 ]

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent import AgentToolResult, ToolApprovalRequest, ToolContext, extract_text
+from swink_agent import AgentToolResult, ProposedCall, ToolContext, extract_text
 from swink_agent.app.prompt import folder_listing
 from swink_agent.approvals import Approvals
 from swink_agent.approvals.display import display_warnings, render_request, safe_display
@@ -235,7 +235,7 @@ async def test_paths_of_a_hundred_thousand_characters(root: Path, path: str) -> 
     ):
         await used(tool, path=path, **more)
     async with beating():
-        request = ToolApprovalRequest("1", "write_file", {"path": path, "content": "x"}, {"path": path})
+        request = ProposedCall("1", "write_file", {"path": path, "content": "x"}, {"path": path})
         render_request(request)
         await Approvals(lambda question: "no", mode="ask")(request)
     assert os.listdir(root) == []

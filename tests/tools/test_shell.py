@@ -27,7 +27,7 @@ from swink_agent import (
     ApproveWith,
     CancellationToken,
     ModelSpec,
-    ToolApprovalRequest,
+    ProposedCall,
     ToolContext,
     ToolError,
     ToolExecutionEnd,
@@ -775,9 +775,9 @@ async def test_a_given_sandbox_is_not_closed_with_the_tool(tmp_path: Path) -> No
 
 
 async def test_an_agent_sees_updates_and_asks_before_it_runs(make: ShellFn, tmp_path: Path) -> None:
-    asked: list[ToolApprovalRequest] = []
+    asked: list[ProposedCall] = []
 
-    def approve(request: ToolApprovalRequest) -> Approve:
+    def approve(request: ProposedCall) -> Approve:
         assert not (tmp_path / "made").exists()
         asked.append(request)
         return Approve()
@@ -805,7 +805,7 @@ async def test_nobody_is_asked_about_a_command_that_cannot_run(make: ShellFn) ->
     def nothing_works(profile: SandboxProfile) -> Sandbox:
         raise SandboxUnavailable
 
-    def approve(_: ToolApprovalRequest) -> bool:
+    def approve(_: ProposedCall) -> bool:
         raise AssertionError("not to be asked")
 
     script = scripted(call("bash", command="true"), text("ok"))

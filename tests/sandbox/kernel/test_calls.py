@@ -15,10 +15,10 @@ import pytest
 
 from swink_agent.sandbox.kernel import calls as kernel
 from swink_agent.sandbox.kernel.syscalls import syscall_numbers
-from swink_agent.sandbox.landlock.caller import Scene, Umasks
+from swink_agent.sandbox.landlock.caller import CallServices, Umasks
 from swink_agent.sandbox.landlock.filter import base_program, notify_program, served_calls
 from swink_agent.sandbox.landlock.opens import Opens
-from swink_agent.sandbox.landlock.paths import Grounds, Resolver
+from swink_agent.sandbox.landlock.paths import PathVerdicts, Resolver
 from swink_agent.sandbox.landlock.supervisor import Supervisor
 from swink_agent.sandbox.landlock.tree import Entry, ProcessTree
 from swink_agent.sandbox.repositories.admission import Admissions
@@ -71,12 +71,14 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AskFn]:
     umask = os.umask(0o022)
     listener = Asked()
     root = str(tmp_path.resolve())
-    grounds = Grounds(write=[root], private=[], closed=[f"{root}/closed"], veiled=[])
+    path_verdicts = PathVerdicts(write=[root], private=[], closed=[f"{root}/closed"], hidden_inside=[])
     resolver = Resolver()
-    scene = Scene(listener, resolver, grounds, kernel.ForeignMemory(), resolver.root)
+    services = CallServices(listener, resolver, path_verdicts, kernel.ForeignMemory(), resolver.root)
     umasks = Umasks(0o022)
     tree = Childless(2)
-    supervisor = Supervisor(scene, calls, Opens(scene, umasks, {}, veils=False), umasks, tree, Admissions(()))
+    supervisor = Supervisor(
+        services, calls, Opens(services, umasks, {}, judges_reads=False), umasks, tree, Admissions(())
+    )
     numbers = {name: number for number, name in calls.items()}
 
     def ask_one(name: str, *arguments: str | bytes | int) -> tuple[str, int]:
@@ -174,8 +176,8 @@ def test_every_call_that_is_asked_about_has_an_answer(machine: str, monkeypatch:
     Supervisor(nothing, served_calls(), nothing, nothing, nothing, nothing)  # raises for one without
     numbers = syscall_numbers(machine)
     for scopes in (True, False):
-        for veils in (True, False):
-            program = notify_program(scopes=scopes, veils=veils)
+        for judges_reads in (True, False):
+            program = notify_program(scopes=scopes, judges_reads=judges_reads)
             asked = {name for name, number in numbers.items() if number in _notified(program)}
             assert asked <= set(served_calls().values())
             assert ("kill" in asked) is not scopes

@@ -158,13 +158,13 @@ def test_grants_name_every_neighbour_and_nothing_hidden(home: Path) -> None:
     found = grants.find_grants(walls((str(home / ".ssh"), str(home / ".config/gcloud"), str(home / "missing/inner"))))
     inside = {path for path in found.paths if path.startswith(str(home))}
     assert inside == {str(home / name) for name in (".aws", "notes", "work", ".config/other")}
-    assert {str(home), str(home / ".config"), "/"} <= set(found.spine)
+    assert {str(home), str(home / ".config"), "/"} <= set(found.listable_parents)
     assert not any(
         path == folder or path.startswith(folder + "/")
         for path in found.paths
         for folder in ("/dev", str(home / ".ssh"))
     )
-    assert found.veiled == ()
+    assert found.hidden_inside == ()
 
 
 def test_grants_are_stale_once_a_folder_on_the_way_changed(home: Path) -> None:
@@ -172,7 +172,9 @@ def test_grants_are_stale_once_a_folder_on_the_way_changed(home: Path) -> None:
     os.utime(home, (old, old))
     os.utime(home.parent, (old, old))
     found = grants.find_grants(walls((str(home / ".ssh"),)))
-    on_the_way = found._replace(spine={path: when for path, when in found.spine.items() if path == str(home)})
+    on_the_way = found._replace(
+        listable_parents={path: when for path, when in found.listable_parents.items() if path == str(home)}
+    )
     assert not on_the_way.are_stale()
     (home / "new").touch()
     assert on_the_way.are_stale()
@@ -180,9 +182,9 @@ def test_grants_are_stale_once_a_folder_on_the_way_changed(home: Path) -> None:
 
 def test_what_is_hidden_in_a_writable_folder_is_told_apart(home: Path) -> None:
     found = grants.find_grants(walls((str(home / ".ssh"), "/etc/shadow"), write=(str(home),)))
-    assert found.veiled == (str(home / ".ssh"),)
-    assert str(home) not in found.spine
-    assert "/etc" in found.spine
+    assert found.hidden_inside == (str(home / ".ssh"),)
+    assert str(home) not in found.listable_parents
+    assert "/etc" in found.listable_parents
 
 
 def test_a_second_mount_of_what_is_hidden_is_hidden(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swink_agent import Agent, ModelSpec, Redactor, ToolApprovalRequest
+from swink_agent import Agent, ModelSpec, ProposedCall, Redactor
 from swink_agent.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, Approvals
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import EditFileTool, ReadFileTool, Workspace, WriteFileTool, change_preview
@@ -24,19 +24,19 @@ def texts(lines: list[str], has_end: bool) -> str:
     return "\n".join(lines) + ("\n" if has_end and lines else "")
 
 
-def write(new: str) -> ToolApprovalRequest:
-    return ToolApprovalRequest("1", "write_file", {"path": "f", "content": new})
+def write(new: str) -> ProposedCall:
+    return ProposedCall("1", "write_file", {"path": "f", "content": new})
 
 
-def edit(edits: list[dict[str, Any]]) -> ToolApprovalRequest:
-    return ToolApprovalRequest("1", "edit_file", {"path": "f", "edits": edits})
+def edit(edits: list[dict[str, Any]]) -> ProposedCall:
+    return ProposedCall("1", "edit_file", {"path": "f", "edits": edits})
 
 
 def details(old: str, new: str, **more: Any) -> dict[str, Any]:
     return {"path": "f", "old": old, "new": new, "is_new": False, **more}
 
 
-def made(request: ToolApprovalRequest, old: str, arguments: dict[str, Any]) -> str:
+def made(request: ProposedCall, old: str, arguments: dict[str, Any]) -> str:
     """What the file becomes, by the rules of the tool."""
     if request.name == "write_file":
         return arguments["content"]
@@ -96,13 +96,13 @@ def test_edits_of_lines_that_are_alike_change_the_right_ones() -> None:
         (write("key sk-1\n"), details("a\n", "key [masked]\n")),
         (edit([{"old": "a", "new": "key sk-1"}]), details("a\n", "key [masked]\n")),
         (edit([{"old": "gone", "new": "x"}]), details("a\n", "b\n")),
-        (ToolApprovalRequest("1", "other", {"path": "f", "content": "b\n"}), details("a\n", "b\n")),
+        (ProposedCall("1", "other", {"path": "f", "content": "b\n"}), details("a\n", "b\n")),
         (write("b\n"), {"notes": ["it would fail"]}),
         (write("b\n"), None),
     ],
 )
 def test_what_cannot_be_said_in_parts_is_not_offered_in_parts(
-    request_: ToolApprovalRequest, shown: dict[str, Any] | None
+    request_: ProposedCall, shown: dict[str, Any] | None
 ) -> None:
     assert ChangeHunks.of(request_, shown) is None
 
@@ -127,19 +127,19 @@ def test_the_real_tools_write_exactly_that_and_keep_masked_values(tmp_path: Path
     workspace = Workspace(tmp_path)
     tools = [EditFileTool(workspace), WriteFileTool(workspace)]
     edits = [{"old": "first", "new": "FIRST"}, {"old": "last", "new": "LAST"}]
-    request = ToolApprovalRequest("1", "edit_file", {"path": "settings.py", "edits": edits})
+    request = ProposedCall("1", "edit_file", {"path": "settings.py", "edits": edits})
     shown = change_preview(tools, redactor)(request)
     assert shown is not None
     assert secret not in shown["old"]
     for number, expected in enumerate([["FIRST", *lines[1:]], [*lines[:-1], "LAST"]]):
-        whole = ToolApprovalRequest("1", "write_file", {"path": "settings.py", "content": shown["new"]})
+        whole = ProposedCall("1", "write_file", {"path": "settings.py", "content": shown["new"]})
         for asked in (request, whole):
             hunks = ChangeHunks.of(asked, change_preview(tools, redactor)(asked))
             assert hunks is not None
             assert len(hunks.hunks) == 2
             arguments = hunks.arguments({number})
             assert arguments is not None
-            partial = ToolApprovalRequest("1", asked.name, arguments)
+            partial = ProposedCall("1", asked.name, arguments)
             after = change_preview(tools, redactor)(partial)
             assert after is not None
             wanted = "\n".join([*expected, ""])
@@ -150,7 +150,7 @@ def test_the_real_tools_write_exactly_that_and_keep_masked_values(tmp_path: Path
 def test_a_file_with_line_ends_of_several_kinds_is_not_offered_in_parts(tmp_path: Path) -> None:
     (tmp_path / "mixed").write_bytes(b"one\r\ntwo\nthree\r\n")
     tool = WriteFileTool(Workspace(tmp_path))
-    request = ToolApprovalRequest("1", "write_file", {"path": "mixed", "content": "one\nTWO\nthree\n"})
+    request = ProposedCall("1", "write_file", {"path": "mixed", "content": "one\nTWO\nthree\n"})
     shown = change_preview([tool])(request)
     assert shown is not None
     assert shown["is_exact"] is False

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swink_agent import AgentToolResult, Redactor, ToolApprovalRequest, ToolContext, extract_text
+from swink_agent import AgentToolResult, ProposedCall, Redactor, ToolContext, extract_text
 from swink_agent.approvals import ApprovalChoice, ApprovalQuestion, Approvals
 from swink_agent.tools import EditFileTool, ReadFileTool, SearchTool, Workspace, WriteFileTool, change_preview
 
@@ -236,7 +236,7 @@ async def test_whoever_is_asked_sees_the_masked_file_before_and_after_and_that_i
         ("write_file", {"path": "f", "content": "a=[redacted:a:00000000]\n"}),
         ("write_file", {"path": "new", "content": f"a={SECRET}\n"}),
     ):
-        await approvals(ToolApprovalRequest("1", name, arguments))
+        await approvals(ProposedCall("1", name, arguments))
     edit, removal, refusal, new = (question.render() for question in questions)
     assert edit.splitlines()[-1] == "  2 masked values stay as they are"
     assert "- c=1\n+ c=2" in edit

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Redactor, ToolApprovalRequest
+from swink_agent import ProposedCall, Redactor
 from swink_agent.tools import standard_tools
 from swink_agent.tools.files.preview import change_preview
 
@@ -16,7 +16,7 @@ from swink_agent.tools.files.preview import change_preview
 @pytest.fixture
 def preview(tmp_path: Path) -> Any:
     made = change_preview(standard_tools(tmp_path, "off"))
-    return lambda name, **arguments: made(ToolApprovalRequest("1", name, arguments))
+    return lambda name, **arguments: made(ProposedCall("1", name, arguments))
 
 
 def test_a_new_file_is_new_and_nothing_is_written(preview: Any, tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_file_in_a_further_folder_is_shown_with_all_of_its_path(tmp_path: Path
         (place / "a.txt").write_text("a\n")
     made = change_preview(standard_tools(root, "off", also=[other]))
     for given, shown in {"a.txt": "a.txt", f"{root}/a.txt": "a.txt", f"{other}/a.txt": f"{other}/a.txt"}.items():
-        details = made(ToolApprovalRequest("1", "write_file", {"path": given, "content": "b\n"}))
+        details = made(ProposedCall("1", "write_file", {"path": given, "content": "b\n"}))
         assert details is not None
         assert details["path"] == shown
 
@@ -81,7 +81,7 @@ def test_secrets_are_masked_in_both_texts(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("KEY=hunter2\nA=1\n")
     redactor = Redactor(["hunter2"], environment={})
     made = change_preview(standard_tools(tmp_path, "off"), redactor)
-    request = ToolApprovalRequest("1", "write_file", {"path": ".env", "content": "KEY=hunter2\nA=2\n"})
+    request = ProposedCall("1", "write_file", {"path": ".env", "content": "KEY=hunter2\nA=2\n"})
     details = made(request)
     assert details is not None
     masked = redactor.redact("hunter2")

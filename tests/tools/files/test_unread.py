@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, AgentTool, ModelSpec, ToolApprovalRequest, ToolResultMessage, extract_text
+from swink_agent import Agent, AgentTool, ModelSpec, ProposedCall, ToolResultMessage, extract_text
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import EditFileTool, ReadFileTool, Workspace, WriteFileTool
 
@@ -52,7 +52,7 @@ async def test_nobody_is_asked_about_what_would_be_refused(folder: Path) -> None
     (folder / "a").write_text("old\n")
     asked: list[str] = []
 
-    def approve(request: ToolApprovalRequest) -> bool:
+    def approve(request: ProposedCall) -> bool:
         asked.append((folder / "a").read_text())
         return True
 

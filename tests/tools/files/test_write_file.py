@@ -20,7 +20,7 @@ from swink_agent import (
     AgentToolResult,
     CancellationToken,
     ModelSpec,
-    ToolApprovalRequest,
+    ProposedCall,
     ToolContext,
     ToolError,
     extract_text,
@@ -393,9 +393,9 @@ def test_writes_while_links_are_swapped_never_land_outside(
 async def test_it_needs_approval_and_says_for_what(tool: WriteFileTool, folder: Path) -> None:
     (folder / "sub").mkdir()
     (folder / "link").symlink_to("sub/real")
-    asked: list[ToolApprovalRequest] = []
+    asked: list[ProposedCall] = []
 
-    def approve(request: ToolApprovalRequest) -> bool:
+    def approve(request: ProposedCall) -> bool:
         asked.append(request)
         return True
 
@@ -417,7 +417,7 @@ async def test_what_changed_after_the_approval_is_not_written(tool: WriteFileToo
     (folder / "two").write_text("two")
     (folder / "link").symlink_to("one")
 
-    def approve(request: ToolApprovalRequest) -> bool:
+    def approve(request: ProposedCall) -> bool:
         (folder / "link").unlink()
         (folder / "link").symlink_to("two")
         return True

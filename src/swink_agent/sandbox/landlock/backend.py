@@ -165,8 +165,8 @@ def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: in
         "shared_memory": shared_memory,
         "base": base_program(network=profile.network).hex(),
         "base_loopback": base_program(network=profile.network, loopback=True).hex(),
-        "notify": notify_program(scopes=scopes, veils=False).hex(),
-        "notify_all": notify_program(scopes=scopes, veils=True).hex(),
+        "notify": notify_program(scopes=scopes, judges_reads=False).hex(),
+        "notify_all": notify_program(scopes=scopes, judges_reads=True).hex(),
         "calls": served_calls(),
         "limits": {name: getattr(limits, name) for name in ("processes", "file_size", "open_files", "core")},
     }

@@ -12,29 +12,38 @@ import os
 from typing import NamedTuple
 
 from swink_agent.sandbox.kernel import calls as kernel
-from swink_agent.sandbox.landlock.paths import CLOSED, OPEN, VEILED, Ground, Grounds, Resolver, path_of, umask_of
+from swink_agent.sandbox.landlock.paths import (
+    CLOSED,
+    HIDDEN,
+    OPEN,
+    PathVerdict,
+    PathVerdicts,
+    Resolver,
+    path_of,
+    umask_of,
+)
 
 _SHARED_MEMORY = b"/dev/shm/"
 
 
-class Scene(NamedTuple):
+class CallServices(NamedTuple):
     """What every call of one command is served with."""
 
     listener: kernel.Listener
     resolver: Resolver
-    grounds: Grounds
+    path_verdicts: PathVerdicts
     memory: kernel.ForeignMemory
     shared_memory: int
     """A private folder that stands in for `/dev/shm`, where the C library keeps semaphores."""
 
 
-class Spot(NamedTuple):
+class NamedEntry(NamedTuple):
     """A name in a folder, and what may happen to it."""
 
     folder: int
     name: bytes
     slash: bool
-    ground: Ground
+    path_verdict: PathVerdict
     verdict: str
 
     @property
@@ -46,10 +55,10 @@ class Spot(NamedTuple):
 class Caller:
     """A task that waits in a system call. Closed when the call was answered."""
 
-    __slots__ = ("_opened", "identifier", "scene", "task")
+    __slots__ = ("_opened", "identifier", "services", "task")
 
-    def __init__(self, scene: Scene, identifier: int, task: int) -> None:
-        self.scene = scene
+    def __init__(self, services: CallServices, identifier: int, task: int) -> None:
+        self.services = services
         self.identifier = identifier
         self.task = task
         self._opened: list[int] = []
@@ -69,20 +78,20 @@ class Caller:
         Raises:
             OSError: it cannot be read, or the caller is gone: what was read may be another process's then.
         """
-        scene = self.scene
-        path = scene.memory.path(self.task, address)
-        if path.startswith(_SHARED_MEMORY) and not scene.grounds.is_in_root(path):
-            start, path = scene.shared_memory, path[len(_SHARED_MEMORY) :].lstrip(b"/") or b"."
+        services = self.services
+        path = services.memory.path(self.task, address)
+        if path.startswith(_SHARED_MEMORY) and not services.path_verdicts.is_in_root(path):
+            start, path = services.shared_memory, path[len(_SHARED_MEMORY) :].lstrip(b"/") or b"."
         elif path[:1] == b"/":
-            start = scene.resolver.root
+            start = services.resolver.root
         else:
-            start = self.keep(scene.resolver.folder_of_caller(self.task, signed(folder)))
+            start = self.keep(services.resolver.folder_of_caller(self.task, signed(folder)))
         self._check()
         return start, path
 
     def text(self, address: int) -> bytes:
         """A string that names nothing by itself."""
-        text = self.scene.memory.path(self.task, address)
+        text = self.services.memory.path(self.task, address)
         self._check()
         return text
 
@@ -90,7 +99,7 @@ class Caller:
         """Exactly so many bytes."""
         parts: list[bytes] = []
         while length > 0:
-            part = self.scene.memory.read(self.task, address, min(length, 4096))
+            part = self.services.memory.read(self.task, address, min(length, 4096))
             if not part:
                 raise failure(errno.EFAULT)
             parts.append(part)
@@ -99,16 +108,16 @@ class Caller:
         self._check()
         return b"".join(parts)
 
-    def spot(self, folder: int, address: int) -> Spot:
+    def entry(self, folder: int, address: int) -> NamedEntry:
         """Where a path leads, its last name not followed."""
-        return self.spot_of(*self.path(folder, address))
+        return self.entry_of(*self.path(folder, address))
 
-    def spot_of(self, start: int, path: bytes) -> Spot:
-        scene = self.scene
-        place = scene.resolver.place(start, path, self.task)
+    def entry_of(self, start: int, path: bytes) -> NamedEntry:
+        services = self.services
+        place = services.resolver.place(start, path, self.task)
         folder = self.keep(place.folder) if place.owned else place.folder
-        ground = scene.grounds.under(folder)
-        return Spot(folder, place.name, place.slash, ground, ground.of(place.name))
+        path_verdict = services.path_verdicts.under(folder)
+        return NamedEntry(folder, place.name, place.slash, path_verdict, path_verdict.of(place.name))
 
     def thing(self, folder: int, address: int, *, follow: bool, empty: bool = False) -> int:
         """An `O_PATH` descriptor of what a path leads to, or with `empty` of the descriptor itself."""
@@ -117,35 +126,35 @@ class Caller:
         start, path = self.path(folder, address)
         if empty and not path:
             return self.descriptor(folder)
-        return self.keep(self.scene.resolver.open(start, path, self.task, 0 if follow else os.O_NOFOLLOW))
+        return self.keep(self.services.resolver.open(start, path, self.task, 0 if follow else os.O_NOFOLLOW))
 
     def descriptor(self, number: int) -> int:
         """An `O_PATH` descriptor of what the caller's own descriptor stands for."""
-        found = self.keep(self.scene.resolver.folder_of_caller(self.task, signed(number)))
+        found = self.keep(self.services.resolver.folder_of_caller(self.task, signed(number)))
         self._check()
         return found
 
     def judge(self, thing: int) -> tuple[str, bool]:
         """What may happen to a thing that was reached by descriptor, and whether it is in a writable place."""
-        grounds = self.scene.grounds
+        path_verdicts = self.services.path_verdicts
         path = path_of(thing)
         if path.startswith(b"(unreachable)"):
             return CLOSED, False  # of a file system that is not mounted any more
-        if path[:1] != b"/" or path.startswith(b"/memfd:") or path in grounds.roots:
+        if path[:1] != b"/" or path.startswith(b"/memfd:") or path in path_verdicts.roots:
             return OPEN, True  # no name in any folder: pipes and the like; or a root itself
         status = os.fstat(thing)
-        kind = grounds.protected.get((status.st_dev, status.st_ino))
+        kind = path_verdicts.protected.get((status.st_dev, status.st_ino))
         if kind is not None:
             return kind, True
         head, _, name = path.rpartition(b"/")
-        ground = grounds.at(head)
-        if ground is None:  # elsewhere, or mounted a second time
+        path_verdict = path_verdicts.at(head)
+        if path_verdict is None:  # elsewhere, or mounted a second time
             folder = self.keep(os.open(head or b"/", kernel.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-            ground = grounds.under(folder)
-        return ground.of(name), ground.is_inside
+            path_verdict = path_verdicts.under(folder)
+        return path_verdict.of(name), path_verdict.is_inside
 
     def _check(self) -> None:
-        if not self.scene.listener.is_valid(self.identifier):
+        if not self.services.listener.is_valid(self.identifier):
             raise failure(errno.ESRCH)
 
 
@@ -191,14 +200,14 @@ def signed(number: int) -> int:
     return number - (1 << 32) if number & 0x80000000 else number
 
 
-def refuse(spot: Spot, *, makes: bool = False) -> None:
+def refuse(entry: NamedEntry, *, makes: bool = False) -> None:
     """Raises unless the name may be changed, or made; a folder above protected names must not come to be either."""
-    verdict = spot.verdict
+    verdict = entry.verdict
     if verdict == OPEN:
         return
     if makes:
         try:
-            os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)
+            os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False)
         except OSError:
             pass
         else:
@@ -208,4 +217,4 @@ def refuse(spot: Spot, *, makes: bool = False) -> None:
 
 def denial(verdict: str) -> OSError:
     """What a child is told: read-only, as on a mount of that kind, or no access."""
-    return failure(errno.EACCES if verdict == VEILED else errno.EROFS)
+    return failure(errno.EACCES if verdict == HIDDEN else errno.EROFS)

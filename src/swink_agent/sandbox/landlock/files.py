@@ -1,7 +1,7 @@
 """Making, moving, removing and marking files for a child.
 
 Each call is done by the guardian, on a descriptor of the folder and a name in it, or on a descriptor of the file.
-Names may be changed where the ground allows it; elsewhere Landlock, which holds the guardian too, has the last
+Names may be changed where the path_verdict allows it; elsewhere Landlock, which holds the guardian too, has the last
 word. Landlock does not know modes, owners, times and attributes: those are changed in writable places only. Loaded
 by the launcher: the standard library alone.
 """
@@ -14,8 +14,8 @@ import stat
 import struct
 
 from swink_agent.sandbox.kernel import calls as kernel
-from swink_agent.sandbox.landlock.caller import Caller, Spot, Umasks, denial, failure, refuse, signed
-from swink_agent.sandbox.landlock.paths import CLOSED, VEILED, path_of
+from swink_agent.sandbox.landlock.caller import Caller, NamedEntry, Umasks, denial, failure, refuse, signed
+from swink_agent.sandbox.landlock.paths import CLOSED, HIDDEN, path_of
 from swink_agent.sandbox.repositories.admission import Admissions
 
 _AT_REMOVEDIR = 0x200
@@ -31,26 +31,26 @@ class Names:
         self._admissions = admissions
 
     def make_folder(self, caller: Caller, folder: int, path: int, mode: int) -> int:
-        spot = caller.spot(folder, path)
-        refuse(spot, makes=True)
+        entry = caller.entry(folder, path)
+        refuse(entry, makes=True)
         self._umasks.use(caller.task)
-        os.mkdir(spot.written_name, mode & 0o1777, dir_fd=spot.folder)
+        os.mkdir(entry.written_name, mode & 0o1777, dir_fd=entry.folder)
         return 0
 
     def make_node(self, caller: Caller, folder: int, path: int, mode: int) -> int:
-        spot = caller.spot(folder, path)
-        refuse(spot, makes=True)
+        entry = caller.entry(folder, path)
+        refuse(entry, makes=True)
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFIFO):
             raise failure(errno.EPERM)
         self._umasks.use(caller.task)
-        os.mknod(spot.written_name, stat.S_IFMT(mode) | mode & 0o1777, dir_fd=spot.folder)
+        os.mknod(entry.written_name, stat.S_IFMT(mode) | mode & 0o1777, dir_fd=entry.folder)
         return 0
 
     def make_link(self, caller: Caller, target: int, folder: int, path: int) -> int:
         text = caller.text(target)
-        spot = caller.spot(folder, path)
-        refuse(spot, makes=True)
-        os.symlink(text, spot.written_name, dir_fd=spot.folder)
+        entry = caller.entry(folder, path)
+        refuse(entry, makes=True)
+        os.symlink(text, entry.written_name, dir_fd=entry.folder)
         return 0
 
     def link(self, caller: Caller, old_folder: int, old: int, folder: int, path: int, flags: int) -> int:
@@ -61,20 +61,20 @@ class Names:
             old_folder, old, follow=bool(flags & kernel.AT_SYMLINK_FOLLOW), empty=bool(flags & kernel.AT_EMPTY_PATH)
         )
         verdict, is_inside = caller.judge(thing)
-        if verdict in (CLOSED, VEILED):
+        if verdict in (CLOSED, HIDDEN):
             raise denial(verdict)
         if not is_inside:
             raise failure(errno.EXDEV)
-        spot = caller.spot(folder, path)
-        refuse(spot, makes=True)
-        os.link(_through(thing), spot.written_name, dst_dir_fd=spot.folder, follow_symlinks=True)
+        entry = caller.entry(folder, path)
+        refuse(entry, makes=True)
+        os.link(_through(thing), entry.written_name, dst_dir_fd=entry.folder, follow_symlinks=True)
         return 0
 
     def rename(self, caller: Caller, old_folder: int, old: int, new_folder: int, new: int, flags: int) -> int:
         """Moves; neither from nor to a name that is to stay, nor one with such names beneath."""
         if flags & ~_RENAME_KNOWN:
             raise failure(errno.EINVAL)
-        source, target = caller.spot(old_folder, old), caller.spot(new_folder, new)
+        source, target = caller.entry(old_folder, old), caller.entry(new_folder, new)
         refuse(source)
         if target.verdict == CLOSED and not flags and not (source.slash or target.slash):
             path = _path_of(target)
@@ -86,16 +86,16 @@ class Names:
         return 0
 
     def remove(self, caller: Caller, folder: int, path: int, flags: int) -> int:
-        spot = caller.spot(folder, path)
-        refuse(spot)
+        entry = caller.entry(folder, path)
+        refuse(entry)
         if flags & _AT_REMOVEDIR:
-            os.rmdir(spot.written_name, dir_fd=spot.folder)
+            os.rmdir(entry.written_name, dir_fd=entry.folder)
         else:
-            os.unlink(spot.written_name, dir_fd=spot.folder)
+            os.unlink(entry.written_name, dir_fd=entry.folder)
         return 0
 
 
-class Marks:
+class AttributeCalls:
     """The calls that change what a file is like: size by path, mode, owner, times, attributes."""
 
     def truncate(self, caller: Caller, path: int, length: int) -> int:
@@ -162,8 +162,8 @@ class Marks:
         return 0
 
 
-def _path_of(spot: Spot) -> str:
-    return os.fsdecode(path_of(spot.folder) + b"/" + spot.name)
+def _path_of(entry: NamedEntry) -> str:
+    return os.fsdecode(path_of(entry.folder) + b"/" + entry.name)
 
 
 def _thing(caller: Caller, folder: int, path: int, flags: int) -> int:
@@ -182,7 +182,7 @@ def _descriptor(caller: Caller, number: int) -> int:
 def _checked(caller: Caller, thing: int) -> bytes:
     """A path that leads to this very thing, if it may be changed."""
     verdict, is_inside = caller.judge(thing)
-    if verdict in (CLOSED, VEILED):
+    if verdict in (CLOSED, HIDDEN):
         raise denial(verdict)
     if not is_inside:
         raise failure(errno.EPERM)

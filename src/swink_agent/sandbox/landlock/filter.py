@@ -46,16 +46,16 @@ def base_program(*, network: bool, loopback: bool = False) -> bytes:
     return build_filter(base_rules(network=network, own_namespaces=False, loopback=loopback))
 
 
-def notify_program(*, scopes: bool, veils: bool) -> bytes:
+def notify_program(*, scopes: bool, judges_reads: bool) -> bytes:
     """The filter whose notifications go to the guardian.
 
-    `scopes`: Landlock holds back signals, so that they need not be asked for. `veils`: every open is, reading too.
+    `scopes`: Landlock holds back signals, so that they need not be asked for. `judges_reads`: all opens are.
     """
     numbers = syscall_numbers(filter_machine())
     rules = [
         *(Rule(name, fail_with(errno.ENOSYS)) for name in _WITHOUT),
-        *_open_rules("open", 1, veils),
-        *_open_rules("openat", 2, veils),
+        *_open_rules("open", 1, judges_reads),
+        *_open_rules("openat", 2, judges_reads),
         *(Rule(name, NOTIFY) for name in _ALWAYS if name in numbers),
         # A process that cannot be looked at cannot be served; there are no set-uid programs here to be afraid for.
         Rule("prctl", fail_with(0), (Condition(0, _PR_SET_DUMPABLE), Condition(1, 0))),
@@ -76,9 +76,9 @@ def notify_program(*, scopes: bool, veils: bool) -> bytes:
     return build_filter(rules)
 
 
-def _open_rules(name: str, flags: int, veils: bool) -> list[Rule]:
+def _open_rules(name: str, flags: int, judges_reads: bool) -> list[Rule]:
     rules = [Rule(name, ALLOW, (Condition(flags, _O_PATH, _O_PATH),)), Rule(name, NOTIFY)]
-    if not veils:
+    if not judges_reads:
         rules.insert(1, Rule(name, ALLOW, (Condition(flags, 0, _WRITING | os.O_DIRECTORY),)))
     return rules
 

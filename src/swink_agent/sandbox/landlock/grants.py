@@ -1,7 +1,7 @@
 """Which paths the Landlock rules name, and the two rulesets made of them.
 
 Landlock can only allow, and what it allows holds for everything beneath. So a hidden path is hidden by naming all
-its neighbours and those of the folders above it (the spine), never itself. Owns that list, its age, and the
+its neighbours and those of the folders above it (the listable parents), never itself. Owns that list, its age, and the
 rulesets. What Landlock cannot say (read-only beneath a writable folder, hidden beneath a writable folder) is in
 `landlock/supervisor`. Loaded by the launcher: the standard library alone.
 """
@@ -49,18 +49,18 @@ class Grants(NamedTuple):
     """Every path beneath which all may be read, and the folders that were listed to find them."""
 
     paths: tuple[str, ...]
-    spine: dict[str, int]
+    listable_parents: dict[str, int]
     """Folders above something hidden, and the time of their last change when they were listed."""
     identities: dict[str, tuple[int, int]]
     """Device and number of the same folders."""
-    veiled: tuple[str, ...]
+    hidden_inside: tuple[str, ...]
     """What is hidden in a folder that may be written: no rule can leave it out, so the supervisor does."""
     taken: int
     """When, in nanoseconds."""
 
     def are_stale(self) -> bool:
-        """Whether a folder of the spine changed, so that a new neighbour could not be read, or may have."""
-        for folder, changed in self.spine.items():
+        """Whether one of the listable parents changed, so that a new neighbour could not be read, or may have."""
+        for folder, changed in self.listable_parents.items():
             now = _changed(folder)
             if now != changed or self.taken - changed < _SURELY_OLD:
                 return True
@@ -85,27 +85,29 @@ class Rulesets(NamedTuple):
 def find_grants(walls: Walls) -> Grants:
     """Walks along the folders above hidden paths and names everything next to the way."""
     places = hidden_places(walls.hidden)
-    veiled = tuple(sorted(path for path in places if is_in(path, walls.write)))
-    hidden = places.difference(veiled).union(_NEVER)
+    hidden_inside = tuple(sorted(path for path in places if is_in(path, walls.write)))
+    hidden = places.difference(hidden_inside).union(_NEVER)
     above = {folder for path in hidden for folder in _ancestors(path)}
     tops = ("/",) if walls.read is None else tuple(dict.fromkeys(map(os.path.realpath, (*SYSTEM, *walls.read))))
-    spine: dict[str, os.stat_result] = {}
+    listable_parents: dict[str, os.stat_result] = {}
     taken = time.time_ns()
     paths: list[str] = []
-    for path in _beside(tops, hidden, above, spine):
+    for path in _beside(tops, hidden, above, listable_parents):
         paths.append(path)
         if len(paths) >= _MOST_GRANTS:  # the rest cannot be read, which is the safe side
             break
     return Grants(
         paths=tuple(paths),
-        spine={path: status.st_mtime_ns for path, status in spine.items()},
-        identities={path: (status.st_dev, status.st_ino) for path, status in spine.items()},
-        veiled=veiled,
+        listable_parents={path: status.st_mtime_ns for path, status in listable_parents.items()},
+        identities={path: (status.st_dev, status.st_ino) for path, status in listable_parents.items()},
+        hidden_inside=hidden_inside,
         taken=taken,
     )
 
 
-def _beside(paths: Iterable[str], hidden: set[str], above: set[str], spine: dict[str, os.stat_result]) -> Iterator[str]:
+def _beside(
+    paths: Iterable[str], hidden: set[str], above: set[str], listable_parents: dict[str, os.stat_result]
+) -> Iterator[str]:
     for path in paths:
         if path in hidden or not hidden.isdisjoint(_ancestors(path)):
             continue
@@ -113,12 +115,12 @@ def _beside(paths: Iterable[str], hidden: set[str], above: set[str], spine: dict
             yield path
             continue
         try:
-            spine[path] = os.stat(path)
+            listable_parents[path] = os.stat(path)
             with os.scandir(path) as entries:
                 inside = [entry.path for entry in entries if not entry.is_symlink()]
         except OSError:
             continue
-        yield from _beside(inside, hidden, above, spine)
+        yield from _beside(inside, hidden, above, listable_parents)
 
 
 def open_roots(walls: Walls) -> tuple[int, ...]:

@@ -21,10 +21,10 @@ from typing import NamedTuple, NoReturn
 
 from swink_agent.sandbox.kernel import calls as kernel
 from swink_agent.sandbox.kernel.mounts import is_in
-from swink_agent.sandbox.landlock.caller import Scene, Umasks
+from swink_agent.sandbox.landlock.caller import CallServices, Umasks
 from swink_agent.sandbox.landlock.grants import Rulesets
 from swink_agent.sandbox.landlock.opens import Opens
-from swink_agent.sandbox.landlock.paths import Grounds, Resolver
+from swink_agent.sandbox.landlock.paths import PathVerdicts, Resolver
 from swink_agent.sandbox.landlock.supervisor import Supervisor
 from swink_agent.sandbox.landlock.tree import ProcessTree
 from swink_agent.sandbox.repositories.admission import Admissions
@@ -45,8 +45,8 @@ class Confinement(NamedTuple):
     """What holds for every command of one sandbox, as the launcher knows it now."""
 
     rulesets: Rulesets
-    spine: Mapping[str, tuple[int, int]]
-    veiled: tuple[str, ...]
+    listable_parents: Mapping[str, tuple[int, int]]
+    hidden_inside: tuple[str, ...]
     write: tuple[str, ...]
     private: tuple[str, ...]
     shared_memory: str
@@ -168,19 +168,19 @@ class _Guardian:
     def _serve(self, control: socket.socket, command: Command) -> None:
         """Until the command has ended, or nobody wants it any more."""
         walls = self._walls
-        grounds = Grounds(
+        path_verdicts = PathVerdicts(
             write=walls.write,
             private=walls.private,
             closed=_with_targets(command.protected),
-            veiled=walls.veiled,
+            hidden_inside=walls.hidden_inside,
             # A root in another root must not be swapped for a link to somewhere else.
             pinned=[inner for inner in walls.write if is_in(os.path.dirname(inner), walls.write)],
         )
         listener = self._listener
-        scene = Scene(listener, self._resolver, grounds, self._memory, self._shared)
-        opens = Opens(scene, self._umasks, walls.spine, veils=bool(walls.veiled))
+        services = CallServices(listener, self._resolver, path_verdicts, self._memory, self._shared)
+        opens = Opens(services, self._umasks, walls.listable_parents, judges_reads=bool(walls.hidden_inside))
         self._admissions = Admissions(command.settings)
-        supervisor = Supervisor(scene, walls.calls, opens, self._umasks, self._tree, self._admissions)
+        supervisor = Supervisor(services, walls.calls, opens, self._umasks, self._tree, self._admissions)
         poll = select.poll()
         for descriptor in (listener.descriptor, control.fileno(), os.pidfd_open(self._main), *self._lifelines):
             poll.register(descriptor, select.POLLIN)

@@ -187,13 +187,13 @@ class Launcher:
         grants = self._grants
         walls = Confinement(
             rulesets=self._rulesets,
-            spine=grants.identities,
-            veiled=grants.veiled,
+            listable_parents=grants.identities,
+            hidden_inside=grants.hidden_inside,
             write=tuple(self._walls.write),
             private=tuple(self._walls.private),
             shared_memory=self._config["shared_memory"],
             base=self._base,
-            notify=self._notify[bool(grants.veiled)],
+            notify=self._notify[bool(grants.hidden_inside)],
             calls=self._calls,
             limits=self._config["limits"],
             umask=self._umask,

@@ -15,8 +15,8 @@ import stat
 from collections.abc import Callable, Mapping
 
 from swink_agent.sandbox.kernel import calls as kernel
-from swink_agent.sandbox.landlock.caller import Caller, Scene, Spot, Umasks, denial, failure
-from swink_agent.sandbox.landlock.paths import OPEN, VEILED
+from swink_agent.sandbox.landlock.caller import Caller, CallServices, NamedEntry, Umasks, denial, failure
+from swink_agent.sandbox.landlock.paths import HIDDEN, OPEN
 
 WRITING = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
 """An open with any of these may change something; what is made without a name has a bit of `O_ACCMODE` as well."""
@@ -32,13 +32,23 @@ _MOST_LINKS = 40
 class Opens:
     """Serves `open` and its kin for one command."""
 
-    def __init__(self, scene: Scene, umasks: Umasks, spine: Mapping[str, tuple[int, int]], *, veils: bool) -> None:
-        """`spine`: folders whose listing Landlock cannot allow without those beneath. `veils`: reads are judged too."""
-        self._scene = scene
+    def __init__(
+        self,
+        services: CallServices,
+        umasks: Umasks,
+        listable_parents: Mapping[str, tuple[int, int]],
+        *,
+        judges_reads: bool,
+    ) -> None:
+        """`listable_parents`: folders whose listing Landlock cannot allow without those beneath.
+
+        `judges_reads` says that reads are judged too.
+        """
+        self._services = services
         self._umasks = umasks
-        self._spine = frozenset(spine.values())
-        self._spine_names = {os.path.basename(os.fsencode(path)) for path in spine} | {b".", b".."}
-        self._veils = veils
+        self._listable_parents = frozenset(listable_parents.values())
+        self._parent_names = {os.path.basename(os.fsencode(path)) for path in listable_parents} | {b".", b".."}
+        self._judges_reads = judges_reads
         self._waiting: dict[int, Callable[[], bool]] = {}
 
     @property
@@ -56,36 +66,36 @@ class Opens:
         if flags & kernel.O_PATH:
             return self._let_run(caller)  # changes nothing and reads nothing
         start, path = caller.path(folder, address)
-        if not flags & WRITING and not self._veils:
+        if not flags & WRITING and not self._judges_reads:
             return self._list(caller, start, path, flags)
         if flags & _UNNAMED:
             return self._open_unnamed(caller, start, path, flags, mode)
         return self._open_named(caller, start, path, flags, mode)
 
     def _let_run(self, caller: Caller) -> None:
-        self._scene.listener.let_run(caller.identifier)
+        self._services.listener.let_run(caller.identifier)
 
     def _list(self, caller: Caller, start: int, path: bytes, flags: int) -> None:
-        """A folder to be read. Landlock judges all but the spine, so that running the call is safe for those."""
+        """A folder to be read. Landlock judges all but the listable parents: running the call is safe for those."""
         name = path.rstrip(b"/").rpartition(b"/")[2]
-        if name and name not in self._spine_names:
+        if name and name not in self._parent_names:
             return self._let_run(caller)
         try:
-            folder = caller.keep(self._scene.resolver.open(start, path, caller.task, flags & os.O_NOFOLLOW))
+            folder = caller.keep(self._services.resolver.open(start, path, caller.task, flags & os.O_NOFOLLOW))
             status = os.fstat(folder)
         except OSError:
             return self._let_run(caller)
-        if (status.st_dev, status.st_ino) not in self._spine or not stat.S_ISDIR(status.st_mode):
+        if (status.st_dev, status.st_ino) not in self._listable_parents or not stat.S_ISDIR(status.st_mode):
             return self._let_run(caller)
         opened = caller.keep(os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder))
         return self._hand_over(caller, opened, flags)
 
     def _open_unnamed(self, caller: Caller, start: int, path: bytes, flags: int, mode: int) -> None:
         follow = os.O_DIRECTORY | flags & os.O_NOFOLLOW
-        folder = caller.keep(self._scene.resolver.open(start, path, caller.task, follow))
-        ground = self._scene.grounds.under(folder)
-        if ground.rest != OPEN:
-            raise denial(ground.rest)
+        folder = caller.keep(self._services.resolver.open(start, path, caller.task, follow))
+        path_verdict = self._services.path_verdicts.under(folder)
+        if path_verdict.rest != OPEN:
+            raise denial(path_verdict.rest)
         self._umasks.use(caller.task)
         opened = caller.keep(os.open(b".", flags & ~os.O_ASYNC | os.O_CLOEXEC, mode & _MODE, dir_fd=folder))
         self._hand_over(caller, opened, flags)
@@ -93,33 +103,33 @@ class Opens:
     def _open_named(self, caller: Caller, start: int, path: bytes, flags: int, mode: int) -> None:
         follows = not (flags & os.O_NOFOLLOW or (flags & os.O_CREAT and flags & os.O_EXCL))
         for _ in range(_MOST_LINKS):
-            spot = caller.spot_of(start, path)
-            wanted = _judge_open(spot, flags)
+            entry = caller.entry_of(start, path)
+            wanted = _judge_open(entry, flags)
             if wanted & os.O_CREAT:
                 self._umasks.use(caller.task)
             try:
-                opened = os.open(spot.name, wanted & ~_NOT_TAKEN | _OURS, mode & _MODE, dir_fd=spot.folder)
+                opened = os.open(entry.name, wanted & ~_NOT_TAKEN | _OURS, mode & _MODE, dir_fd=entry.folder)
             except OSError as error:
-                if error.errno in (errno.ELOOP, errno.ENOTDIR) and (follows or spot.slash):
-                    target = _link(spot)
+                if error.errno in (errno.ELOOP, errno.ENOTDIR) and (follows or entry.slash):
+                    target = _link(entry)
                     if target is not None:
-                        if os.fstat(spot.folder).st_dev == self._scene.resolver.proc_device:
-                            return self._open_behind(caller, spot, flags)
-                        start, path = spot.folder, target + b"/" * spot.slash
+                        if os.fstat(entry.folder).st_dev == self._services.resolver.proc_device:
+                            return self._open_behind(caller, entry, flags)
+                        start, path = entry.folder, target + b"/" * entry.slash
                         continue
                 if error.errno in (errno.ENXIO, errno.EWOULDBLOCK) and not flags & os.O_NONBLOCK:
-                    return self._wait_for(caller, spot, wanted, error)
+                    return self._wait_for(caller, entry, wanted, error)
                 raise
-            return self._finish(caller, caller.keep(opened), wanted, is_inside=spot.ground.is_inside)
+            return self._finish(caller, caller.keep(opened), wanted, is_inside=entry.path_verdict.is_inside)
         raise failure(errno.ELOOP)
 
-    def _open_behind(self, caller: Caller, spot: Spot, flags: int) -> None:
+    def _open_behind(self, caller: Caller, entry: NamedEntry, flags: int) -> None:
         """A link of /proc that leads to an open file, such as `/dev/stdout`."""
         if flags & os.O_CREAT and flags & os.O_EXCL:
             raise failure(errno.EEXIST)
-        thing = caller.keep(self._scene.resolver.open(spot.folder, spot.name, caller.task))
+        thing = caller.keep(self._services.resolver.open(entry.folder, entry.name, caller.task))
         verdict, is_inside = caller.judge(thing)
-        if verdict == VEILED or (verdict != OPEN and flags & (os.O_ACCMODE | os.O_TRUNC)):
+        if verdict == HIDDEN or (verdict != OPEN and flags & (os.O_ACCMODE | os.O_TRUNC)):
             raise denial(verdict)
         wanted = flags & ~(os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
         opened = os.open(b"/proc/self/fd/%d" % thing, wanted & ~_NOT_TAKEN | _OURS & ~os.O_NOFOLLOW)
@@ -128,8 +138,8 @@ class Opens:
     def _finish(self, caller: Caller, opened: int, flags: int, *, is_inside: bool) -> None:
         """The last look at what was opened, by what it is and not by what it is called."""
         status = os.fstat(opened)
-        kind = self._scene.grounds.protected.get((status.st_dev, status.st_ino))
-        if kind is not None and (kind == VEILED or flags & (os.O_ACCMODE | os.O_TRUNC)):
+        kind = self._services.path_verdicts.protected.get((status.st_dev, status.st_ino))
+        if kind is not None and (kind == HIDDEN or flags & (os.O_ACCMODE | os.O_TRUNC)):
             raise denial(kind)
         if flags & os.O_TRUNC and stat.S_ISDIR(status.st_mode):
             raise failure(errno.EISDIR)
@@ -149,23 +159,23 @@ class Opens:
         return self._hand_over(caller, opened, flags)
 
     def _hand_over(self, caller: Caller, opened: int, flags: int) -> None:
-        self._scene.listener.hand_over(caller.identifier, opened, flags)
+        self._services.listener.hand_over(caller.identifier, opened, flags)
 
-    def _wait_for(self, caller: Caller, spot: Spot, flags: int, error: OSError) -> None:
+    def _wait_for(self, caller: Caller, entry: NamedEntry, flags: int, error: OSError) -> None:
         """A FIFO that nobody reads yet, or a file with a lease: the caller waits, we do not."""
-        thing = os.open(spot.name, kernel.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=spot.folder)
+        thing = os.open(entry.name, kernel.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=entry.folder)
         if error.errno == errno.ENXIO and not stat.S_ISFIFO(os.fstat(thing).st_mode):
             os.close(thing)
             raise error
-        listener, identifier = self._scene.listener, caller.identifier
+        listener, identifier = self._services.listener, caller.identifier
         wanted = flags & ~(os.O_CREAT | os.O_EXCL)
 
         def attempt() -> bool:
-            again = Caller(self._scene, identifier, caller.task)
+            again = Caller(self._services, identifier, caller.task)
             try:
                 if listener.is_valid(identifier):
                     opened = os.open(b"/proc/self/fd/%d" % thing, wanted & ~_NOT_TAKEN | _OURS & ~os.O_NOFOLLOW)
-                    self._finish(again, again.keep(opened), wanted, is_inside=spot.ground.is_inside)
+                    self._finish(again, again.keep(opened), wanted, is_inside=entry.path_verdict.is_inside)
             except OSError as problem:
                 if problem.errno in (errno.ENXIO, errno.EWOULDBLOCK):
                     return False
@@ -179,7 +189,7 @@ class Opens:
 
     def _wait_to_read(self, caller: Caller, opened: int, flags: int) -> None:
         """The reading end of a FIFO without a writer: given out once there is something to read, or was."""
-        listener, identifier = self._scene.listener, caller.identifier
+        listener, identifier = self._services.listener, caller.identifier
 
         def attempt() -> bool:
             if listener.is_valid(identifier):
@@ -193,32 +203,32 @@ class Opens:
         self._waiting[identifier] = attempt
 
 
-def _judge_open(spot: Spot, flags: int) -> int:
+def _judge_open(entry: NamedEntry, flags: int) -> int:
     """The flags to open with, or an error where the name is not to be written."""
-    if spot.slash:
+    if entry.slash:
         if flags & os.O_CREAT:
             raise failure(errno.EISDIR)
         flags |= os.O_DIRECTORY
-    if spot.verdict == OPEN:
+    if entry.verdict == OPEN:
         return flags
-    if spot.verdict == VEILED or flags & (os.O_ACCMODE | os.O_TRUNC):
-        raise denial(spot.verdict)
+    if entry.verdict == HIDDEN or flags & (os.O_ACCMODE | os.O_TRUNC):
+        raise denial(entry.verdict)
     if not flags & os.O_CREAT:
         return flags
     # To be read, and made only where it is missing, which it will stay.
     try:
-        os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)
+        os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False)
     except FileNotFoundError:
-        raise denial(spot.verdict) from None
+        raise denial(entry.verdict) from None
     if flags & os.O_EXCL:
         raise failure(errno.EEXIST)
     return flags & ~os.O_CREAT
 
 
-def _link(spot: Spot) -> bytes | None:
+def _link(entry: NamedEntry) -> bytes | None:
     """What the name says, if it is a link."""
     try:
-        return os.readlink(spot.name, dir_fd=spot.folder)
+        return os.readlink(entry.name, dir_fd=entry.folder)
     except OSError:
         return None
 

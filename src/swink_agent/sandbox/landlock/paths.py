@@ -2,7 +2,7 @@
 
 A path is a string in memory that another thread can rewrite and a route through folders that another process can
 swap, so nothing here looks first and leaves the act to the kernel later. `Resolver` turns a string that was copied
-once into a descriptor of the parent folder and a name in it, as seen by the child; `Grounds` says by the folder's
+once into a descriptor of the parent folder and a name in it, as seen by the child; `PathVerdicts` says by the folder's
 own path, as the kernel tells it for that descriptor, what may happen to the name. What is done with it is in
 `landlock/supervisor`. Loaded by the launcher: the standard library alone.
 """
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from swink_agent.sandbox.kernel import calls as kernel
 
 _MOST_LINKS = 40
-_MOST_GROUNDS = 4096
+_MOST_VERDICTS = 4096
 _SEARCH = kernel.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _INTO = kernel.O_PATH | os.O_CLOEXEC
 
@@ -181,11 +181,11 @@ def path_of(descriptor: int) -> bytes:
     return os.readlink(b"/proc/self/fd/%d" % descriptor)
 
 
-OPEN, CLOSED, VEILED, ABOVE = "open", "closed", "veiled", "above"
+OPEN, CLOSED, HIDDEN, ABOVE = "open", "closed", "hidden", "above"
 """A name may be changed; is read-only; cannot be read either; is a folder with such names in it, and must stay one."""
 
 
-class Ground(NamedTuple):
+class PathVerdict(NamedTuple):
     """What a folder's names may undergo: `rest` holds for all that `names` does not speak of."""
 
     rest: str
@@ -199,7 +199,7 @@ class Ground(NamedTuple):
         return self.names.get(_fold(name), self.rest)
 
 
-_ELSEWHERE = Ground(OPEN, {}, False)
+_ELSEWHERE = PathVerdict(OPEN, {}, False)
 
 
 class _Node:
@@ -212,7 +212,7 @@ class _Node:
         self.kind = ABOVE
 
 
-class Grounds:
+class PathVerdicts:
     """Judges folders by their paths. Names differing in case alone are taken as the same: on some disks they are."""
 
     def __init__(
@@ -221,23 +221,23 @@ class Grounds:
         write: Sequence[str],
         private: Sequence[str],
         closed: Sequence[str],
-        veiled: Sequence[str],
+        hidden_inside: Sequence[str],
         pinned: Sequence[str] = (),
     ) -> None:
-        """All are absolute paths, those of `closed` and `veiled` existing or not; `pinned` ones just stay in place."""
+        """All are absolute, those of `closed` and `hidden_inside` existing or not; `pinned` ones just stay in place."""
         self.roots = {os.fsencode(path): identity for path in (*write, *private) if (identity := _identity(path))}
         self._top = _Node()
-        for paths, kind in ((pinned, ABOVE), (closed, CLOSED), (veiled, VEILED)):
+        for paths, kind in ((pinned, ABOVE), (closed, CLOSED), (hidden_inside, HIDDEN)):
             for path in paths:
                 self._mark(path, kind)
         self.protected = {
             identity: kind
-            for paths, kind in ((closed, CLOSED), (veiled, VEILED))
+            for paths, kind in ((closed, CLOSED), (hidden_inside, HIDDEN))
             for path in paths
             if (identity := _identity(path)) and not os.path.isdir(path)
         }
         """Files that are not to be changed, by device and number: under whatever name they were linked before."""
-        self._known: dict[bytes, Ground] = {}
+        self._known: dict[bytes, PathVerdict] = {}
 
     def is_in_root(self, path: bytes) -> bool:
         """Whether the path, as it is spelled, is in a place that may be written."""
@@ -249,7 +249,7 @@ class Grounds:
             node = node.children.setdefault(part, _Node())
         node.kind = kind
 
-    def under(self, folder: int) -> Ground:
+    def under(self, folder: int) -> PathVerdict:
         """What may happen to the names in this folder, where it is now."""
         try:
             path = path_of(folder)
@@ -260,7 +260,7 @@ class Grounds:
         # The same folders may be mounted a second time, where their names say nothing.
         return self.at(path) or self._by_identity(folder)
 
-    def _deep_under(self, folder: int) -> Ground:
+    def _deep_under(self, folder: int) -> PathVerdict:
         """Judges a folder that is too deep to have a path by the first one above it that has."""
         current = os.dup(folder)
         try:
@@ -272,33 +272,33 @@ class Grounds:
                     if error.errno != errno.ENAMETOOLONG:
                         raise
                     continue
-                ground = self.at(path) or self._by_identity(current)
-                return ground._replace(rest=CLOSED, names={}) if ground.names else ground
+                path_verdict = self.at(path) or self._by_identity(current)
+                return path_verdict._replace(rest=CLOSED, names={}) if path_verdict.names else path_verdict
         finally:
             os.close(current)
 
-    def at(self, path: bytes) -> Ground | None:
+    def at(self, path: bytes) -> PathVerdict | None:
         """The same by the folder's path, if that is in a place that may be written."""
-        ground = self._known.get(path)
-        if ground is None and self.is_in_root(path):
-            ground = self._judge(path)
-            if len(self._known) >= _MOST_GROUNDS:
+        path_verdict = self._known.get(path)
+        if path_verdict is None and self.is_in_root(path):
+            path_verdict = self._judge(path)
+            if len(self._known) >= _MOST_VERDICTS:
                 self._known.clear()
-            self._known[path] = ground
-        return ground
+            self._known[path] = path_verdict
+        return path_verdict
 
-    def _judge(self, path: bytes) -> Ground:
+    def _judge(self, path: bytes) -> PathVerdict:
         node = self._top
         for part in _parts(path):
             found = node.children.get(part)
             if found is None:
-                return Ground(OPEN, {}, True)
+                return PathVerdict(OPEN, {}, True)
             if found.kind != ABOVE:
-                return Ground(found.kind, {}, True)
+                return PathVerdict(found.kind, {}, True)
             node = found
-        return Ground(OPEN, {name: child.kind for name, child in node.children.items()}, True)
+        return PathVerdict(OPEN, {name: child.kind for name, child in node.children.items()}, True)
 
-    def _by_identity(self, folder: int) -> Ground:
+    def _by_identity(self, folder: int) -> PathVerdict:
         """Climbs from the folder to one that is a root by device and number, and takes the path from there."""
         status = os.fstat(folder)
         if not stat.S_ISDIR(status.st_mode):

@@ -15,8 +15,8 @@ import signal
 from collections.abc import Callable, Mapping
 
 from swink_agent.sandbox.kernel import calls as kernel
-from swink_agent.sandbox.landlock.caller import Caller, Scene, Umasks, failure, signed
-from swink_agent.sandbox.landlock.files import Marks, Names
+from swink_agent.sandbox.landlock.caller import Caller, CallServices, Umasks, failure, signed
+from swink_agent.sandbox.landlock.files import AttributeCalls, Names
 from swink_agent.sandbox.landlock.opens import Opens
 from swink_agent.sandbox.landlock.tree import ProcessTree, send
 from swink_agent.sandbox.repositories.admission import Admissions
@@ -34,7 +34,7 @@ class Supervisor:
 
     def __init__(
         self,
-        scene: Scene,
+        services: CallServices,
         calls: Mapping[int, str],
         opens: Opens,
         umasks: Umasks,
@@ -42,11 +42,11 @@ class Supervisor:
         admissions: Admissions,
     ) -> None:
         """`calls`: the numbers that may come, and their names."""
-        self._scene = scene
+        self._services = services
         self._opens = opens
         self._umasks = umasks
         self._tree = tree
-        names, marks = Names(umasks, admissions), Marks()
+        names, marks = Names(umasks, admissions), AttributeCalls()
         known: dict[str, Handler] = {
             **_opening(opens),
             **_naming(names),
@@ -61,12 +61,12 @@ class Supervisor:
 
     def serve(self) -> None:
         """Answers the next notification. Whatever a child sends, the guardian goes on."""
-        listener = self._scene.listener
+        listener = self._services.listener
         notification = listener.receive()
         if notification is None:
             return
         identifier, task, _, number, _, _, *arguments = notification
-        caller = Caller(self._scene, identifier, task)
+        caller = Caller(self._services, identifier, task)
         try:
             result = self._handlers[number](caller, tuple(arguments))
         except OSError as error:
@@ -83,11 +83,11 @@ class Supervisor:
         if not self._tree.admits(caller.task, thread=bool(flags & _CLONE_THREAD)):
             raise failure(errno.EAGAIN)
         self._umasks.forget()  # the new one may get a number that another had
-        self._scene.listener.let_run(caller.identifier)
+        self._services.listener.let_run(caller.identifier)
 
     def _umask(self, caller: Caller, _: tuple[int, ...]) -> None:
         self._umasks.changed()
-        self._scene.listener.let_run(caller.identifier)
+        self._services.listener.let_run(caller.identifier)
 
     def _signal(self, caller: Caller, target: int, number: int) -> int | None:
         """Signals stay in the tree, as with the scopes of newer kernels."""
@@ -98,7 +98,7 @@ class Supervisor:
                     send(entry.pid, signed(number) if signed(number) in signal.valid_signals() else 0)
             return 0
         if target == 0 or (self._tree.holds(target) if target > 0 else self._tree.holds_group(-target)):
-            self._scene.listener.let_run(caller.identifier)
+            self._services.listener.let_run(caller.identifier)
             return None
         raise failure(errno.EPERM)
 
@@ -131,7 +131,7 @@ def _naming(names: Names) -> dict[str, Handler]:
     }
 
 
-def _marking(marks: Marks) -> dict[str, Handler]:
+def _marking(marks: AttributeCalls) -> dict[str, Handler]:
     return {
         "truncate": lambda caller, a: marks.truncate(caller, a[0], a[1]),
         "chmod": lambda caller, a: marks.mode(caller, _HERE, a[0], a[1]),
