@@ -167,8 +167,8 @@ class FunctionTool(Generic[Function_co]):
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Converts the arguments, calls the function, in a thread if it is a plain one, and wraps what it returns."""
-        if (why := self.why_unusable) is not None:
-            return AgentToolResult.error(why)
+        if self._binding is not None:
+            return AgentToolResult.error(self.why_unusable or "")
         try:
             positional, named = self.signature.bind(arguments, ctx)
         except ValueError as error:
