@@ -260,8 +260,8 @@ class SwinkApp(App[int]):
 
     def on_composer_took_back(self, message: Composer.TookBack) -> None:
         message.stop()
-        if text := self.talk.take_back():
-            self.composer.set_text(text)
+        if queued := self.talk.take_back():
+            self.composer.give_back(queued.text, queued.images)
 
     def action_escape(self) -> None:
         """Closes what is open, else stops what runs."""

@@ -72,10 +72,8 @@ class ScreenFront:
             app.talk.notice(str(error), "error")
             return None
 
-    def give_back(self, text: str) -> None:
-        composer = self._app.composer
-        written = composer.text
-        composer.set_text(f"{text}\n\n{written}" if written.strip() else text)
+    def give_back(self, text: str, images: Sequence[str] = ()) -> None:
+        self._app.composer.give_back(text, images)
 
     def copy(self, text: str) -> None:
         self._app.copy_text(text)

@@ -324,7 +324,7 @@ class InlineFront:
                 self.talk.notice(str(error), "error")
                 return None
 
-    def give_back(self, text: str) -> None:
+    def give_back(self, text: str, images: Sequence[str] = ()) -> None:
         self._say("not sent:")
         self._say(text, "text")
 

@@ -78,12 +78,32 @@ async def test_the_newest_is_taken_back_and_the_others_still_come(talk: Talk) ->
     for words in ("first", "second"):
         conversation.queue_follow_up(words)
         await asyncio.sleep(0)
-    assert conversation.take_back() == "second"
+    taken = conversation.take_back()
+    assert taken is not None
+    assert taken.text == "second"
     assert [queued.text for queued in conversation.queue] == ["first"]
     gate.open()
     await conversation.settled()
     assert heard(stream.requests[-1])[-1] == "first"
     assert conversation.take_back() is None
+    await conversation.close()
+
+
+async def test_pictures_come_back_with_what_is_taken_back_or_given_back(talk: Talk) -> None:
+    picture = talk.folder / "a.png"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
+    gate = Gate(talk)
+    conversation = await talk.open(scripted(gate.reply, text("Never.")), approve="all", sandbox="off")
+    await conversation.submit("go")
+    await running(conversation)
+    for words in ("first", "second"):
+        await conversation.submit(words, [str(picture)])
+    taken = conversation.take_back()
+    assert taken is not None
+    assert (taken.text, taken.images) == ("second", (str(picture),))
+    conversation.stop()
+    await conversation.settled()
+    assert (talk.front.given_back, talk.front.pictures_back) == (["first"], [str(picture)])
     await conversation.close()
 
 

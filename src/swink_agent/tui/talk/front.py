@@ -49,8 +49,8 @@ class Front(Protocol):
         """The text as the person's own editor left it; `None` where that was left empty, unchanged or in error."""
         ...
 
-    def give_back(self, text: str) -> None:
-        """Puts text that was not sent back before the person."""
+    def give_back(self, text: str, images: Sequence[str] = ()) -> None:
+        """Puts text that was not sent back before the person, with the paths of its pictures."""
         ...
 
     def copy(self, text: str) -> None:
