@@ -62,15 +62,16 @@ class ScreenFront:
         return await self._screen(SecretInput(title))
 
     async def edit(self, text: str) -> str | None:
-        from .composing.editor import EditorError, run_editor
+        from .composing.editor import EditorError, edited
 
         app = self._app
-        try:
-            with app.suspend():
-                return run_editor(text, app.environ)
-        except EditorError as error:
-            app.talk.notice(str(error), "error")
-            return None
+        left = None
+        with app.lent():
+            try:
+                left = await edited(text, app.environ)
+            except EditorError as error:
+                app.talk.notice(str(error), "error")
+        return left
 
     def give_back(self, text: str, images: Sequence[str] = ()) -> None:
         self._app.composer.give_back(text, images)

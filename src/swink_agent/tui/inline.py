@@ -67,6 +67,7 @@ class InlineFront:
         self._code: int | None = None
         self._left = asyncio.Event()
         self._is_prompted = False
+        self._is_lent = False
         self._was_running = False
         self._due: asyncio.TimerHandle | None = None
         self._progress = ("", 0.0)
@@ -144,6 +145,8 @@ class InlineFront:
         self._offer_prompt()
 
     def _interrupt(self) -> None:
+        if self._is_lent:
+            return  # it was for the editor
         now = time.monotonic()
         is_second = now - self._interrupted < _TWICE
         self._interrupted = now
@@ -313,16 +316,19 @@ class InlineFront:
             return line.strip() if line and line.strip() else None
 
     async def edit(self, text: str) -> str | None:
-        from .composing.editor import EditorError, run_editor
+        from .composing.editor import EditorError, edited
 
         async with self._asking:
             self._draw()
+            self._is_lent = True
             try:
-                with self._reader.lent():
-                    return await asyncio.to_thread(run_editor, text, self._environ)
+                with self._reader.lent(), self._writer.held():
+                    return await edited(text, self._environ)
             except EditorError as error:
                 self.talk.notice(str(error), "error")
                 return None
+            finally:
+                self._is_lent = False
 
     def give_back(self, text: str, images: Sequence[str] = ()) -> None:
         self._say("not sent:")

@@ -8,7 +8,8 @@ no colours none are written. What the lines look like is in `transcript`, as on 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 
 from swink_agent.rendering.escaping import safe_line
 
@@ -42,6 +43,7 @@ class LineWriter:
         self._is_plain = is_plain
         self._styles: dict[str, str] = {}
         self._is_ending = False
+        self._held: list[str] | None = None
         self.is_lost = False
         """Whether nobody can read it any more."""
 
@@ -66,7 +68,20 @@ class LineWriter:
         """Writes one row of our own; what it quotes was made safe."""
         self.write(f"{self._styled(text, role)}\n")
 
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Writes nothing while it lasts, and all of it then: another program has the terminal."""
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            self.write("".join(held))
+
     def write(self, text: str) -> None:
+        if self._held is not None:
+            self._held.append(text)
+            return
         if not self.is_lost and not write_patiently(self._descriptor, text, is_over=self._is_over):
             self.is_lost = True
 
