@@ -108,6 +108,19 @@ async def test_what_a_thread_tells_is_drawn_and_so_is_all_that_comes_after_it(ma
     assert app.crash is None
 
 
+async def test_f1_lists_the_keys_of_the_screen(made: Made) -> None:
+    app = made()
+
+    async def work(pilot: Pilot[int]) -> None:
+        await pilot.press("f1")
+        await until(pilot, lambda: "Commands" in "\n".join(rows_of(app)))
+        shown = "\n".join(rows_of(app))
+        for word in ("Shift+Tab", "Ctrl+R", "F2", "!command", "Shift+Enter, Alt+Enter, Ctrl+J"):
+            assert word in shown
+
+    await in_app(app, work, (120, 60))
+
+
 async def test_control_c_empties_then_leaves(made: Made) -> None:
     app = made()
 

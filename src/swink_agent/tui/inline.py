@@ -39,6 +39,15 @@ _GRACE = 0.3
 _MOST_LISTED = 30
 _SAID_NO = "the user said no"
 _PROMPT = "> "
+_KEYS = (
+    ("Enter", "send; while a run goes on: steer it"),
+    ("/queue text", "while a run goes on: a follow-up, for when it would stop"),
+    ("Ctrl+C", "stop; what is queued is shown again"),
+    ("Ctrl+C twice, Ctrl+D", "leave"),
+    ("Ctrl+Z", "give the shell; fg comes back"),
+    ("!command", "run a command of your own, which the model sees with your next prompt"),
+    ("lines pasted together", "are one prompt"),
+)
 _CHOICES = (
     ("1", "y", ApprovalChoice.ONCE, "yes, once"),
     ("2", "t", ApprovalChoice.SESSION_TOOL, "yes, and every time {name} in this session"),
@@ -141,7 +150,9 @@ class InlineFront:
         await self.talk.submit(text)
         self._draw()
         if self.talk.is_running and self.talk.queue:
-            self._say("(waits for the run to take it up; Ctrl+C stops the run)")
+            is_later = self.talk.queue[-1].kind == "follow_up"
+            waits = "until the run would stop" if is_later else "for the run to take it up"
+            self._say(f"(waits {waits}; Ctrl+C stops the run)")
         self._offer_prompt()
 
     def _interrupt(self) -> None:
@@ -201,6 +212,14 @@ class InlineFront:
                 self._writer.line(row, role)
 
     # -- the front of a conversation -----------------------------------------------------------------------------
+
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        return _KEYS
+
+    @property
+    def theme(self) -> str:
+        return self._writer.theme.name
 
     def changed(self) -> None:
         self._tell_progress()

@@ -39,7 +39,7 @@ class LineWriter:
 
     def __init__(self, descriptor: int, theme: Theme, *, is_plain: bool) -> None:
         self._descriptor = own_descriptor(descriptor)
-        self._theme = theme
+        self.theme = theme
         self._is_plain = is_plain
         self._styles: dict[str, str] = {}
         self._is_ending = False
@@ -57,7 +57,7 @@ class LineWriter:
         return max(min(columns - 1, _MOST_COLUMNS), _LEAST_COLUMNS)
 
     def set_theme(self, theme: Theme) -> None:
-        self._theme = theme
+        self.theme = theme
         self._styles.clear()
 
     def lines(self, lines: Sequence[Line]) -> None:
@@ -105,7 +105,7 @@ class LineWriter:
             return text
         style = self._styles.get(role)
         if style is None:
-            style = self._styles[role] = sgr(self._theme.style_of(role))
+            style = self._styles[role] = sgr(self.theme.style_of(role))
         return f"{style}{text}{_RESET}" if style else text
 
 

@@ -18,7 +18,7 @@ LARGEST_PASTE = 2_000_000
 
 _PASTE, _END = "\x1b[200~", "\x1b[201~"
 _KNOWN = re.compile(r"\x1b(?:(\r|\n|\x7f|\x08|(?=[^\[\]NOPX^_bdf]))|\[200~|\[27;(\d{1,3});(\d{1,7})~)")
-"""What is passed on with its escape: the beginnings of longer sequences, and b, d and f, which with Alt move by words."""
+"""Passed on with their escape are the beginnings of longer sequences, and b, d and f, which go by words with Alt."""
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;]{0,16})?\Z")
 _AFTER_ESCAPE = {"\r": "alt+enter", "\n": "alt+enter", "\x7f": "alt+backspace", "\x08": "alt+backspace", "": "escape"}
 _NAMES = {8: "backspace", 9: "tab", 13: "enter", 27: "escape", 32: "space", 127: "backspace"}

@@ -26,6 +26,8 @@ class RecordingFront:
 
     def __init__(self) -> None:
         self.changes = 0
+        self.theme = "dark"
+        self.keys = (("Enter", "send"), ("Shift+Tab", "plan"))
         self.questions: list[ApprovalQuestion] = []
         self.answer: ApprovalAnswer | ApprovalChoice | None = ApprovalChoice.ONCE
         self.confirmed: list[str] = []

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from swink_agent.testing import scripted, stall, text
-
 from swink_agent.tui.talk.queue import Queued
 
 from .conftest import Talk, told

@@ -9,7 +9,7 @@ from swink_agent.testing import Request, call, scripted, text
 from swink_agent.tui.talk.conversation import Conversation
 from swink_agent.tui.transcript import UserBlock
 
-from .conftest import Talk
+from .conftest import Talk, told
 
 
 class Gate:
@@ -120,6 +120,22 @@ async def test_a_stop_gives_the_queue_back_and_nothing_of_it_is_sent(talk: Talk)
     await conversation.settled()
     assert talk.front.given_back == ["first\n\nsecond"]
     assert (conversation.state, conversation.queue, len(stream.requests)) == ("aborted", (), 1)
+    await conversation.close()
+
+
+async def test_a_follow_up_can_be_written_as_a_command(talk: Talk) -> None:
+    gate = Gate(talk)
+    stream = scripted(gate.reply, text("Done."), text("Followed."))
+    conversation = await talk.open(stream, approve="all", sandbox="off")
+    await conversation.submit("go")
+    await running(conversation)
+    await conversation.submit("/queue and then this")
+    await conversation.submit("/queue")
+    assert told(conversation, "error") == ["/queue takes the text that is to be said when the run would stop"]
+    assert [(queued.kind, queued.text) for queued in conversation.queue] == [("follow_up", "and then this")]
+    gate.open()
+    await conversation.settled()
+    assert heard(stream.requests[-1])[-1] == "and then this"
     await conversation.close()
 
 

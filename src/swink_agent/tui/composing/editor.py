@@ -45,8 +45,8 @@ def editor_command(environ: Mapping[str, str]) -> list[str]:
 async def edited(text: str, environ: Mapping[str, str]) -> str | None:
     """The text as it was left in the editor; nothing if the editor failed, or nothing but spaces is left.
 
-    The editor has the terminal that this program has, and is ended when this is cancelled. Raises `EditorError` where it
-    cannot be started.
+    The editor has the terminal that this program has, and is ended when this is cancelled. Raises `EditorError` where
+    it cannot be started.
     """
     command = editor_command(environ)
     with tempfile.TemporaryDirectory(prefix="swink-", ignore_cleanup_errors=True) as folder:

@@ -273,10 +273,14 @@ class Conversation:
         """Sends a text to the model whatever it begins with. During a run it steers that."""
         await self._send(text, images, "steer")
 
+    async def follow_up(self, text: str, images: Sequence[str] = ()) -> None:
+        """Has the agent go on with this when it would stop; at once if it does nothing."""
+        await self._send(text, images, "follow_up")
+
     def queue_follow_up(self, text: str, images: Sequence[str] = ()) -> None:
-        """Has the agent go on with this when it would stop; at once if it does nothing, or if it is a command."""
+        """As `follow_up`, beside what goes on; a command is done at once."""
         is_command = command_in(text) is not None or text.startswith("!")
-        self.later(self.submit(text, images) if is_command else self._send(text, images, "follow_up"))
+        self.later(self.submit(text, images) if is_command else self.follow_up(text, images))
 
     async def _send(self, text: str, images: Sequence[str], kind: QueuedKind) -> None:
         await self._gate.passed()

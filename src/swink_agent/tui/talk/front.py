@@ -25,6 +25,16 @@ PreviewFn: TypeAlias = "Callable[[str], Awaitable[Sequence[Line]]]"
 class Front(Protocol):
     """A front end, as its conversation knows it. All of it is called in the thread of the event loop."""
 
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """Its keys and what they do, for the help."""
+        ...
+
+    @property
+    def theme(self) -> str:
+        """The name of the colours that it draws in."""
+        ...
+
     def changed(self) -> None:
         """Status, queue, mode or usage are not what they were: draw soon."""
         ...
