@@ -108,6 +108,26 @@ async def test_what_a_thread_tells_is_drawn_and_so_is_all_that_comes_after_it(ma
     assert app.crash is None
 
 
+@pytest.mark.parametrize("command", ["git push origin main", "make all"])
+@pytest.mark.parametrize("size", [(40, 10), (60, 10), (100, 10)])
+async def test_in_the_lowest_window_a_question_has_its_keys_and_the_screen_no_scrollbar(
+    made: Made, command: str, size: tuple[int, int]
+) -> None:
+    app = made([call("bash", command=command)], text("As you wish."))
+
+    async def work(pilot: Pilot[int]) -> None:
+        app.composer.insert("go")
+        await pilot.press("enter")
+        await until(pilot, lambda: "no, because" in "\n".join(rows_of(app)))
+        await pilot.pause()
+        rows = rows_of(app)
+        assert "Execute" in rows[-1]
+        assert all(key in "\n".join(rows) for key in ("1 y", "4 n", "5 b"))
+        assert app.screen.max_scroll_y == 0
+
+    await in_app(app, work, size)
+
+
 async def test_f1_lists_the_keys_of_the_screen(made: Made) -> None:
     app = made()
 

@@ -132,6 +132,8 @@ async def test_an_export_is_written_once_in_the_format_of_its_name(talk: Talk) -
     page = (talk.folder / "my talk.html").read_text()
     assert "<html" in page
     assert "Blue." in page
+    await conversation.submit("/export pdf")
+    assert told(conversation, "error")[-1].startswith("there is no format 'pdf': html, markdown or json")
     await conversation.submit("/export json out.txt")
     assert (talk.folder / "out.txt").read_text().lstrip().startswith("{")
     await conversation.submit("/export json out.txt")

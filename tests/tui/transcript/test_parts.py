@@ -102,6 +102,4 @@ def test_of_a_long_reply_only_what_is_in_sight_is_laid_out() -> None:
 def test_an_earlier_conversation_has_its_long_replies_in_parts_too_and_masked_as_a_whole() -> None:
     text = MIXED * 500
     made = blocks_of([AssistantMessage([Text(text)])], redact=lambda said: said.replace("paragraph", "*********"))
-    assert [block.text for block in made] == [
-        reply.answer.replace("paragraph", "*********") for reply in blocks(text)
-    ]
+    assert [block.text for block in made] == [reply.answer.replace("paragraph", "*********") for reply in blocks(text)]

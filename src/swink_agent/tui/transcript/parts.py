@@ -1,8 +1,8 @@
 """A very long reply in parts, each a block of its own: only the parts in sight are laid out when the window changes.
 
-Owns where a text may be cut: between two paragraphs, inside code at the end of a line (the part that follows then begins
-with the fence it is in), and where neither comes for long, at a line or a word. A text is cut in the same places however
-it was cut into deltas, but for words of lines that never end.
+Owns where a text may be cut: between two paragraphs, inside code at the end of a line (the part that follows then
+begins with the fence it is in), and where neither comes for long, at a line or a word. A text is cut in the same places
+however it was cut into deltas, but for words of lines that never end.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from swink_agent.rendering.escaping import safe_display
 from swink_agent.tools.files.hunks import ChangeHunks
 
 from ..composing.draft import Draft, plain_text
-from ..composing.question_keys import Choice, choice_rows, choices_of, reason_for
+from ..composing.question_keys import Choice, choice_rows, choices_of, low_choice_rows, reason_for
 
 __all__ = ["QuestionPanel"]
 
@@ -38,6 +38,8 @@ _BESIDE = 50_000
 _LEAST_CONTENT = 4
 _LOW = 20
 """Rows of a window in which nothing is left for what can be missed."""
+_LOWEST, _NARROW = 13, 64
+"""Rows and columns in which the answers are told in few words."""
 _COUNTED = 500
 """Rows that are made at once, so that their number can be said of most calls."""
 _SHARE = 0.7
@@ -249,7 +251,8 @@ class QuestionPanel(Widget, can_focus=True):
             return head, [*told, *self._reason_rows(width)]
         if self._hunk is not None and self._hunks is not None:
             return head, self._hunk_rows(width, self._hunk + 1, len(self._hunks.hunks))
-        keys = choice_rows(self._choices.values(), width)
+        is_lowest = self.screen.size.height < _LOWEST and width < _NARROW
+        keys = (low_choice_rows if is_lowest else choice_rows)(self._choices.values(), width)
         gap: list[list[Segment]] = [] if is_low else [[]]
         return head, [*told, *gap, *[[Segment(text, self._style(kind)) for text, kind in row] for row in keys]]
 
