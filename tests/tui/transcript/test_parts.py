@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from swink_agent.core.redaction import Redactor
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AssistantMessage, Text
 from swink_agent.tui.talk.narration import Narration
 from swink_agent.tui.transcript import ReplyBlock, Transcript, blocks_of, gap_before
