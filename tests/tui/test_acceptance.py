@@ -528,7 +528,7 @@ async def test_typing_while_it_runs_steers_or_waits_in_line(program: Program) ->
         terminal.press("Tab")
         await terminal.until(lambda now: "next  second in line" in now)
         terminal.press("Up")  # takes the newest back
-        await terminal.until("second in line")
+        await terminal.until(lambda now: "❯ second in line" in now and "next  second" not in now)
         terminal.press("C-u")
         await terminal.until_gone("second in line")
         model.finish()
@@ -548,7 +548,7 @@ async def test_control_z_gives_the_shell_and_fg_brings_the_whole_screen_back(pro
         await program.send("Stay here")
         await model.asked()
         model.reply("Here I stay.")
-        await terminal.until("idle")
+        await terminal.until(lambda now: "Here I stay." in now and "idle" in status_of(now))
         terminal.press("C-z")
         await terminal.until(lambda screen: "Stopped" in screen and not terminal.is_alternate)
         terminal.type("fg")
