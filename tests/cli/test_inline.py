@@ -225,6 +225,27 @@ async def test_what_is_picked_is_found_by_words_and_number(swink: Swink, termina
         assert await terminal.finish() == 0
 
 
+async def test_a_follow_up_is_queued_by_a_command_that_the_help_names(swink: Swink, terminal: Terminal) -> None:
+    run = FakeReply(calls=[("bash", {"command": "until [ -e go ]; do sleep 0.02; done; echo one"})])
+    async with FakeProvider("anthropic", [run, "One.", "Two."]) as provider:
+        swink.use(provider)
+        await terminal.start("--inline", "--sandbox", "off", "--approve", "all", environ={"TERM": "dumb"})
+        await terminal.expect("> ")
+        terminal.type("#help\n")
+        await terminal.expect("/queue text")
+        assert "F6" not in terminal.shown
+        terminal.type("begin\n")
+        await terminal.expect("▸ bash until")
+        terminal.type("/queue and then this\n")
+        await terminal.expect("(waits until the run would stop; Ctrl+C stops the run)")
+        (swink.folder / "go").touch()
+        await terminal.expect("One.")
+        await terminal.expect("Two.")
+        terminal.type("\x04")
+        assert await terminal.finish() == 0
+    assert "and then this" in str(provider.bodies[-1]["messages"][-1])
+
+
 async def test_a_screen_reader_hears_what_begins_and_what_came_of_it(swink: Swink, terminal: Terminal) -> None:
     run = FakeReply(calls=[("bash", {"command": "until [ -e go ]; do sleep 0.02; done; echo one"})])
     async with FakeProvider("anthropic", [run, "One line."]) as provider:

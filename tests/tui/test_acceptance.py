@@ -257,6 +257,43 @@ async def test_the_editor_s_text_is_sent_when_it_closes(program: Program) -> Non
         assert program.terminal.is_alternate
 
 
+async def test_a_run_goes_on_while_the_editor_is_open(program: Program) -> None:
+    wait = 'trap "" INT; touch opened; while [ ! -e close ]; do sleep 0.02; done; echo "typed" > "$1"'
+    editor = script(program.home / "editor", wait)
+    async with SpokenModel() as model:
+        program.use(model)
+        await program.start(environ={"VISUAL": str(editor)})
+        await program.send("Go on")
+        await model.asked()
+        await program.send("/editor")
+        await program.terminal.until(lambda _: (program.folder / "opened").exists())
+        model.call("read_file", path="a.txt")
+        model.finish()
+        await model.asked(2)  # the call has run
+        program.terminal.press("C-c")  # which is the editor's, if anybody's
+        model.say("Meanwhile.")
+        (program.folder / "close").touch()
+        await program.terminal.until("Meanwhile.")
+        await program.terminal.until("typed")
+        model.finish()
+        body = await model.asked(3)
+        assert "typed" in str(body["messages"][-1])
+        model.reply("Read.")
+        await program.terminal.until("Read.")
+
+
+async def test_an_editor_that_is_not_there_is_told_and_the_screen_is_back(program: Program) -> None:
+    async with SpokenModel() as model:
+        program.use(model)
+        await program.start(environ={"VISUAL": "no-such-editor"})
+        await program.send("/editor")
+        await program.terminal.until("no-such-editor")
+        await program.send("And now this")
+        await model.asked()
+        model.reply("Fine.")
+        await program.terminal.until("Fine.")
+
+
 @pytest.mark.sweep
 async def test_an_empty_file_or_a_failing_editor_sends_nothing(program: Program) -> None:
     empty = script(program.home / "empty", ': > "$1"')
@@ -491,7 +528,7 @@ async def test_typing_while_it_runs_steers_or_waits_in_line(program: Program) ->
         terminal.press("Tab")
         await terminal.until(lambda now: "next  second in line" in now)
         terminal.press("Up")  # takes the newest back
-        await terminal.until("second in line")
+        await terminal.until(lambda now: "❯ second in line" in now and "next  second" not in now)
         terminal.press("C-u")
         await terminal.until_gone("second in line")
         model.finish()
@@ -511,7 +548,7 @@ async def test_control_z_gives_the_shell_and_fg_brings_the_whole_screen_back(pro
         await program.send("Stay here")
         await model.asked()
         model.reply("Here I stay.")
-        await terminal.until("idle")
+        await terminal.until(lambda now: "Here I stay." in now and "idle" in status_of(now))
         terminal.press("C-z")
         await terminal.until(lambda screen: "Stopped" in screen and not terminal.is_alternate)
         terminal.type("fg")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from textual.pilot import Pilot
 
 from swink_agent.app.opening import Opening, OpeningOptions
 from swink_agent.app.sessions import WantedSession
+from swink_agent.local.events import LocalModelEvent, LocalState
 from swink_agent.testing import call, scripted, text
 from swink_agent.tui.app import SwinkApp
 from swink_agent.tui.talk.options import TalkOptions
@@ -82,6 +85,60 @@ async def in_app(
             await work(pilot)
         finally:
             await app.talk.close()
+
+
+async def test_what_a_thread_tells_is_drawn_and_so_is_all_that_comes_after_it(made: Made) -> None:
+    app = made()
+
+    def tell() -> None:
+        event = LocalModelEvent(LocalState.FETCHING, "qwen", done=1, total=4)
+        app.talk.around.on_local_state(event)
+        logging.getLogger("swink_agent").warning("the index is being made again")
+
+    async def work(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: not app._is_due)
+        thread = threading.Thread(target=tell)  # which knows nothing of any application
+        thread.start()
+        await asyncio.to_thread(thread.join)
+        await until(pilot, lambda: "the index is being made again" in "\n".join(rows_of(app)))
+        await pilot.press("shift+tab")
+        await until(pilot, lambda: rows_of(app)[-1].strip().startswith("Plan"))
+
+    await in_app(app, work)
+    assert app.crash is None
+
+
+@pytest.mark.parametrize("command", ["git push origin main", "make all"])
+@pytest.mark.parametrize("size", [(40, 10), (60, 10), (100, 10)])
+async def test_in_the_lowest_window_a_question_has_its_keys_and_the_screen_no_scrollbar(
+    made: Made, command: str, size: tuple[int, int]
+) -> None:
+    app = made([call("bash", command=command)], text("As you wish."))
+
+    async def work(pilot: Pilot[int]) -> None:
+        app.composer.insert("go")
+        await pilot.press("enter")
+        await until(pilot, lambda: "no, because" in "\n".join(rows_of(app)))
+        await pilot.pause()
+        rows = rows_of(app)
+        assert "Execute" in rows[-1]
+        assert all(key in "\n".join(rows) for key in ("1 y", "4 n", "5 b"))
+        assert app.screen.max_scroll_y == 0
+
+    await in_app(app, work, size)
+
+
+async def test_f1_lists_the_keys_of_the_screen(made: Made) -> None:
+    app = made()
+
+    async def work(pilot: Pilot[int]) -> None:
+        await pilot.press("f1")
+        await until(pilot, lambda: "Commands" in "\n".join(rows_of(app)))
+        shown = "\n".join(rows_of(app))
+        for word in ("Shift+Tab", "Ctrl+R", "F2", "!command", "Shift+Enter, Alt+Enter, Ctrl+J"):
+            assert word in shown
+
+    await in_app(app, work, (120, 60))
 
 
 async def test_control_c_empties_then_leaves(made: Made) -> None:

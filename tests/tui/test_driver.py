@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import sys
 import termios
@@ -169,6 +170,19 @@ async def test_every_way_to_a_new_line_is_one_and_enter_sends(tmp_path: Path) ->
     async with program(tmp_path) as running:
         await running.type(b"one\x1b\rtwo\x1b[13;2uthree\x1b[27;2;13~four\x1b[13;3ufive\nsix\r")
         assert (await running.until("sent"))[1] == "one\ntwo\nthree\nfour\nfive\nsix"
+
+
+async def test_a_signal_to_go_on_without_a_stop_of_ours_begins_anew_and_not_twice(tmp_path: Path) -> None:
+    async with program(tmp_path) as running:
+        await running.type(b"kept")
+        await running.until_drawn(b"kept")
+        running.process.send_signal(signal.SIGCONT)
+        await running.until_drawn(b"\x1b[?1049l")
+        running.drawn = running.drawn[running.drawn.index(b"\x1b[?1049l") :]
+        await running.until_drawn(b"\x1b[?7l")  # the last of what a start writes
+        assert running.drawn.count(b"\x1b[?1049h") == running.drawn.count(b"\x1b[?1049l") == 1
+        await running.type(b" and more\r")
+        assert (await running.until("sent"))[1] == "kept and more"
 
 
 async def test_an_alt_enter_that_comes_in_two_pieces_is_one(tmp_path: Path) -> None:

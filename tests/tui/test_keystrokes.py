@@ -51,6 +51,12 @@ def test_an_escape_that_nothing_follows_is_the_key() -> None:
     assert sorted_pieces("\x1b\x1b[A") == [Pressed("escape", "\x1b"), "\x1b[A"]
 
 
+@pytest.mark.parametrize("behind", ["x", "Z", " ", "1", "/", "!", "\x03", "\t", "é", "[", "hello"])
+def test_an_escape_with_a_key_right_behind_it_that_alt_does_not_go_with_is_an_escape_and_that_key(behind: str) -> None:
+    assert sorted_pieces(f"\x1b{behind}") == [Pressed("escape", "\x1b"), behind]
+    assert sorted_pieces("\x1b", behind) == [Pressed("escape", "\x1b"), behind]
+
+
 def test_other_sequences_are_passed_on_whole() -> None:
     for sent in ["\x1b[A", "\x1b[13;2u", "\x1b[<0;10;5M", "\x1bOP", "\x1b[1;5C", "\x1bb", "\x1b[48;10;20;30;40t"]:
         assert sorted_pieces(sent) == [sent]

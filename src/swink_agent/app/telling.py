@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
+from math import ceil
 from typing import Any, cast
 
 __all__ = ["FetchProgress", "age", "seconds", "size_of", "summary_of"]
 
 _BAR = 20
+_WARMING_UP = 1.0
+"""Seconds of a fetch after which its speed is measured."""
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 
 
@@ -68,20 +71,25 @@ class FetchProgress:
 
     def __init__(self) -> None:
         self.is_new = True
-        self._start: tuple[float, int] | None = None
+        self._first: float | None = None
+        self._start = (0.0, 0)
+        """From when on, and from how much on, its speed is measured."""
         self._milestone = -1
 
     def text(self, event: Any, now: float) -> str:
         """One line, with a bar where it is known how much there is; `now` is in seconds, of any clock."""
-        self.is_new = self._start is None
-        start, done_at_start = self._start = self._start or (now, event.done)
+        self.is_new = self._first is None
+        self._first = now if self._first is None else self._first
+        if now - self._first < _WARMING_UP:  # what was there from an earlier fetch is taken over, and says nothing
+            self._start = (now, event.done)
+        start, done_at_start = self._start
         head = f"fetching {event.model}"
         if not event.total:
             return f"{head}: {event.message or size_of(event.done)}"
         share = event.done / event.total
         filled = int(share * _BAR)
         speed = (event.done - done_at_start) / (now - start) if now > start else 0.0
-        left = f", {seconds((event.total - event.done) / speed)} left" if speed > 0 else ""
+        left = f", {seconds(ceil((event.total - event.done) / speed))} left" if speed > 0 else ""
         return f"{head} [{'█' * filled}{'░' * (_BAR - filled)}] {share:.0%} of {size_of(event.total)}{left}"
 
     def is_milestone(self, event: Any) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
@@ -108,6 +109,7 @@ class SwinkApp(App[int]):
         self._note = ""
         self._note_until = 0.0
         self._has_mouse = True
+        self._is_lent = False
         self._hits = 0
         self._question: QuestionPanel | None = None
         self._answer: asyncio.Future[ApprovalAnswer] | None = None
@@ -260,8 +262,19 @@ class SwinkApp(App[int]):
 
     def on_composer_took_back(self, message: Composer.TookBack) -> None:
         message.stop()
-        if text := self.talk.take_back():
-            self.composer.set_text(text)
+        if queued := self.talk.take_back():
+            self.composer.give_back(queued.text, queued.images)
+
+    @contextmanager
+    def lent(self) -> Generator[None]:
+        """Leaves the terminal to another program while it lasts. What runs goes on, and is drawn afterwards."""
+        self._is_lent = True
+        try:
+            with self.suspend():
+                yield
+        finally:
+            self._is_lent = False
+        self.question_in_sight()
 
     def action_escape(self) -> None:
         """Closes what is open, else stops what runs."""
@@ -273,6 +286,8 @@ class SwinkApp(App[int]):
     def action_interrupt(self) -> None:
         """Ctrl+C: closes what stands over all, stops what runs, copies what is marked, empties what is written; twice
         it leaves."""
+        if self._is_lent:
+            return  # it was for the program that has the terminal
         now = self._clock()
         is_second = now - self._interrupted_at < _TWICE
         self._interrupted_at = now

@@ -49,6 +49,8 @@ class TerminalDriver(LinuxDriver):
 
     _wake: tuple[int, int] | None = None
     _output: TerminalOutput | None = None
+    _is_on = False
+    """Whether the terminal is in our modes."""
 
     @property
     def _writer_thread(self) -> WriterThread | None:
@@ -61,6 +63,15 @@ class TerminalDriver(LinuxDriver):
         is_elsewhere = self._file is not None and not self._file.isatty()
         file = None if writer is None else sys.__stdout__ if is_elsewhere else self._file
         self._output = None if file is None else TerminalOutput(file, self._caught_up())
+
+    def _sigcont_application(self, *_: object) -> None:
+        if self._auto_restart and self._is_on:
+            # Stopped from outside, if at all: the modes may be another's by now, and a second start beside the first
+            # would have two threads read the keys.
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+        if self._auto_restart:
+            self.resume_application_mode()
 
     def _caught_up(self) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
@@ -75,11 +86,13 @@ class TerminalDriver(LinuxDriver):
         super().start_application_mode()
         if self._writer_thread is None:
             return  # in the background: there is no terminal to speak to yet
+        self._is_on = True
         # Shift+Enter from terminals that have not the kitty protocol but xterm's way.
         self.write("\x1b[>4;1m")
         self.flush()
 
     def stop_application_mode(self) -> None:
+        self._is_on = False
         self.write("\x1b[>4;0m")
         super().stop_application_mode()
 

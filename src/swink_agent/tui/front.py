@@ -21,6 +21,24 @@ if TYPE_CHECKING:
 __all__ = ["ScreenFront"]
 
 T = TypeVar("T")
+_KEYS = (
+    ("Enter", "send; while a run goes on: steer it"),
+    ("Tab", "while a run goes on: queue a follow-up"),
+    ("Up", "in an empty line: take the last queued message back, else earlier prompts"),
+    ("Shift+Enter, Alt+Enter, Ctrl+J", "a new line"),
+    ("Esc, Ctrl+C", "stop; what is queued comes back"),
+    ("Ctrl+C twice, Ctrl+Q", "leave"),
+    ("Shift+Tab", "plan mode, and back"),
+    ("Ctrl+R", "search earlier prompts"),
+    ("Ctrl+F", "search the conversation"),
+    ("Ctrl+O", "open a folded paste"),
+    ("F2, Shift+Left, Shift+Right", "open and fold a tool's block; the one before, the next"),
+    ("F6", "give the mouse to the terminal, and back"),
+    ("PageUp, PageDown, Ctrl+Home", "scroll; Ctrl+End, or End after what is written, follows again"),
+    ("Ctrl+Z", "give the shell; fg comes back"),
+    ("@", "complete a file"),
+    ("!command", "run a command of your own, which the model sees with your next prompt"),
+)
 
 
 class ScreenFront:
@@ -29,6 +47,14 @@ class ScreenFront:
     def __init__(self, app: SwinkApp) -> None:
         self._app = app
         self._asking = asyncio.Lock()
+
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        return _KEYS
+
+    @property
+    def theme(self) -> str:
+        return self._app.looks.theme.name
 
     def changed(self) -> None:
         self._app.draw_soon()
@@ -62,20 +88,19 @@ class ScreenFront:
         return await self._screen(SecretInput(title))
 
     async def edit(self, text: str) -> str | None:
-        from .composing.editor import EditorError, run_editor
+        from .composing.editor import EditorError, edited
 
         app = self._app
-        try:
-            with app.suspend():
-                return run_editor(text, app.environ)
-        except EditorError as error:
-            app.talk.notice(str(error), "error")
-            return None
+        left = None
+        with app.lent():
+            try:
+                left = await edited(text, app.environ)
+            except EditorError as error:
+                app.talk.notice(str(error), "error")
+        return left
 
-    def give_back(self, text: str) -> None:
-        composer = self._app.composer
-        written = composer.text
-        composer.set_text(f"{text}\n\n{written}" if written.strip() else text)
+    def give_back(self, text: str, images: Sequence[str] = ()) -> None:
+        self._app.composer.give_back(text, images)
 
     def copy(self, text: str) -> None:
         self._app.copy_text(text)

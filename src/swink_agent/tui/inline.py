@@ -39,6 +39,15 @@ _GRACE = 0.3
 _MOST_LISTED = 30
 _SAID_NO = "the user said no"
 _PROMPT = "> "
+_KEYS = (
+    ("Enter", "send; while a run goes on: steer it"),
+    ("/queue text", "while a run goes on: a follow-up, for when it would stop"),
+    ("Ctrl+C", "stop; what is queued is shown again"),
+    ("Ctrl+C twice, Ctrl+D", "leave"),
+    ("Ctrl+Z", "give the shell; fg comes back"),
+    ("!command", "run a command of your own, which the model sees with your next prompt"),
+    ("lines pasted together", "are one prompt"),
+)
 _CHOICES = (
     ("1", "y", ApprovalChoice.ONCE, "yes, once"),
     ("2", "t", ApprovalChoice.SESSION_TOOL, "yes, and every time {name} in this session"),
@@ -67,6 +76,7 @@ class InlineFront:
         self._code: int | None = None
         self._left = asyncio.Event()
         self._is_prompted = False
+        self._is_lent = False
         self._was_running = False
         self._due: asyncio.TimerHandle | None = None
         self._progress = ("", 0.0)
@@ -140,10 +150,14 @@ class InlineFront:
         await self.talk.submit(text)
         self._draw()
         if self.talk.is_running and self.talk.queue:
-            self._say("(waits for the run to take it up; Ctrl+C stops the run)")
+            is_later = self.talk.queue[-1].kind == "follow_up"
+            waits = "until the run would stop" if is_later else "for the run to take it up"
+            self._say(f"(waits {waits}; Ctrl+C stops the run)")
         self._offer_prompt()
 
     def _interrupt(self) -> None:
+        if self._is_lent:
+            return  # it was for the editor
         now = time.monotonic()
         is_second = now - self._interrupted < _TWICE
         self._interrupted = now
@@ -198,6 +212,14 @@ class InlineFront:
                 self._writer.line(row, role)
 
     # -- the front of a conversation -----------------------------------------------------------------------------
+
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        return _KEYS
+
+    @property
+    def theme(self) -> str:
+        return self._writer.theme.name
 
     def changed(self) -> None:
         self._tell_progress()
@@ -313,18 +335,21 @@ class InlineFront:
             return line.strip() if line and line.strip() else None
 
     async def edit(self, text: str) -> str | None:
-        from .composing.editor import EditorError, run_editor
+        from .composing.editor import EditorError, edited
 
         async with self._asking:
             self._draw()
+            self._is_lent = True
             try:
-                with self._reader.lent():
-                    return await asyncio.to_thread(run_editor, text, self._environ)
+                with self._reader.lent(), self._writer.held():
+                    return await edited(text, self._environ)
             except EditorError as error:
                 self.talk.notice(str(error), "error")
                 return None
+            finally:
+                self._is_lent = False
 
-    def give_back(self, text: str) -> None:
+    def give_back(self, text: str, images: Sequence[str] = ()) -> None:
         self._say("not sent:")
         self._say(text, "text")
 

@@ -8,7 +8,8 @@ no colours none are written. What the lines look like is in `transcript`, as on 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 
 from swink_agent.rendering.escaping import safe_line
 
@@ -38,10 +39,11 @@ class LineWriter:
 
     def __init__(self, descriptor: int, theme: Theme, *, is_plain: bool) -> None:
         self._descriptor = own_descriptor(descriptor)
-        self._theme = theme
+        self.theme = theme
         self._is_plain = is_plain
         self._styles: dict[str, str] = {}
         self._is_ending = False
+        self._held: list[str] | None = None
         self.is_lost = False
         """Whether nobody can read it any more."""
 
@@ -55,7 +57,7 @@ class LineWriter:
         return max(min(columns - 1, _MOST_COLUMNS), _LEAST_COLUMNS)
 
     def set_theme(self, theme: Theme) -> None:
-        self._theme = theme
+        self.theme = theme
         self._styles.clear()
 
     def lines(self, lines: Sequence[Line]) -> None:
@@ -66,7 +68,20 @@ class LineWriter:
         """Writes one row of our own; what it quotes was made safe."""
         self.write(f"{self._styled(text, role)}\n")
 
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Writes nothing while it lasts, and all of it then: another program has the terminal."""
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            self.write("".join(held))
+
     def write(self, text: str) -> None:
+        if self._held is not None:
+            self._held.append(text)
+            return
         if not self.is_lost and not write_patiently(self._descriptor, text, is_over=self._is_over):
             self.is_lost = True
 
@@ -90,7 +105,7 @@ class LineWriter:
             return text
         style = self._styles.get(role)
         if style is None:
-            style = self._styles[role] = sgr(self._theme.style_of(role))
+            style = self._styles[role] = sgr(self.theme.style_of(role))
         return f"{style}{text}{_RESET}" if style else text
 
 

@@ -2,7 +2,8 @@
 
 Owns four things that a reader of single characters gets wrong or slow: Alt+Enter and Alt+Backspace of terminals
 without the kitty protocol (an escape and then the key), Shift+Enter in the form of xterm (`CSI 27;2;13~`), Escape
-alone (told apart after a moment), and pastes, which are taken in pieces and bounded. The rest is passed on as it came.
+(alone, told apart after a moment, or with a key right behind it that means nothing with Alt: it still stops a run), and
+pastes, which are taken in pieces and bounded. The rest is passed on as it came.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ LARGEST_PASTE = 2_000_000
 """Characters of a paste past which it is refused."""
 
 _PASTE, _END = "\x1b[200~", "\x1b[201~"
-_KNOWN = re.compile(r"\x1b(?:(\r|\n|\x7f|\x08|(?=\x1b))|\[200~|\[27;(\d{1,3});(\d{1,7})~)")
+_KNOWN = re.compile(r"\x1b(?:(\r|\n|\x7f|\x08|(?=[^\[\]NOPX^_bdf]))|\[200~|\[27;(\d{1,3});(\d{1,7})~)")
+"""Passed on with their escape are the beginnings of longer sequences, and b, d and f, which go by words with Alt."""
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;]{0,16})?\Z")
 _AFTER_ESCAPE = {"\r": "alt+enter", "\n": "alt+enter", "\x7f": "alt+backspace", "\x08": "alt+backspace", "": "escape"}
 _NAMES = {8: "backspace", 9: "tab", 13: "enter", 27: "escape", 32: "space", 127: "backspace"}
@@ -74,7 +76,9 @@ class Keystrokes:
     def settle(self) -> list[Piece]:
         """What was held, now that nothing followed: Escape, if it stands alone."""
         held, self._held = self._held, ""
-        return [] if not held else [Pressed("escape", "\x1b")] if held == "\x1b" else [held]
+        if held in ("\x1b", "\x1b["):
+            return [Pressed("escape", "\x1b"), *([] if held == "\x1b" else ["["])]
+        return [held] if held else []
 
     def _take_keys(self, data: str, pieces: list[Piece]) -> str:
         at = 0

@@ -44,7 +44,7 @@ class TerminalOutput(WriterThread):
     def write(self, text: str) -> None:
         """Has it written soon. Never waits."""
         with self._changed:
-            if self._is_lost:
+            if self._is_lost or self._is_ending:  # the terminal is lent: all is drawn when it comes back
                 return
             if self._waiting > _MOST_WAITING:
                 if len(text) > _SHORT and not text.startswith(_CLIPBOARD):
@@ -80,6 +80,8 @@ class TerminalOutput(WriterThread):
     def stop(self) -> None:
         """Ends it when all is written, or when the terminal takes nothing any more."""
         with self._changed:
+            if self._is_ending:
+                return
             self._is_ending = True
             self._changed.notify()
         self.join(3 * _PATIENCE)

@@ -11,6 +11,20 @@ FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 ACCENT = "e\u0301"
 
 
+def test_what_comes_back_stands_before_what_is_written_with_its_pictures_attached() -> None:
+    draft = Draft("and this")
+    draft.insert_token("image", "[image #: dog.png]", "/dog.png")
+    pictures = [("[image #: cat.png]", "/cat.png"), ("[image #: a+b.png]", "/a+b.png")]
+    draft.put_before("see [image #7: cat.png] there", pictures)
+    text, images = draft.sent()
+    assert text == "see [image #2: cat.png][image #3: a+b.png] there\n\nand this[image #1: dog.png]"
+    assert images == ("/cat.png", "/a+b.png", "/dog.png")
+    assert draft.cursor == len(draft.text)
+    alone = Draft()
+    alone.put_before("only that")
+    assert alone.sent().text == "only that"
+
+
 def test_a_step_goes_over_a_whole_character_as_people_see_it() -> None:
     draft = Draft(f"a{FAMILY}{ACCENT}漢")
     places = [draft.cursor]

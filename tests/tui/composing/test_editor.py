@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import stat
 import sys
 from pathlib import Path
 
 import pytest
 
-from swink_agent.tui.composing.editor import EditorError, editor_command, run_editor
+from swink_agent.tui.composing.editor import EditorError, edited, editor_command
 
 
 def editor(tmp_path: Path, code: str) -> str:
@@ -26,14 +28,14 @@ def test_visual_goes_before_editor_and_vi_is_the_last() -> None:
         editor_command({"EDITOR": "'open"})
 
 
-def test_what_is_left_in_the_file_is_the_text_and_the_file_is_private_and_gone(tmp_path: Path) -> None:
+async def test_what_is_left_in_the_file_is_the_text_and_the_file_is_private_and_gone(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = (
         "modes = [os.stat(place).st_mode for place in (path, path.parent)]\n"
         f"pathlib.Path({str(log)!r}).write_text(f'{{words[0]}} {{path}} {{modes[0]}} {{modes[1]}}')\n"
         "path.write_text(path.read_text() + ' and more\\n')"
     )
-    assert run_editor("draft é", {"EDITOR": editor(tmp_path, code)}) == "draft é and more"
+    assert await edited("draft é", {"EDITOR": editor(tmp_path, code)}) == "draft é and more"
     option, path, mode, folder = log.read_text().split()
     assert option == "--wait"
     assert stat.S_IMODE(int(mode)) == 0o600
@@ -46,20 +48,36 @@ def test_what_is_left_in_the_file_is_the_text_and_the_file_is_private_and_gone(t
     ["path.write_text('text'); sys.exit(1)", "path.write_text('')", "path.write_text(' \\n\\n')", "path.unlink()"],
     ids=["failed", "empty", "blank", "gone"],
 )
-def test_a_failure_or_nothing_left_is_nothing_to_send(tmp_path: Path, code: str) -> None:
-    assert run_editor("draft", {"VISUAL": editor(tmp_path, code)}) is None
+async def test_a_failure_or_nothing_left_is_nothing_to_send(tmp_path: Path, code: str) -> None:
+    assert await edited("draft", {"VISUAL": editor(tmp_path, code)}) is None
 
 
-def test_an_editor_that_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_an_editor_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(EditorError, match="no-such-editor"):
-        run_editor("", {"EDITOR": "no-such-editor -w", "PATH": str(tmp_path)})
+        await edited("", {"EDITOR": "no-such-editor -w", "PATH": str(tmp_path)})
 
 
-def test_a_signal_meant_for_the_editor_does_not_end_this_program_and_reaches_the_editor(tmp_path: Path) -> None:
+async def test_a_signal_meant_for_the_editor_does_not_end_this_program_and_reaches_the_editor(tmp_path: Path) -> None:
     code = (
         "import signal\n"
         "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
         "os.kill(os.getppid(), signal.SIGINT)\n"
         "path.write_text('done')"
     )
-    assert run_editor("", {"EDITOR": editor(tmp_path, code)}) == "done"
+    assert await edited("", {"EDITOR": editor(tmp_path, code)}) == "done"
+
+
+async def test_other_work_goes_on_meanwhile_and_an_editor_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = f"import time\npathlib.Path({str(log)!r}).write_text(f'{{os.getpid()}} {{path}}')\ntime.sleep(60)"
+    editing = asyncio.ensure_future(edited("", {"EDITOR": editor(tmp_path, code)}))
+    async with asyncio.timeout(20):
+        while not (log.exists() and log.read_text()):  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.01)
+        editing.cancel()
+        await asyncio.wait([editing])
+    number, path = log.read_text().split()
+    assert editing.cancelled()
+    assert not Path(path).parent.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(number), 0)

@@ -26,6 +26,8 @@ class RecordingFront:
 
     def __init__(self) -> None:
         self.changes = 0
+        self.theme = "dark"
+        self.keys = (("Enter", "send"), ("Shift+Tab", "plan"))
         self.questions: list[ApprovalQuestion] = []
         self.answer: ApprovalAnswer | ApprovalChoice | None = ApprovalChoice.ONCE
         self.confirmed: list[str] = []
@@ -36,6 +38,7 @@ class RecordingFront:
         self.secrets: list[str | None] = []
         self.edits: list[str | None] = []
         self.given_back: list[str] = []
+        self.pictures_back: list[str] = []
         self.copied: list[str] = []
         self.themes: list[str] = []
         self.left: list[int] = []
@@ -67,8 +70,9 @@ class RecordingFront:
     async def edit(self, text: str) -> str | None:
         return self.edits.pop(0) if self.edits else None
 
-    def give_back(self, text: str) -> None:
+    def give_back(self, text: str, images: Sequence[str] = ()) -> None:
         self.given_back.append(text)
+        self.pictures_back.extend(images)
 
     def copy(self, text: str) -> None:
         self.copied.append(text)

@@ -90,6 +90,7 @@ async def test_a_fetch_shows_as_progress_and_a_stop_ends_it(talk: Talk, promptly
     conversation = await talk.open(stream)
     assert conversation.opened is not None
     fetching = Fetching()
+    estimate = conversation.tally.estimate
     conversation.opened.made.prepare = fetching
     await conversation.submit("hi")
     await asyncio.to_thread(fetching.began.wait)
@@ -102,6 +103,9 @@ async def test_a_fetch_shows_as_progress_and_a_stop_ends_it(talk: Talk, promptly
     conversation.stop()
     await conversation.settled()
     assert (conversation.state, conversation.progress, stream.requests) == ("aborted", "", [])
+    assert talk.front.given_back == ["hi"]
+    assert told(conversation)[-1] == "the model was not told that; it is in the line again"
+    assert conversation.tally.estimate == estimate
     await conversation.close()
 
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from swink_agent.testing import scripted, stall, text
+from swink_agent.tui.talk.queue import Queued
 
 from .conftest import Talk, told
 from .test_queue import Gate, heard, running, said
@@ -130,7 +131,7 @@ async def test_a_message_taken_back_is_not_heard_and_one_that_was_heard_cannot_b
     await running(conversation)
     conversation.queue_follow_up("later")
     await asyncio.sleep(0)
-    taken: list[str | None] = []
+    taken: list[Queued | None] = []
     assert conversation.opened is not None
     listening = conversation.opened.agent.subscribe(
         lambda event: taken.append(conversation.take_back()) if type(event).__name__ == "MessagesInjected" else None

@@ -9,7 +9,7 @@ from swink_agent.testing import Request, call, scripted, text
 from swink_agent.tui.talk.conversation import Conversation
 from swink_agent.tui.transcript import UserBlock
 
-from .conftest import Talk
+from .conftest import Talk, told
 
 
 class Gate:
@@ -78,12 +78,32 @@ async def test_the_newest_is_taken_back_and_the_others_still_come(talk: Talk) ->
     for words in ("first", "second"):
         conversation.queue_follow_up(words)
         await asyncio.sleep(0)
-    assert conversation.take_back() == "second"
+    taken = conversation.take_back()
+    assert taken is not None
+    assert taken.text == "second"
     assert [queued.text for queued in conversation.queue] == ["first"]
     gate.open()
     await conversation.settled()
     assert heard(stream.requests[-1])[-1] == "first"
     assert conversation.take_back() is None
+    await conversation.close()
+
+
+async def test_pictures_come_back_with_what_is_taken_back_or_given_back(talk: Talk) -> None:
+    picture = talk.folder / "a.png"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
+    gate = Gate(talk)
+    conversation = await talk.open(scripted(gate.reply, text("Never.")), approve="all", sandbox="off")
+    await conversation.submit("go")
+    await running(conversation)
+    for words in ("first", "second"):
+        await conversation.submit(words, [str(picture)])
+    taken = conversation.take_back()
+    assert taken is not None
+    assert (taken.text, taken.images) == ("second", (str(picture),))
+    conversation.stop()
+    await conversation.settled()
+    assert (talk.front.given_back, talk.front.pictures_back) == (["first"], [str(picture)])
     await conversation.close()
 
 
@@ -100,6 +120,22 @@ async def test_a_stop_gives_the_queue_back_and_nothing_of_it_is_sent(talk: Talk)
     await conversation.settled()
     assert talk.front.given_back == ["first\n\nsecond"]
     assert (conversation.state, conversation.queue, len(stream.requests)) == ("aborted", (), 1)
+    await conversation.close()
+
+
+async def test_a_follow_up_can_be_written_as_a_command(talk: Talk) -> None:
+    gate = Gate(talk)
+    stream = scripted(gate.reply, text("Done."), text("Followed."))
+    conversation = await talk.open(stream, approve="all", sandbox="off")
+    await conversation.submit("go")
+    await running(conversation)
+    await conversation.submit("/queue and then this")
+    await conversation.submit("/queue")
+    assert told(conversation, "error") == ["/queue takes the text that is to be said when the run would stop"]
+    assert [(queued.kind, queued.text) for queued in conversation.queue] == [("follow_up", "and then this")]
+    gate.open()
+    await conversation.settled()
+    assert heard(stream.requests[-1])[-1] == "and then this"
     await conversation.close()
 
 

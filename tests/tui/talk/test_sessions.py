@@ -132,6 +132,8 @@ async def test_an_export_is_written_once_in_the_format_of_its_name(talk: Talk) -
     page = (talk.folder / "my talk.html").read_text()
     assert "<html" in page
     assert "Blue." in page
+    await conversation.submit("/export pdf")
+    assert told(conversation, "error")[-1].startswith("there is no format 'pdf': html, markdown or json")
     await conversation.submit("/export json out.txt")
     assert (talk.folder / "out.txt").read_text().lstrip().startswith("{")
     await conversation.submit("/export json out.txt")
@@ -237,7 +239,11 @@ async def test_a_rewind_brings_back_the_files_and_the_words_of_that_moment(talk:
     talk.front.confirmations = ["both"]
     await conversation.submit("/rewind")
     title, items = talk.front.picked[0]
-    assert [item.label for item in items] == ["third", "second", "first"]
+    assert [(item.label, item.detail) for item in items] == [
+        ("third", "the last"),
+        ("second", "2 back"),
+        ("first", "3 back"),
+    ]
     assert title == "Back to before which message?"
     assert "changed c.txt, a.txt, b.txt" in talk.front.confirmed[0]
     assert (talk.folder / "a.txt").read_text() == "before\n"

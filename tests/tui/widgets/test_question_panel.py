@@ -293,3 +293,27 @@ async def test_a_huge_call_is_shown_without_waiting_for_all_of_it() -> None:
 
     host = await asked(question, steps)
     assert host.answers == [NO]
+
+
+@pytest.mark.parametrize("size", [10, 60_000], ids=["small", "large"])
+@pytest.mark.parametrize("is_late", [False, True], ids=["at once", "while it is drawn"])
+async def test_a_call_that_cannot_be_shown_says_so_and_can_only_be_said_no_to(size: int, is_late: bool) -> None:
+    def redact(text: str) -> str:
+        if is_late and not text.startswith("word"):
+            return text
+        raise KeyError("a mistake of ours")
+
+    async def steps(host: Host, pilot: Pilot[None]) -> None:
+        await pilot.pause()
+        host.panel.begin_grace()
+        await pilot.pause()
+        host.clock.now += 1
+        shown = "\n".join(host.shown())
+        assert "this call cannot be shown (KeyError), so it cannot be allowed" in shown
+        assert "reading the call" not in shown
+        await pilot.press("y", "1", "2", "3", "h", "enter")
+        assert host.answers == []
+        await pilot.press("n")
+
+    host = await asked(command("word" + " word" * (size // 5)), steps, redact=redact)
+    assert [answer.choice for answer in host.answers] == [ApprovalChoice.NO]

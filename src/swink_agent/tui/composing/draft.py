@@ -145,6 +145,23 @@ class Draft:
         """Another text in the place of all of it, the cursor at its end."""
         self._replace(0, len(self.text), plain_text(text))
 
+    def put_before(self, text: str, pictures: Iterable[tuple[str, str]] = ()) -> None:
+        """Puts a text that was sent and came back before all that is written, the cursor at the end.
+
+        Pictures, by label and path in their order, are attached again: where the text has the label, else before it.
+        """
+        is_alone = not self.text.strip()
+        self.anchor, self.cursor = None, 0
+        rest = text if is_alone else f"{text}\n\n"
+        for label, path in pictures:
+            head, _, tail = label.partition("#")
+            if found := re.search(rf"{re.escape(head)}#\d+{re.escape(tail)}", rest):
+                self.insert(rest[: found.start()])
+                rest = rest[found.end() :]
+            self.insert_token("image", label, path)
+        self.insert(rest)
+        self.cursor = len(self.text)
+
     def clear(self) -> None:
         """Begins anew: nothing is left, and nothing is taken back."""
         self.__init__()

@@ -1,23 +1,26 @@
 """A text in the editor of the user's choice, in a file that nobody else can read and that is gone afterwards.
 
-Owns which program is run and what its end means. Whoever calls it has given the terminal away, and takes it back.
+Owns which program is run and what its end means. Whoever calls it has given the terminal away, and takes it back; what
+else goes on in the event loop goes on meanwhile.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import signal
-import subprocess
 import tempfile
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["EditorError", "editor_command", "run_editor"]
+__all__ = ["EditorError", "edited", "editor_command"]
 
+_PATIENCE = 1.0
+"""Seconds that an editor has to end when it is not waited for any more."""
 _LARGEST = 8 * 1024 * 1024
 
 
@@ -39,10 +42,11 @@ def editor_command(environ: Mapping[str, str]) -> list[str]:
     return ["vi"]
 
 
-def run_editor(text: str, environ: Mapping[str, str]) -> str | None:
+async def edited(text: str, environ: Mapping[str, str]) -> str | None:
     """The text as it was left in the editor; nothing if the editor failed, or nothing but spaces is left.
 
-    Waits for the editor, in the terminal that this program has. Raises `EditorError` where it cannot be started.
+    The editor has the terminal that this program has, and is ended when this is cancelled. Raises `EditorError` where
+    it cannot be started.
     """
     command = editor_command(environ)
     with tempfile.TemporaryDirectory(prefix="swink-", ignore_cleanup_errors=True) as folder:
@@ -52,16 +56,29 @@ def run_editor(text: str, environ: Mapping[str, str]) -> str | None:
             file.write(text)
         try:
             with _without_interrupts():
-                done = subprocess.run([*command, str(path)], env=dict(environ), check=False)
+                code = await _run([*command, str(path)], environ)
         except OSError as error:
             raise EditorError(
                 f"the editor {command[0]!r} cannot be run ({error.strerror or error}): "
                 "set VISUAL or EDITOR to one that is installed"
             ) from None
-        if done.returncode != 0:
+        if code != 0:
             return None
         written = _read(path)
     return written if written.strip() else None
+
+
+async def _run(command: Sequence[str], environ: Mapping[str, str]) -> int:
+    process = await asyncio.create_subprocess_exec(*command, env=dict(environ))
+    try:
+        return await process.wait()
+    except asyncio.CancelledError:
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), _PATIENCE)
+        except TimeoutError:
+            process.kill()
+        raise
 
 
 def _read(path: Path) -> str:

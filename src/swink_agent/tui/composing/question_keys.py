@@ -13,12 +13,20 @@ from typing import NamedTuple
 from swink_agent.approvals.approvals import ApprovalChoice, ApprovalQuestion
 from swink_agent.rendering.cells import cell_width, cut_middle
 
-__all__ = ["Choice", "choice_rows", "choices_of", "reason_for"]
+__all__ = ["Choice", "choice_rows", "choices_of", "low_choice_rows", "reason_for"]
 
 _LONGEST_REASON = 2000
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _TWO_COLUMNS = 64
 _SAID_NO = "the user said no"
+_SHORT = {
+    ApprovalChoice.ONCE: "yes",
+    ApprovalChoice.SESSION_TOOL: "always",
+    ApprovalChoice.SESSION_PREFIX: "begins so",
+    ApprovalChoice.NO: "no",
+    "because": "no, because",
+    "hunks": "hunks",
+}
 
 
 class Choice(NamedTuple):
@@ -56,6 +64,26 @@ def choices_of(question: ApprovalQuestion, name: str, *, has_hunks: bool) -> dic
 def _named(name: str) -> str:
     """The tool, if its name is one that could not be taken for words of ours."""
     return name if _NAME.fullmatch(name) else "this tool"
+
+
+def low_choice_rows(choices: Iterable[Choice], width: int) -> list[list[tuple[str, str]]]:
+    """The answers that are offered in few words and few rows, for a window that is narrow and low as well."""
+    rows: list[list[tuple[str, str]]] = [[]]
+    last: list[list[tuple[str, str]]] = []
+    room = width
+    for choice in dict.fromkeys(choices):
+        if not choice.is_offered:
+            continue
+        if choice.foreign:  # what it would allow is always in sight
+            last.append(_pieces(choice, width))
+            continue
+        sign, words = f"{choice.number} {choice.letter} ".lstrip(), _SHORT[choice.means]
+        if (size := len(sign) + len(words)) > room:
+            rows.append([])
+            room = width
+        rows[-1] += [(sign, "key"), (f"{words}  ", "")]
+        room -= size + 2
+    return [*rows, *last]
 
 
 def choice_rows(choices: Iterable[Choice], width: int) -> list[list[tuple[str, str]]]:

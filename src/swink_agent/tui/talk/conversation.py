@@ -17,16 +17,11 @@ from swink_agent.app.errors import ApplicationError
 from swink_agent.core.agent_parts.subscriptions import Subscription
 from swink_agent.core.events import AgentEvent, MessagesInjected, MessageUpdate
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.types import (
-    AgentMessage,
-    Cost,
-    Usage,
-    UserMessage,
-    extract_text,
-)
+from swink_agent.core.types import AgentMessage, Cost, Usage, UserMessage, extract_text
 
 from ..transcript import ToolBlock, Transcript, UserBlock
 from .agent_run import AgentRun
+from .beside import Beside
 from .commands import command_in, run_command
 from .earlier import shown_history
 from .farewell import Farewell, resuming
@@ -78,7 +73,7 @@ class Conversation:
         self._runner = Runner(on_error=lambda text: self.notice(text, "error"), on_end=self._on_end, clock=clock)
         self._shells = Shells(self.transcript)
         self._first_images = options.images
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._beside = Beside(self._failed)
         self._local = LocalProgress(clock, on_change=front.changed)
         self._warnings = LibraryWarnings(lambda text: self.notice(text, "warning"))
         self._farewell: Farewell | None = None
@@ -278,10 +273,14 @@ class Conversation:
         """Sends a text to the model whatever it begins with. During a run it steers that."""
         await self._send(text, images, "steer")
 
+    async def follow_up(self, text: str, images: Sequence[str] = ()) -> None:
+        """Has the agent go on with this when it would stop; at once if it does nothing."""
+        await self._send(text, images, "follow_up")
+
     def queue_follow_up(self, text: str, images: Sequence[str] = ()) -> None:
-        """Has the agent go on with this when it would stop; at once if it does nothing, or if it is a command."""
+        """As `follow_up`, beside what goes on; a command is done at once."""
         is_command = command_in(text) is not None or text.startswith("!")
-        self.later(self.submit(text, images) if is_command else self._send(text, images, "follow_up"))
+        self.later(self.submit(text, images) if is_command else self.follow_up(text, images))
 
     async def _send(self, text: str, images: Sequence[str], kind: QueuedKind) -> None:
         await self._gate.passed()
@@ -292,7 +291,7 @@ class Conversation:
             return
         if self.opened is None:
             self.notice("there is no model to ask yet: #key adds a key, /model chooses a model", "error")
-            self.front.give_back(text)
+            self.front.give_back(text, images)
             return
         try:
             message, was_masked = await user_message(
@@ -303,7 +302,7 @@ class Conversation:
             )
         except ApplicationError as error:
             self.notice(str(error), "error")
-            self.front.give_back(text)
+            self.front.give_back(text, images)
             return
         if was_masked:
             self.notice(MASKED, "warning")
@@ -328,7 +327,7 @@ class Conversation:
             position = len(agent.messages) + len(prompts) - 1
             self.transcript.add(UserBlock(extract_text(message.content), images=tuple(images), position=position))
             self.tally.said(prompts)
-        self.begin(self._run(AgentRun(self.opened, prompts, notice=self.notice, stop=self.stop)))
+        self.begin(self._run(AgentRun(self.opened, prompts, notice=self.notice, stop=self.stop), images))
 
     def begin(self, work: Work) -> None:
         """Does work that takes the place of a run, such as a compaction: it can be stopped as one."""
@@ -347,13 +346,23 @@ class Conversation:
             self._give_back_queue()
         self.front.changed()
 
-    async def _run(self, run: AgentRun) -> State:
+    async def _run(self, run: AgentRun, images: Sequence[str]) -> State:
         self.tally.run_began()
         try:
             return await run.run(self._runner.waiting, self.tally.run_ended)
         finally:
-            if not run.has_begun:  # stopped so soon that nobody was told anything
-                self._shells.put_back(run.prompts[:-1])
+            if not run.has_begun:
+                self._take_back_prompt(run.prompts, images)
+
+    def _take_back_prompt(self, prompts: Sequence[AgentMessage], images: Sequence[str]) -> None:
+        """A run ended so soon that nobody was told anything: a model could not be fetched, or was not waited for."""
+        if not prompts:
+            return
+        self._shells.put_back(prompts[:-1])
+        self.tally.unsaid(prompts)
+        self.notice("the model was not told that; it is in the line again")
+        assert isinstance(prompts[-1], UserMessage)
+        self.front.give_back(extract_text(prompts[-1].content), images)
 
     def _on_event(self, event: AgentEvent) -> None:
         if type(event) is MessageUpdate:  # most of them, and nothing but the transcript changes
@@ -384,37 +393,32 @@ class Conversation:
             self._give_back_queue()
         self.front.changed()
 
-    def take_back(self) -> str | None:
+    def take_back(self) -> Queued | None:
         """The newest message that waits, which then is not sent."""
         taken = None if self.opened is None else self._queue.take_back(self.opened.agent)
         self.front.changed()
-        return None if taken is None else taken.text
+        return taken
 
     def _give_back_queue(self) -> None:
         assert self.opened is not None
         if taken := self._queue.take_all(self.opened.agent):
-            self.front.give_back("\n\n".join([queued.text for queued in taken]))
+            images = [path for queued in taken for path in queued.images]
+            self.front.give_back("\n\n".join([queued.text for queued in taken]), images)
 
     async def settled(self) -> None:
         """Returns when no run, command or question goes on."""
-        while self.is_running or self._tasks:
+        while self.is_running or self._beside:
             await self._runner.wait()
-            if self._tasks:
-                await asyncio.wait(self._tasks)
+            await self._beside.wait()
             await asyncio.sleep(0)
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Does something beside what goes on now, for as long as the conversation is open."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        self._beside.begin(work)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # A mistake of ours, told without what it quotes: the conversation goes on.
-            self.notice(f"that failed, and should not have: {type(error).__name__}", "error")
-            self.front.changed()
+    def _failed(self, told: str) -> None:
+        self.notice(told, "error")
+        self.front.changed()
 
     async def _run_shell(self, command: str) -> None:
         redactor = None if self.opened is None else self.opened.redactor
@@ -480,10 +484,7 @@ class Conversation:
         self._warnings.close()
         self.stop()
         self._shells.kill()
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_CLOSING)
+        await self._beside.end(_CLOSING)
         if not await self._runner.wait(_CLOSING):
             await self._runner.give_up()
         opened = self.opened

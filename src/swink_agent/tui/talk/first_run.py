@@ -6,6 +6,7 @@ Owns the words. Storing keys is in `keys`, fetching and reading in `swink_agent.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -62,15 +63,17 @@ class LocalProgress:
         self._on_change = on_change
         self._fetch: FetchProgress | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._context = contextvars.Context()
 
     def open(self) -> None:
         """Hears from now on, in the running event loop."""
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()  # a thread has none of what a front end draws by
 
     def hear(self, event: Any) -> None:
         """Takes an event of the model, from any thread."""
         if self._loop is not None:
-            call_in(self._loop, self._take, event)
+            call_in(self._loop, self._context.run, self._take, event)
 
     def clear(self) -> None:
         """There is nothing to wait for any more."""

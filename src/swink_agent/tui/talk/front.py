@@ -25,6 +25,16 @@ PreviewFn: TypeAlias = "Callable[[str], Awaitable[Sequence[Line]]]"
 class Front(Protocol):
     """A front end, as its conversation knows it. All of it is called in the thread of the event loop."""
 
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """Its keys and what they do, for the help."""
+        ...
+
+    @property
+    def theme(self) -> str:
+        """The name of the colours that it draws in."""
+        ...
+
     def changed(self) -> None:
         """Status, queue, mode or usage are not what they were: draw soon."""
         ...
@@ -49,8 +59,8 @@ class Front(Protocol):
         """The text as the person's own editor left it; `None` where that was left empty, unchanged or in error."""
         ...
 
-    def give_back(self, text: str) -> None:
-        """Puts text that was not sent back before the person."""
+    def give_back(self, text: str, images: Sequence[str] = ()) -> None:
+        """Puts text that was not sent back before the person, with the paths of its pictures."""
         ...
 
     def copy(self, text: str) -> None:

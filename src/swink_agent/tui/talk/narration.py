@@ -32,6 +32,7 @@ from swink_agent.core.stream import TextDelta, ThinkingDelta
 from swink_agent.core.types import AssistantMessage, StopReason, ToolOutcome, UserMessage, extract_text
 
 from ..transcript import NoticeBlock, ReplyBlock, ToolBlock, Transcript, UserBlock
+from ..transcript.parts import Cutter
 
 __all__ = ["Narration"]
 
@@ -56,6 +57,7 @@ class Narration:
         self._label = label
         self._clock = clock
         self._reply: ReplyBlock | None = None
+        self._cutter = Cutter()
         self._kind: _Kind | None = None
         self._stream: RedactorStream = redactor.stream()
         self._calls: dict[str, _Call] = {}
@@ -141,12 +143,17 @@ class Narration:
 
     def _append(self, kind: _Kind, text: str) -> None:
         if self._reply is None:
-            self._reply = ReplyBlock(label=self._label())
+            self._reply, self._cutter = ReplyBlock(label=self._label()), Cutter()
             self._transcript.add(self._reply)
-        if kind == "text":
-            self._reply.append_text(text)
-        else:
+        if kind == "thinking":
             self._reply.append_thinking(text)
+            return
+        for piece in self._cutter.feed(text):
+            if piece.seam:
+                self._reply.finish()
+                self._reply = ReplyBlock(label=self._reply.label, seam=piece.seam, fence=piece.fence)
+                self._transcript.add(self._reply)
+            self._reply.append_text(piece.text)
 
     def _flush(self) -> None:
         """What was held back, as it may have been the beginning of a secret."""

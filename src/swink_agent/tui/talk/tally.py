@@ -76,6 +76,10 @@ class UsageTotals:
         """Messages that begin a run."""
         self._messages += _estimated(messages)
 
+    def unsaid(self, messages: Sequence[AgentMessage]) -> None:
+        """Messages that were to begin a run and came back."""
+        self._messages -= _estimated(messages)
+
     def run_began(self) -> None:
         self._before = (self.usage, self.cost)
 

@@ -18,6 +18,8 @@ class Block:
 
     is_compact = False
     """Whether it may stand right beneath another that is compact as well."""
+    is_joined = False
+    """Whether it goes on right beneath the one before, as a part of it."""
     is_selectable = False
     """Whether it can be selected and opened by key, as tool calls can."""
 
@@ -136,6 +138,6 @@ class Transcript:
 
 def gap_before(block: Block, previous: Block | None) -> int:
     """Empty rows between two blocks: none between tool calls of one line each."""
-    if previous is None:
+    if previous is None or block.is_joined:
         return 0
     return 0 if block.is_compact and previous.is_compact else 1

@@ -27,6 +27,7 @@ from swink_agent.core.types import (
 
 from .block import Block
 from .messages import UserBlock
+from .parts import LONG, Cutter
 from .reply import ReplyBlock, Stopped
 from .tool import ToolBlock
 
@@ -56,7 +57,7 @@ def blocks_of(
                 block.fold()
             waiting = {}
             if any(type(block) in (Text, Thinking) for block in message.content) or message.is_failed:
-                blocks.append(_reply(message, redact))
+                blocks += _reply(message, redact)
             for call in message.tool_calls:
                 block = ToolBlock(call.id, call.name, redact(_summary(call, summary_of)))
                 waiting[call.id] = block
@@ -95,12 +96,14 @@ def _image_name(image: Image) -> str:
     return image.source.url if isinstance(image.source, UrlImage) else "image"
 
 
-def _reply(message: AssistantMessage, redact: Callable[[str], str]) -> ReplyBlock:
-    reply = ReplyBlock()
+def _reply(message: AssistantMessage, redact: Callable[[str], str]) -> list[ReplyBlock]:
     stopped: Stopped = ""
     if message.is_failed:
         stopped = "aborted" if message.stop_reason == StopReason.ABORTED else "error"
     parts = [block for block in message.content if type(block) in (Text, Thinking)]
+    if sum([len(part.text) for part in parts if type(part) is Text]) > LONG:
+        return _long_reply(message, stopped, redact)
+    reply = ReplyBlock()
 
     def fill() -> None:
         for part in parts:
@@ -108,12 +111,33 @@ def _reply(message: AssistantMessage, redact: Callable[[str], str]) -> ReplyBloc
                 reply.append_text(redact(part.text))
             elif type(part) is Thinking:
                 reply.append_thinking(redact(part.thinking))
-        reply.finish(stopped, redact(message.error_message or "") if stopped == "error" else "")
+        reply.finish(stopped, _error_in(message, stopped, redact))
 
     reply.estimate_size(sum([len(part.text) for part in parts if type(part) is Text]))
     reply.is_finished = True
     reply.restore_with(fill)
-    return reply
+    return [reply]
+
+
+def _long_reply(message: AssistantMessage, stopped: Stopped, redact: Callable[[str], str]) -> list[ReplyBlock]:
+    """In parts, which have to be known at once: a secret may go over the end of one, so all of it is masked first."""
+    replies = [ReplyBlock()]
+    cutter = Cutter()
+    for part in message.content:
+        if type(part) is Thinking:
+            replies[-1].append_thinking(redact(part.thinking))
+        elif type(part) is Text:
+            for piece in cutter.feed(redact(part.text)):
+                if piece.seam:
+                    replies[-1].finish()
+                    replies.append(ReplyBlock(seam=piece.seam, fence=piece.fence))
+                replies[-1].append_text(piece.text)
+    replies[-1].finish(stopped, _error_in(message, stopped, redact))
+    return replies
+
+
+def _error_in(message: AssistantMessage, stopped: Stopped, redact: Callable[[str], str]) -> str:
+    return redact(message.error_message or "") if stopped == "error" else ""
 
 
 def _settle(block: ToolBlock, message: ToolResultMessage, redact: Callable[[str], str]) -> None:

@@ -161,6 +161,10 @@ class Code:
         twin._highlighter = self._highlighter.copy()
         return twin
 
+    def go_on(self) -> None:
+        """It began in a part before, which has its name."""
+        self._is_begun = True
+
     def closes(self, text: str) -> bool:
         """Whether a line is the fence that ends it."""
         mark = text.strip()

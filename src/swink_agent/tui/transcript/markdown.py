@@ -53,10 +53,13 @@ class MarkdownStream:
 
     __slots__ = ("_continues", "_final", "_machine", "_rest", "first_change", "lines")
 
-    def __init__(self, width: int, role: str = "text") -> None:
+    def __init__(self, width: int, role: str = "text", fence: str = "") -> None:
+        """`fence` is the line that opened the code in which the text begins."""
         self.lines: list[Line] = []
         self.first_change = 0
         self._machine = _BlockParser(max(width, 8), role)
+        if fence:
+            self._machine.go_on_in(fence)
         self._rest = ""
         self._continues = False
         self._final = 0
@@ -152,6 +155,12 @@ class _BlockParser:
         return False
 
     # -- lines -----------------------------------------------------------------------------------------------------
+
+    def go_on_in(self, fence: str) -> None:
+        """What comes first is inside code that was opened before."""
+        self.take(fence, is_more=False, is_last=True)
+        if isinstance(self._leaf, Code):
+            self._leaf.go_on()
 
     def take(self, text: str, *, is_more: bool, is_last: bool) -> None:
         """One line, or a piece of a very long one: `is_more` if it is not the first, `is_last` if none follows."""

@@ -13,6 +13,7 @@ from .block import Block
 from .line import EMPTY, Line, Span, cut_spans, width_of
 from .markdown import MarkdownStream
 from .messages import wrapped_rows
+from .parts import Seam
 from .safe import safe
 
 __all__ = ["ReplyBlock", "Stopped"]
@@ -48,11 +49,15 @@ class _Section:
 
 
 class ReplyBlock(Block):
-    """What the model says. `label` "PLAN" marks every row of it as one."""
+    """What the model says. `label` "PLAN" marks every row of it as one. Very long replies are several (`parts`): `seam`
+    says how one follows another, and `fence` in which code it begins."""
 
-    def __init__(self, *, label: str = "") -> None:
+    def __init__(self, *, label: str = "", seam: Seam = "", fence: str = "") -> None:
         super().__init__()
         self.label = label
+        self.is_joined = seam == "joined"
+        self._is_first = not seam
+        self._fence = fence
         self.is_finished = False
         self.stopped: Stopped = ""
         self.note = ""
@@ -157,7 +162,7 @@ class ReplyBlock(Block):
             self._rows[place : place + 1], self._under_cursor = [line], None
         if not self._sections or self._sections[0].start is None:
             self._rows.clear()  # there was nothing but the cursor
-        if self.label and not self._rows:
+        if self.label and self._is_first and not self._rows:
             self._rows.append(Line((_PLAN_BAR, Span(f" {safe(self.label)} ", "plan.badge")), "", "", 2))
         change = max(len(self._rows) - 1, 0)  # where the cursor was
         # A section that another has followed is drawn once more, folded; the last one only where it grew.
@@ -176,7 +181,8 @@ class ReplyBlock(Block):
         if section.start is None:
             section.start = len(rows)
         if section.stream is None:
-            section.stream = MarkdownStream(width - 2, "thinking" if section.is_thought else "text")
+            fence = self._fence if section is self._sections[0] else ""
+            section.stream = MarkdownStream(width - 2, "thinking" if section.is_thought else "text", fence)
             section.stream.feed(section.text)
         elif section.unfed:
             section.stream.feed("".join(section.unfed))
@@ -244,7 +250,7 @@ class ReplyBlock(Block):
         return place
 
     def _row(self, line: Line, *, is_first: bool) -> Line:
-        gutter = _PLAN_BAR if self.label else _SIGN if is_first else _NO_SIGN
+        gutter = _PLAN_BAR if self.label else _SIGN if is_first and self._is_first else _NO_SIGN
         return Line((gutter, *line.spans), line.copied, line.glue, line.gutter + 2)
 
 

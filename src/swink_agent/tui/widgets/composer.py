@@ -7,6 +7,7 @@ a completion. What is sent goes to whoever listens; nothing is run here.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
@@ -160,6 +161,13 @@ class Composer(Vertical):
         self._end_search()
         self._walk = None
         self._view.draft.set(text)
+        self._view.changed()
+
+    def give_back(self, text: str, images: Sequence[str] = ()) -> None:
+        """Puts what was sent and came back before what is written, with its pictures."""
+        self._end_search()
+        self._walk = None
+        self._view.draft.put_before(text, [(image_label(path), path) for path in images])
         self._view.changed()
 
     def insert(self, text: str) -> None:

@@ -22,11 +22,12 @@ from textual.widget import Widget
 
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.question import QuestionView, Row, hunk_rows
-from swink_agent.rendering.cells import cell_width, cut
+from swink_agent.rendering.cells import cell_width, cut, wrap
+from swink_agent.rendering.escaping import safe_display
 from swink_agent.tools.files.hunks import ChangeHunks
 
 from ..composing.draft import Draft, plain_text
-from ..composing.question_keys import Choice, choice_rows, choices_of, reason_for
+from ..composing.question_keys import Choice, choice_rows, choices_of, low_choice_rows, reason_for
 
 __all__ = ["QuestionPanel"]
 
@@ -37,6 +38,8 @@ _BESIDE = 50_000
 _LEAST_CONTENT = 4
 _LOW = 20
 """Rows of a window in which nothing is left for what can be missed."""
+_LOWEST, _NARROW = 13, 64
+"""Rows and columns in which the answers are told in few words."""
 _COUNTED = 500
 """Rows that are made at once, so that their number can be said of most calls."""
 _SHARE = 0.7
@@ -46,8 +49,9 @@ _SHARE = 0.7
 class _Rows:
     """Rows that are made as far as somebody looks."""
 
-    def __init__(self, source: Iterator[Row]) -> None:
+    def __init__(self, source: Iterator[Row], on_error: Callable[[Exception], None]) -> None:
         self._source = source
+        self._on_error = on_error
         self.made: list[Row] = []
         self.is_all = False
 
@@ -58,7 +62,11 @@ class _Rows:
     def make(self, count: int | None) -> int:
         """Makes so many rows, or all of them, and gives how many there are."""
         while not self.is_all and (count is None or len(self.made) < count):
-            row = next(self._source, None)
+            try:
+                row = next(self._source, None)
+            except Exception as error:
+                self._on_error(error)
+                row = None
             if row is None:
                 self.is_all = True
             else:
@@ -124,6 +132,8 @@ class QuestionPanel(Widget, can_focus=True):
         self._redact = redact
         self._clock = clock
         self._view: QuestionView | None = None
+        self._problem = ""
+        """Why the call cannot be shown, if it cannot."""
         self._hunks: ChangeHunks | None = None
         self._choices: dict[str, Choice] = {}
         self._drawn_at: float | None = None
@@ -145,13 +155,19 @@ class QuestionPanel(Widget, can_focus=True):
     # -- making it ---------------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
-        if _size(self._question) <= _BESIDE:
-            self._prepared(*self._prepare())
-        else:
-            self._making = asyncio.create_task(self._prepare_beside())
+        try:
+            if _size(self._question) <= _BESIDE:
+                self._prepared(*self._prepare())
+            else:
+                self._making = asyncio.create_task(self._prepare_beside())
+        except Exception as error:
+            self._fail(error)
 
     async def _prepare_beside(self) -> None:
-        self._prepared(*await asyncio.to_thread(self._prepare))
+        try:
+            self._prepared(*await asyncio.to_thread(self._prepare))
+        except Exception as error:
+            self._fail(error)
 
     def _prepare(self) -> tuple[QuestionView, ChangeHunks | None]:
         asked = self._question
@@ -162,6 +178,21 @@ class QuestionPanel(Widget, can_focus=True):
         self._choices = choices_of(self._question, view.name, has_hunks=hunks is not None)
         self._rows.clear()
         self.refresh(layout=True)
+
+    def _fail(self, error: Exception) -> None:
+        """The call cannot be shown, by a mistake of ours: it is told, and nothing but a no can be said to it."""
+        told = safe_display(f"this call cannot be shown ({type(error).__name__}), so it cannot be allowed", 400)
+        self._problem = told
+        self._view = self._hunks = self._hunk = None
+        every = choices_of(self._question, "", has_hunks=False)
+        says_no = (ApprovalChoice.NO, "because")
+        self._choices = {key: choice._replace(is_offered=choice.means in says_no) for key, choice in every.items()}
+        self._rows.clear()
+        self.call_later(self.refresh, layout=True)  # it may be just being drawn
+
+    @property
+    def _is_ready(self) -> bool:
+        return self._view is not None or bool(self._problem)
 
     def on_unmount(self) -> None:
         if self._making is not None:
@@ -180,10 +211,12 @@ class QuestionPanel(Widget, can_focus=True):
     def _content(self, width: int) -> _Rows:
         rows = self._rows.get(width)
         if rows is None:
-            self._rows = {width: (rows := _Rows(self._source(width)))}
+            self._rows = {width: (rows := _Rows(self._source(width), self._fail))}
         return rows
 
     def _source(self, width: int) -> Iterator[Row]:
+        if self._problem:
+            return iter([Row(row, ("red",)) for row in wrap(self._problem, width, at_words=True)])
         if self._view is None:
             return iter([Row("  … reading the call", ("dim",))])
         if self._hunk is not None and self._hunks is not None:
@@ -205,18 +238,21 @@ class QuestionPanel(Widget, can_focus=True):
         super().notify_style_update()
 
     def _lay_out(self, width: int) -> tuple[list[list[Segment]], list[list[Segment]]]:
-        if self._view is None:
+        if not self._is_ready:
             return [], []
         is_low = self.screen.size.height < _LOW
-        head = [self._drawn(row) for row in self._view.title_rows(width, 1 if is_low else 2)]
-        told = [self._drawn(row) for row in self._view.told_rows(width)]
-        if is_low:
-            told = [self._drawn(row) for row in self._view.told_rows(width) if "red" in row.styles]
+        head: list[list[Segment]] = []
+        told: list[list[Segment]] = []
+        if self._view is not None:
+            head = [self._drawn(row) for row in self._view.title_rows(width, 1 if is_low else 2)]
+            rows = self._view.told_rows(width)
+            told = [self._drawn(row) for row in rows if not is_low or "red" in row.styles]
         if self._reason is not None:
             return head, [*told, *self._reason_rows(width)]
         if self._hunk is not None and self._hunks is not None:
             return head, self._hunk_rows(width, self._hunk + 1, len(self._hunks.hunks))
-        keys = choice_rows(self._choices.values(), width)
+        is_lowest = self.screen.size.height < _LOWEST and width < _NARROW
+        keys = (low_choice_rows if is_lowest else choice_rows)(self._choices.values(), width)
         gap: list[list[Segment]] = [] if is_low else [[]]
         return head, [*told, *gap, *[[Segment(text, self._style(kind)) for text, kind in row] for row in keys]]
 
@@ -252,7 +288,7 @@ class QuestionPanel(Widget, can_focus=True):
         return [Segment(row.text, style)]
 
     def render_line(self, y: int) -> Strip:
-        if self._drawn_at is None and self._view is not None and self.screen.is_active:
+        if self._drawn_at is None and self._is_ready and self.screen.is_active:
             self._drawn_at = self._clock()  # not while something stands over it: nobody reads it then
         width = self.content_size.width
         if y == 0:
@@ -306,7 +342,7 @@ class QuestionPanel(Widget, can_focus=True):
     async def _on_key(self, event: events.Key) -> None:
         if event.key in ("ctrl+c", "ctrl+q"):
             return  # those stop and quit from anywhere
-        if self._is_answered or self._view is None or self.is_early:
+        if self._is_answered or not self._is_ready or self.is_early:
             event.stop()
             event.prevent_default()
             return

@@ -45,6 +45,7 @@ COMMANDS = (
     Command("/system", "[text]", "show or replace the instructions", "models:system", is_for_rest=True),
     Command("/plan", "", "plan without changing anything, and back", "modes:plan", is_for_rest=True),
     Command("/editor", "[text]", "write a prompt in your own editor", "modes:editor"),
+    Command("/queue", "text", "a follow-up for when the run would stop, as Tab does", "modes:queue"),
     Command("/compact", "[instructions]", "sum the conversation up to make room", "sessions:compact", is_for_rest=True),
     Command("/usage", "", "tokens, cost and how full the window is", "viewing:show_usage"),
     Command("/reset", "", "forget all and begin a new session", "sessions:reset", is_for_rest=True),
@@ -52,7 +53,7 @@ COMMANDS = (
     Command("/fork", "", "go on in a copy of this session", "sessions:fork", is_for_rest=True),
     Command("/rewind", "", "go back to a message, with the files if you want", "rewinding:rewind", is_for_rest=True),
     Command("/export", "[html|markdown|json] [file]", "write the session to a file", "sessions:export"),
-    Command("/theme", "[dark|light|contrast]", "the colours", "viewing:theme"),
+    Command("/theme", "[dark|light|contrast|plain]", "the colours", "viewing:theme"),
     Command("/quit", "", "leave", "modes:leave"),
     Command("/q", "", "leave", "modes:leave"),
 )

@@ -65,8 +65,8 @@ def _read(rest: str) -> tuple[Provider | None, str]:
     if provider is None or not provider.key_variables:
         names = list(dict.fromkeys([known.account for known in _with_keys()]))
         near = close_names(words[0].lower()[:20], names)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise UsageProblem(f"that is no provider with a key; {hint}There are: {', '.join(names)}")
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise UsageProblem(f"that is no provider with a key{hint}; there are {', '.join(names)}")
     if len(words) > 2:
         raise UsageProblem("a key has no spaces in it: #key PROVIDER, and the key when it is asked for")
     return provider, words[1] if len(words) == 2 else ""

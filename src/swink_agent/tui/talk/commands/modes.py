@@ -50,6 +50,13 @@ async def editor(conversation: Conversation, rest: str) -> None:
     await conversation.prompt(text.rstrip("\n"))
 
 
+async def queue(conversation: Conversation, rest: str) -> None:
+    """`/queue`: a follow-up, where there is no Tab for it."""
+    if not rest:
+        raise UsageProblem("/queue takes the text that is to be said when the run would stop")
+    await conversation.follow_up(rest)
+
+
 async def leave(conversation: Conversation, rest: str) -> None:
     """`/quit`."""
     conversation.front.leave(0)

@@ -32,7 +32,10 @@ async def rewind(conversation: Conversation, rest: str) -> None:
     said = [] if opened is None else user_messages(opened.agent.messages)
     if opened is None or not said:
         raise UsageProblem("there is no message to go back to yet")
-    items = [PickItem(str(position), _line(opened, text), f"{position + 1}") for position, text in reversed(said)]
+    items = [
+        PickItem(str(position), _line(opened, text), "the last" if back == 1 else f"{back} back")
+        for back, (position, text) in enumerate(reversed(said), 1)
+    ]
     chosen = await conversation.front.pick("Back to before which message?", items)
     if chosen is None or conversation.is_running or conversation.opened is not opened:
         return

@@ -201,6 +201,10 @@ async def export(conversation: Conversation, rest: str) -> None:
         words = words[1:]
     if len(words) > 1:
         raise UsageProblem("/export takes a format (html, markdown, json) and one file, in quotes if it has spaces")
+    if chosen is None and words and not set(words[0]) & set("./"):
+        raise UsageProblem(
+            f"there is no format {words[0][:40]!r}: html, markdown or json; a file is named with its ending"
+        )
     opened = conversation.opened
     info = None if opened is None else opened.session.info
     if opened is None or info is None or not info.messages:

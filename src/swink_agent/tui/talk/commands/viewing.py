@@ -6,6 +6,7 @@ Owns the words. Nothing here changes what the agent does.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from swink_agent.app.errors import SettingsError, UsageProblem
@@ -17,31 +18,13 @@ from . import COMMANDS
 if TYPE_CHECKING:
     from ..conversation import Conversation
 
-_KEYS = (
-    ("Enter", "send; while a run goes on: steer it"),
-    ("Tab", "while a run goes on: queue a follow-up"),
-    ("Up", "in an empty line: take the last queued message back, else earlier prompts"),
-    ("Shift+Enter, Alt+Enter, Ctrl+J", "a new line"),
-    ("Esc, Ctrl+C", "stop; what is queued comes back"),
-    ("Ctrl+C twice, Ctrl+Q", "leave"),
-    ("Shift+Tab", "plan mode, and back"),
-    ("Ctrl+R", "search earlier prompts"),
-    ("Ctrl+F", "search the conversation"),
-    ("Ctrl+O", "open a folded paste"),
-    ("F2, Shift+Left, Shift+Right", "open and fold a tool's block; the one before, the next"),
-    ("F6", "give the mouse to the terminal, and back"),
-    ("PageUp, PageDown, Ctrl+Home", "scroll; Ctrl+End, or End after what is written, follows again"),
-    ("Ctrl+Z", "give the shell; fg comes back"),
-    ("@", "complete a file"),
-    ("!command", "run a command of your own, which the model sees with your next prompt"),
-)
 _THEMES = ("dark", "light", "contrast", "plain")
 
 
 async def show_help(conversation: Conversation, rest: str) -> None:
     """`#help`."""
     names = [(f"{command.name} {command.usage}".strip(), command.help) for command in COMMANDS]
-    conversation.notice("\n".join(["Keys", *_rows(_KEYS), "", "Commands", *_rows(names)]))
+    conversation.notice("\n".join(["Keys", *_rows(conversation.front.keys), "", "Commands", *_rows(names)]))
 
 
 async def clear(conversation: Conversation, rest: str) -> None:
@@ -103,7 +86,7 @@ async def theme(conversation: Conversation, rest: str) -> None:
     """`/theme`: for now and, in the person's settings, for later."""
     wanted: str | None = rest.lower()
     if not wanted:
-        items = [PickItem(name, name) for name in _THEMES]
+        items = [PickItem(name, name, "now" if name == conversation.front.theme else "") for name in _THEMES]
         wanted = await conversation.front.pick("Theme", items)
         if wanted is None:
             return
@@ -127,6 +110,6 @@ def _limits(turns: int | None, cost: float | None) -> str:
     return f"{', '.join(words)} for a run" if words else "none"
 
 
-def _rows(pairs: list[tuple[str, str]] | tuple[tuple[str, str], ...]) -> list[str]:
+def _rows(pairs: Sequence[tuple[str, str]]) -> list[str]:
     width = max([len(name) for name, _ in pairs], default=0)
     return [f"  {name:<{width}}  {text}" for name, text in pairs]

@@ -1,0 +1,108 @@
+"""A very long reply in parts, each a block of its own: only the parts in sight are laid out when the window changes.
+
+Owns where a text may be cut: between two paragraphs, inside code at the end of a line (the part that follows then
+begins with the fence it is in), and where neither comes for long, at a line or a word. A text is cut in the same places
+however it was cut into deltas, but for words of lines that never end.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple, TypeAlias
+
+__all__ = ["LONG", "Cutter", "Piece", "Seam"]
+
+LONG = 60_000
+"""Characters after which a part ends where it can."""
+_TOO_LONG = 2 * LONG
+"""Characters after which it ends at any line."""
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)")
+_SEEN = 200
+"""Characters of a line that are looked at: more has no fence."""
+
+Seam: TypeAlias = Literal["", "apart", "joined"]
+
+
+class Piece(NamedTuple):
+    """Text, and whether a new part begins with it: `apart` from the one before, or `joined` to it without a gap.
+
+    `fence` is the line that opens the code in which it begins.
+    """
+
+    text: str
+    seam: Seam = ""
+    fence: str = ""
+
+
+class Cutter:
+    """Cuts one reply as it streams in."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._line = ""
+        self._is_at_start = True
+        self._is_after_blank = False
+        self._fence = ""
+        self._mark = ""
+
+    def feed(self, text: str) -> list[Piece]:
+        """The text in pieces; most of the time it is one that begins nothing."""
+        pieces: list[Piece] = []
+        seam: Seam = ""
+        fence = ""
+        parts: list[str] = []
+        for number, line in enumerate(text.split("\n")):
+            if number:
+                parts.append("\n")
+                self._size += 1
+                self._end_line()
+            for words in self._words(line):
+                if cut := self._seam_before(words):
+                    if parts:
+                        pieces.append(Piece("".join(parts), seam, fence))
+                    seam, fence, parts = cut, self._fence, []
+                    self._size = 0
+                parts.append(words)
+                self._size += len(words)
+                if len(self._line) < _SEEN:
+                    self._line += words[:_SEEN]
+                self._is_at_start = False
+        if parts:
+            pieces.append(Piece("".join(parts), seam, fence))
+        return pieces
+
+    def _words(self, line: str) -> list[str]:
+        """A line in pieces that are no longer than a part."""
+        if self._size + len(line) <= _TOO_LONG:
+            return [line] if line else []
+        words: list[str] = []
+        while line:
+            blank = line.rfind(" ", LONG // 2, LONG)
+            end = blank + 1 if blank > 0 and len(line) > LONG else LONG
+            words.append(line[:end])
+            line = line[end:]
+        return words
+
+    def _seam_before(self, words: str) -> Seam:
+        if self._size < LONG:
+            return ""
+        if not self._is_at_start:
+            return "joined" if self._size + len(words) > _TOO_LONG + LONG else ""
+        if self._fence:
+            return "" if words[0] in "`~" or (words[0] == " " and self._size < _TOO_LONG) else "joined"
+        if self._is_after_blank and not words[0].isspace():
+            return "apart"
+        return "joined" if self._size > _TOO_LONG and not words[0].isspace() else ""
+
+    def _end_line(self) -> None:
+        line, self._line = self._line, ""
+        self._is_at_start = True
+        self._is_after_blank = not line.strip()
+        if "`" not in line and "~" not in line:
+            return
+        if self._fence:
+            mark = line.strip()
+            if len(mark) >= len(self._mark) and not mark.strip(self._mark[0]):
+                self._fence = ""
+        elif (found := _FENCE.fullmatch(line)) is not None:
+            self._fence, self._mark = line, found[1]

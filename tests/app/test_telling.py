@@ -1,0 +1,20 @@
+"""How the progress of a fetch is told: a bar, and a time that is left which what was there before does not shorten."""
+
+from __future__ import annotations
+
+from swink_agent.app.telling import FetchProgress
+from swink_agent.local.events import LocalModelEvent, LocalState
+
+MB = 1_000_000
+
+
+def told(progress: FetchProgress, done: int, now: float) -> str:
+    return progress.text(LocalModelEvent(LocalState.FETCHING, "qwen", done=done * MB, total=1000 * MB), now)
+
+
+def test_a_fetch_that_goes_on_says_how_long_it_takes_at_the_speed_it_has_now() -> None:
+    progress = FetchProgress()
+    assert told(progress, 0, 10.0) == "fetching qwen [░░░░░░░░░░░░░░░░░░░░] 0% of 1.0 GB"
+    assert told(progress, 500, 10.2) == "fetching qwen [██████████░░░░░░░░░░] 50% of 1.0 GB"  # from the time before
+    assert told(progress, 520, 11.2).endswith(" 52% of 1.0 GB, 24 s left")
+    assert told(progress, 999, 40.0).endswith(" 100% of 1.0 GB, 1 s left")
