@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from swink_agent import ToolApprovalRequest
+from swink_agent import ProposedCall
 from swink_agent.app.opening import Opening, OpeningOptions
 from swink_agent.app.sessions import WantedSession
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
@@ -52,7 +52,7 @@ async def screen(talk: Talk, *replies: Any, clock: Clock | None = None) -> Async
 
 
 def asked(command: str = "make") -> ApprovalQuestion:
-    request = ToolApprovalRequest("1", "bash", {"command": command})
+    request = ProposedCall("1", "bash", {"command": command})
     return ApprovalQuestion(request=request, display="", why="no rule allows it", command="command", prefix="make")
 
 

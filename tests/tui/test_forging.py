@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swink_agent import ToolApprovalRequest
+from swink_agent import ProposedCall
 from swink_agent.approvals.approvals import ApprovalQuestion
 from swink_agent.rendering.cells import cell_width
 from swink_agent.tui.activity import Activity, activity_lines
@@ -50,7 +50,7 @@ def test_the_status_bar_holds_nothing_that_obeys(text: str, width: int) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_an_answer_of_a_question_in_lines_is_one_row(text: str) -> None:
-    request = ToolApprovalRequest("1", text, {"command": "make"})
+    request = ProposedCall("1", text, {"command": "make"})
     question = ApprovalQuestion(request=request, display="", why="", command="command", prefix=text)
     for row in answer_rows(question):
         assert is_harmless(row, 10_000)

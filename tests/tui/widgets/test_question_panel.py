@@ -11,7 +11,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from swink_agent import ToolApprovalRequest
+from swink_agent import ProposedCall
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.rendering.cells import cell_width
 from swink_agent.tui.widgets.question_panel import QuestionPanel
@@ -73,7 +73,7 @@ async def asked(
 
 
 def command(text: str, **more: Any) -> ApprovalQuestion:
-    request = ToolApprovalRequest("1", "bash", {"command": text})
+    request = ProposedCall("1", "bash", {"command": text})
     return ApprovalQuestion(
         request=request, display="", why="no rule allows it", command="command", prefix="git push", **more
     )
@@ -85,7 +85,7 @@ def change(old: str, new: str, name: str = "write_file") -> ApprovalQuestion:
         arguments = {"path": "src/app.py", "edits": [{"old": old, "new": new}]}
     details = {"path": "src/app.py", "old": old, "new": new, "is_new": False}
     choices = (ApprovalChoice.ONCE, ApprovalChoice.SESSION_TOOL, ApprovalChoice.NO)
-    request = ToolApprovalRequest("1", name, arguments)
+    request = ProposedCall("1", name, arguments)
     return ApprovalQuestion(request=request, display="", why="it writes", details=details, choices=choices)
 
 
