@@ -528,7 +528,7 @@ async def test_typing_while_it_runs_steers_or_waits_in_line(program: Program) ->
         terminal.press("Tab")
         await terminal.until(lambda now: "next  second in line" in now)
         terminal.press("Up")  # takes the newest back
-        await terminal.until(lambda now: "❯ second in line" in now and "next  second" not in now)
+        await terminal.until(lambda now: "\u276f second in line" in now and "next  second" not in now)
         terminal.press("C-u")
         await terminal.until_gone("second in line")
         model.finish()
