@@ -93,6 +93,7 @@ class SessionLog:
         "_unsummarized",
         "_waiters",
         "_wake",
+        "_write_bytes",
         "_written",
         "is_durable",
         "path",
@@ -119,6 +120,7 @@ class SessionLog:
         self._tallied = 0
         """How many of the unfolded the tally has counted: it counts when it is asked, many at once."""
         self._files = files
+        self._write_bytes = files.write
         self._descriptor = descriptor
         self._sync = sync
         self._folders = () if folders is None else tuple(folders)
@@ -451,7 +453,7 @@ class SessionLog:
         line = encode_line(record.number, record.at, entry)
         if self._prefix:
             line, self._prefix = self._prefix + line, b""
-        taken = self._files.write(self._descriptor, line)
+        taken = self._write_bytes(self._descriptor, line)
         if taken != len(line):
             raise OSError(f"only {taken} of {len(line)} bytes were taken")
         self._unsummarized += taken
