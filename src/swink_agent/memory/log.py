@@ -26,7 +26,7 @@ from weakref import WeakSet
 from msgspec import Struct, structs
 
 from swink_agent.core.cancel import call_in
-from swink_agent.core.journal import JournalEntry, MessageAdded, MessageReplaced, RunEnded
+from swink_agent.core.journal import MessageAdded, MessageReplaced, RunEnded
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import UserMessage, extract_text
 
@@ -193,7 +193,7 @@ class SessionLog:
     def record(self, entry: RecordEntry, redactor: Redactor | None = None, /) -> int:
         """Takes an entry, and returns its number. What goes wrong is for `durable`."""
         # For every record of every run: no step that is not needed. A `with` costs twice as much.
-        lock = self._lock
+        kind, lock = type(entry), self._lock
         lock.acquire()
         try:
             if redactor is not self._redactor and redactor is not None:
@@ -203,7 +203,7 @@ class SessionLog:
             self._number = number = self._number + 1
             if self._failure is None and not self._is_closed:
                 record = _Record(number, time_ns() // 1_000_000, entry, redactor)
-                if type(entry) is not Summary:  # which says nothing new to those who made it
+                if kind is not Summary:  # which says nothing new to those who made it
                     self._unfolded.append(record)
                 if self._sync:
                     self._hand_over(record)
@@ -212,7 +212,7 @@ class SessionLog:
                         self._write(record)
                     except Exception as error:
                         self._fail(error, "written")
-            if type(entry) is RunEnded and not self._counted().is_open:
+            if kind is RunEnded and not self._counted().is_open:
                 self._add_summary()
             return number
         finally:
@@ -234,7 +234,7 @@ class SessionLog:
             except Exception as error:
                 self._fail(error, "written")
 
-    def _is_quiet_before(self, entry: JournalEntry) -> bool:
+    def _is_quiet_before(self, entry: RecordEntry) -> bool:
         """Whether no call waits for its result, and this is not one."""
         return type(entry) is MessageAdded and entry.source != "result" and not self._counted().is_open
 
