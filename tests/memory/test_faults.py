@@ -388,3 +388,40 @@ async def test_closing_during_a_run_ends_the_run_with_an_error(tmp_path: Path) -
     with JsonlSessionStore(tmp_path).open(session.id) as again:
         again.attach(agent)
         assert extract_text(again.messages[-1].content).startswith("outcome unknown")  # type: ignore[union-attr]
+
+
+# -- what need not be waited for -------------------------------------------------------------------------------
+
+
+async def test_a_log_is_durable_where_waiting_for_it_would_be_no_wait(tmp_path: Path) -> None:
+    disk = Disk()
+    with JsonlSessionStore(tmp_path, files=disk).create() as session:
+        log = session.log
+        seen: list[bool] = []
+        for number in range(3):
+            log.record(MessageAdded(UserMessage(f"{number}"), "given"))
+            seen.append(log.is_durable)
+            await log.durable()
+            seen.append(log.is_durable)
+        assert seen == [False, True] * 3
+    assert not log.is_durable, "it is closed, and takes nothing more"
+
+
+async def test_a_log_that_failed_is_durable_no_more(tmp_path: Path) -> None:
+    disk = Disk()
+    session = JsonlSessionStore(tmp_path, files=disk, sync=False).create()
+    assert session.log.is_durable
+    disk.fail_write = disk.writes + 1
+    session.log.record(MessageAdded(UserMessage("lost"), "given"))
+    assert not session.log.is_durable
+    with pytest.raises(SessionError, match="No space left"):
+        session.close()
+
+
+def test_a_line_is_one_object_whatever_it_says(tmp_path: Path) -> None:
+    odd = '}\n{","crc":"00000000"}\n{"seq":1'
+    store = JsonlSessionStore(tmp_path, sync=False)
+    with store.create(title=odd) as session:
+        session.log.record(MessageAdded(UserMessage(odd), "given"))
+    loaded = store.load(session.id)
+    assert (loaded.info.title, loaded.messages[0].content[0].text, loaded.info.problems) == (odd, odd, ())

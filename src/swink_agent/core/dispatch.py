@@ -45,7 +45,7 @@ _LONGEST_EXCERPT = 200
 
 _ENABLED, _BYPASSED = ApprovalMode.ENABLED, ApprovalMode.BYPASSED
 _RAN, _FAILED, _CANCELLED, _INVALID = ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.CANCELLED, ToolOutcome.INVALID
-_SKIPPED, _NEVER_RAN = ToolOutcome.SKIPPED, ToolOutcome.NEVER_RAN
+_SKIPPED = ToolOutcome.SKIPPED
 
 log = logging.getLogger("swink_agent")
 
@@ -65,14 +65,13 @@ async def dispatch(
         pass
     if batch.needs_an_end:
         await batch.leave()
-    return tuple([call.message() for call in batch.calls]), batch.was_steered
+    return tuple([call.message for call in batch.calls]), batch.was_steered
 
 
 class _Call:
     """One call on its way to a result."""
 
     __slots__ = (
-        "_message",
         "arguments",
         "asked",
         "grant",
@@ -80,9 +79,9 @@ class _Call:
         "index",
         "is_checked",
         "masked",
+        "message",
         "name",
         "note",
-        "outcome",
         "result",
         "tool",
     )
@@ -103,19 +102,10 @@ class _Call:
         self.masked: AgentToolResult | None = None
         """A long result in which no secret is left any more."""
         self.result: AgentToolResult | None = None
-        self.outcome = _NEVER_RAN
+        self.message: ToolResultMessage
+        """The result as it enters the history: there when the batch is left."""
         self.is_checked = False
         """Whether the arguments are known to be valid."""
-        self._message: ToolResultMessage | None = None
-
-    def message(self) -> ToolResultMessage:
-        """The result as it enters the history: one and the same, however often it is asked for."""
-        if self._message is None:
-            result = self.result or AgentToolResult.error("no result")
-            self._message = ToolResultMessage(
-                self.id, result.content, result.is_error, result.details, self.name, outcome=self.outcome
-            )
-        return self._message
 
 
 def _context(run: Run, call: _Call, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
@@ -232,11 +222,13 @@ class _Batch:
         if result is not call.masked:
             result = masked_result(run.redactor, result)
         call.result = result
-        call.outcome = outcome
+        call.message = message = ToolResultMessage(
+            call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
+        )
         del self._unresolved[call]
         run.executing.discard(call.id)
         if run.transcript.recorder is not None:
-            run.transcript.recorder.resolved(call.message(), call.index, run.state)
+            run.transcript.recorder.resolved(message, call.index, run.state)
         if run.audience.all:
             run.emit(ToolExecutionEnd(call.id, call.name, result, result.is_error, outcome))
 

@@ -225,7 +225,8 @@ class Recorder:
     # -- tools, model, state, runs -----------------------------------------------------------------------------
 
     def tool_started(self, call: int, call_id: str, name: str, arguments: dict[str, Any] | None) -> None:
-        self._record_in(ToolStarted(call, call_id, name, arguments), self.redactor)
+        # Without arguments it names a tool and a call of the reply before it: there is nothing in it to mask.
+        self._record_in(ToolStarted(call, call_id, name, arguments), None if arguments is None else self.redactor)
 
     def model_is(self, model: ModelSpec) -> None:
         if model != self._model:

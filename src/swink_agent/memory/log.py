@@ -18,15 +18,15 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from os import getpid
 from pathlib import Path
 from time import monotonic, time_ns
 from typing import NamedTuple, cast
+from weakref import WeakSet
 
 from msgspec import Struct, structs
 
 from swink_agent.core.cancel import call_in
-from swink_agent.core.journal import JournalEntry, MessageAdded, MessageReplaced, RunEnded
+from swink_agent.core.journal import MessageAdded, MessageReplaced, RunEnded
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import UserMessage, extract_text
 
@@ -80,7 +80,6 @@ class SessionLog:
         "_masked_titles",
         "_number",
         "_prefix",
-        "_process",
         "_queue",
         "_redactor",
         "_start_line",
@@ -94,7 +93,9 @@ class SessionLog:
         "_unsummarized",
         "_waiters",
         "_wake",
+        "_write_bytes",
         "_written",
+        "is_durable",
         "path",
     )
 
@@ -119,6 +120,7 @@ class SessionLog:
         self._tallied = 0
         """How many of the unfolded the tally has counted: it counts when it is asked, many at once."""
         self._files = files
+        self._write_bytes = files.write
         self._descriptor = descriptor
         self._sync = sync
         self._folders = () if folders is None else tuple(folders)
@@ -127,7 +129,6 @@ class SessionLog:
         """What is missing at the end of the file: the newline of its last record."""
         self._start_line = start
         """What the first line of a new file says, as long as there is no other: nobody could mask it yet."""
-        self._process = getpid()
         self._is_inherited = False
         """Whether this process was forked from the one whose session it is."""
         self._lock = threading.RLock()
@@ -136,6 +137,8 @@ class SessionLog:
         """Of the last entry that was recorded."""
         self._written = number
         self._synced = number if folders is None else -1
+        self.is_durable = not sync or folders is None
+        """Whether `durable` would return at once."""
         self._queue: deque[_Record] = deque()
         self._waiters: list[_Waiter] = []
         self._thread: threading.Thread | None = None
@@ -151,6 +154,7 @@ class SessionLog:
         self._masked_titles: dict[int | None, str] = {}
         """Of user messages with secrets, by number: what a title may be made of."""
         self._is_abandoned = False
+        _open_logs.add(self)
 
     def __repr__(self) -> str:
         return f"<SessionLog {self.path.name}, {self._number} recorded, {self._written} written>"
@@ -158,21 +162,15 @@ class SessionLog:
     def __del__(self) -> None:
         try:
             if not self._is_closed:
-                with self._guard:
+                with self._lock:
                     self._let_go()
         except Exception:
             pass  # the interpreter is ending, and what this needs is gone: the system closes the file
 
-    @property
-    def _guard(self) -> threading.RLock:
-        """The lock. Whoever takes it in a forked child finds that the session was left to the parent."""
-        if self._process != getpid():
-            self._leave_to_parent()
-        return self._lock
-
-    def _leave_to_parent(self) -> None:
+    def leave_to_parent(self) -> None:
+        """In a child process that was forked: the session stays with the parent."""
         # The thread is not here, and whatever held the lock will never give it back.
-        self._process, self._is_inherited, self._thread = getpid(), True, None
+        self._is_inherited, self.is_durable, self._thread = True, False, None
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._queue.clear()
@@ -192,19 +190,33 @@ class SessionLog:
 
     # -- recording ---------------------------------------------------------------------------------------------
 
-    def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
+    def record(self, entry: RecordEntry, redactor: Redactor | None = None, /) -> int:
         """Takes an entry, and returns its number. What goes wrong is for `durable`."""
-        if self._process != getpid():
-            self._leave_to_parent()
-        with self._lock:
+        # For every record of every run: no step that is not needed. A `with` costs twice as much.
+        kind, lock = type(entry), self._lock
+        lock.acquire()
+        try:
             if redactor is not self._redactor and redactor is not None:
                 self._mask_with(redactor)
             if self._unsummarized > _MOST_UNSUMMARIZED and self._is_quiet_before(entry):
                 self._add_summary()
-            number = self._add(entry, redactor)
-            if type(entry) is RunEnded and not self._counted().is_open:
+            self._number = number = self._number + 1
+            if self._failure is None and not self._is_closed:
+                record = _Record(number, time_ns() // 1_000_000, entry, redactor)
+                if kind is not Summary:  # which says nothing new to those who made it
+                    self._unfolded.append(record)
+                if self._sync:
+                    self._hand_over(record)
+                else:
+                    try:
+                        self._write(record)
+                    except Exception as error:
+                        self._fail(error, "written")
+            if kind is RunEnded and not self._counted().is_open:
                 self._add_summary()
             return number
+        finally:
+            lock.release()
 
     def _mask_with(self, redactor: Redactor) -> None:
         """Takes the redactor of an agent. What was written before there was one is the first line: where that holds a
@@ -222,39 +234,24 @@ class SessionLog:
             except Exception as error:
                 self._fail(error, "written")
 
-    def _is_quiet_before(self, entry: JournalEntry) -> bool:
+    def _is_quiet_before(self, entry: RecordEntry) -> bool:
         """Whether no call waits for its result, and this is not one."""
         return type(entry) is MessageAdded and entry.source != "result" and not self._counted().is_open
 
     def add(self, entry: RecordEntry) -> int:
         """Takes an entry that is not the agent's, and returns its number."""
-        with self._guard:
-            return self._add(entry, self._redactor)
+        return self.record(entry, self._redactor)
+
+    def _hand_over(self, record: _Record) -> None:
+        self.is_durable = False
+        self._queue.append(record)
+        if self._thread is None or self._is_idle:
+            self._start()
 
     def _add_summary(self) -> None:
-        self._summarized = self._add(self._counted().summary(), self._redactor)
+        summary = self._counted().summary()
         self._unsummarized = 0
-
-    def _add(self, entry: RecordEntry, redactor: Redactor | None) -> int:
-        # For every record of every run: no step that is not needed.
-        self._number = number = self._number + 1
-        if self._failure is not None or self._is_closed:
-            return number
-        record = _Record(number, time_ns() // 1_000_000, entry, redactor)
-        if type(entry) is not Summary:  # which says nothing new to those who made it
-            self._unfolded.append(record)
-        if self._sync:
-            self._queue.append(record)
-            if self._thread is None or self._is_idle:
-                self._start()
-            return number
-        try:
-            self._write(record)
-        except Exception as error:
-            self._fail(error, "written")
-        else:
-            self._written = number
-        return number
+        self._summarized = self.record(summary, self._redactor)
 
     def _counted(self) -> SummaryCounter | Fold:
         """Who knows what a list shows: the tally, or the fold where counting does not do."""
@@ -274,7 +271,7 @@ class SessionLog:
     @property
     def fold(self) -> Fold:
         """What was recorded so far comes to."""
-        with self._guard:
+        with self._lock:
             self._count()
             for one in self._unfolded:
                 self._fold.add(one.number, one.entry, one.at)
@@ -289,7 +286,7 @@ class SessionLog:
 
         Without sync it is there after a crash of the program, but perhaps not of the machine.
         """
-        with self._guard:
+        with self._lock:
             self._check()
             if not self._sync or self._synced >= self._number:
                 return
@@ -299,16 +296,10 @@ class SessionLog:
             self._start()
         await future
 
-    @property
-    def is_durable(self) -> bool:
-        """Whether `durable` would return at once."""
-        is_safe = self._synced >= self._number if self._sync else True
-        return is_safe and self._failure is None and not self._is_closed
-
     def flush(self, seconds: float) -> None:
         """Waits, in this thread, until everything recorded so far is written. Raises `SessionError`."""
         deadline = monotonic() + seconds
-        with self._guard:
+        with self._lock:
             target = self._number
             while self._failure is None and self._written < target:
                 rest = deadline - monotonic()
@@ -323,7 +314,7 @@ class SessionLog:
     def finish(self, path: Path, seconds: float) -> None:
         """Gives a file its name when all of it is written: nobody sees a part of it. Raises `SessionError`."""
         self.flush(seconds)
-        with self._guard:
+        with self._lock:
             self._check()
             try:
                 if self._sync:
@@ -336,7 +327,7 @@ class SessionLog:
 
     def check(self) -> None:
         """Raises the `SessionError` that keeps the log from taking anything more, if there is one."""
-        with self._guard:
+        with self._lock:
             self._check()
 
     def _check(self) -> None:
@@ -358,11 +349,11 @@ class SessionLog:
 
     def close(self, seconds: float) -> None:
         """Writes and syncs what is left, and lets go of the file. Raises `SessionError` for what could not be kept."""
-        with self._guard:
+        with self._lock:
             if self._is_closed:
                 return
             if self._is_inherited:
-                self._is_closed = True
+                self._is_closed, self.is_durable = True, False
                 self._let_go()
                 return  # nothing of it was this process's to keep
             if self._failure is None and self._summarized < self._number:
@@ -374,17 +365,18 @@ class SessionLog:
             self.flush(seconds)
         except SessionError as error:
             problem = error
-        with self._guard:
+        with self._lock:
             if self._is_closed:
                 return
             if problem is None and self._sync and self._synced < self._number:
                 try:
-                    self._sync_now()
+                    self._sync_file()
+                    self._synced = self._written
                 except Exception as error:
                     self._fail(error, "synced")
             if self._failure is not None:
                 problem = SessionError(self._failure, path=str(self.path))
-            self._is_closed = True
+            self._is_closed, self.is_durable = True, False
             for waiter in self._waiters:
                 call_in(waiter.loop, _refuse, waiter.future, self._closed_error())
             self._waiters.clear()
@@ -394,7 +386,7 @@ class SessionLog:
         if thread is not None:
             # One that has nothing to write, or no use in it, ends at once; one that the disk holds was waited for.
             thread.join(seconds if problem is None or self._failure is not None else 0.0)
-        with self._guard:
+        with self._lock:
             # A thread that the disk still holds lets go of the file itself, when it can.
             self._is_abandoned = self._thread is not None
         if not self._is_abandoned:
@@ -443,7 +435,6 @@ class SessionLog:
                         self._write(one)
                 with self._lock:
                     if queued:
-                        self._written = queued[-1].number
                         self._wake.notify_all()
                     is_due = bool(self._waiters) and not self._queue
                     written = self._written
@@ -462,10 +453,11 @@ class SessionLog:
         line = encode_line(record.number, record.at, entry)
         if self._prefix:
             line, self._prefix = self._prefix + line, b""
-        taken = self._files.write(self._descriptor, line)
+        taken = self._write_bytes(self._descriptor, line)
         if taken != len(line):
             raise OSError(f"only {taken} of {len(line)} bytes were taken")
         self._unsummarized += taken
+        self._written = record.number
 
     def _masked(self, number: int, entry: RecordEntry, redactor: Redactor) -> RecordEntry:
         """The entry without secrets. A title is the start of a masked text, not the mask of a start: half a secret is
@@ -487,14 +479,11 @@ class SessionLog:
             self._files.sync_folder(folder)
         self._folders = ()
 
-    def _sync_now(self) -> None:
-        self._sync_file()
-        self._synced = self._written
-
     def _release(self, written: int) -> None:
         """Lets those go on who waited for what is synced now."""
         with self._lock:
             self._synced = max(self._synced, written)
+            self.is_durable = self._synced >= self._number and self._failure is None and not self._is_closed
             waiting, self._waiters = self._waiters, []
             for waiter in waiting:
                 if waiter.number <= written:
@@ -504,6 +493,7 @@ class SessionLog:
 
     def _fail(self, error: Exception, what: str) -> None:
         """The log takes nothing more, and says why to everyone who waits."""
+        self.is_durable = False
         if self._failure is None:
             self._failure = (
                 f"{self.path} could not be {what}: {reason_of(error)}. What was said after that is not on record: "
@@ -514,6 +504,18 @@ class SessionLog:
         for waiter in waiting:
             call_in(waiter.loop, _refuse, waiter.future, SessionError(self._failure, path=str(self.path)))
         self._wake.notify_all()
+
+
+# The logs that a child process would inherit.
+_open_logs: WeakSet[SessionLog] = WeakSet()
+
+
+def _leave_to_parent() -> None:
+    for one in list(_open_logs):
+        one.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -13,8 +13,8 @@ out of a line in `masking`.
 from __future__ import annotations
 
 import math
-import zlib
 from typing import Any, TypeAlias, cast
+from zlib import crc32
 
 import msgspec
 
@@ -118,17 +118,26 @@ class SessionRecord(Value, frozen=True):
 # -- encoding ------------------------------------------------------------------------------------------------
 
 
+class _Stamp(msgspec.Struct, gc=False):
+    """What a line begins with."""
+
+    seq: int
+    at: int
+
+
 def encode_line(number: int, at: int, entry: RecordEntry) -> bytes:
     """The record as a line, with the newline at its end. What is no JSON is written as text that shows it."""
+    stamp = _Stamp(number, at)
     try:
-        encoded = _encode(entry)
+        encoded = _encode_lines([stamp, entry])
     except (TypeError, ValueError, OverflowError, UnicodeError):
-        encoded = _encode(_plain(entry))
-    body = b'{"seq":%d,"at":%d,%b' % (number, at, encoded[1:-1])
-    return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
+        encoded = _encode_lines([stamp, _plain(entry)])
+    # Two objects become one, and its end is left open: no other bytes of them are a newline.
+    body = encoded.replace(b"}\n{", b",", 1)[:-2]
+    return body + b',"crc":"%08x"}\n' % crc32(body)
 
 
-_encode = msgspec.json.Encoder(enc_hook=str).encode
+_encode_lines = msgspec.json.Encoder(enc_hook=str).encode_lines  # in half the time of a template for the stamp
 
 
 def _plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ Owns the counting. What the numbers mean is said by `Summary`, and what they mus
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Protocol
 
 from swink_agent.core.journal import (
@@ -37,6 +38,7 @@ from .records import RecordEntry, Summary, TitleChanged
 __all__ = ["SummaryCounter"]
 
 _NO_USAGE, _NO_COST = Usage(), Cost()
+_at = attrgetter("at")
 
 
 class NumberedEntry(Protocol):
@@ -94,12 +96,13 @@ class SummaryCounter:
             elif entry.call in opened and type(entry.message) is ToolResultMessage:
                 opened.discard(entry.call)
                 messages += 1
+                continue
             else:
                 self._add_message(record.number, entry)
             if not self.is_sure:
                 break
         self.messages += messages
-        self._updated = max(self._updated, max([record.at for record in records], default=0))
+        self._updated = max(self._updated, max(map(_at, records), default=0))
 
     def _add_message(self, number: int, entry: MessageAdded) -> None:
         message = entry.message
