@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -25,7 +25,8 @@ from .run.failures import as_agent_error
 from .run.relay import Relay, is_long, masked_result
 from .run.state import Run
 from .run.supervisor import LAST_MOMENTS, Interrupted
-from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
+from .run.tool_call import Execution, PendingCall, context_for, not_an_object
+from .tool import AgentTool, AgentToolResult, as_result, error_result
 from .types import AssistantMessage, PolicyStop, StopReason, Text, ToolCall, ToolOutcome, ToolResultMessage
 from .values.value import copy_json, frozen_json, show
 
@@ -40,8 +41,6 @@ CUT_OFF = "tool call not run: the reply reached its length limit inside the argu
 
 GRACE = 0.05
 """Seconds that a running tool has to finish by itself when steering or an abort interrupts its batch."""
-
-_LONGEST_EXCERPT = 200
 
 _ENABLED, _BYPASSED = ApprovalMode.ENABLED, ApprovalMode.BYPASSED
 _RAN, _FAILED, _CANCELLED, _INVALID = ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.CANCELLED, ToolOutcome.INVALID
@@ -68,104 +67,6 @@ async def dispatch(
     return tuple([call.message for call in batch.calls]), batch.was_steered
 
 
-class _Call:
-    """One call on its way to a result."""
-
-    __slots__ = (
-        "arguments",
-        "asked",
-        "grant",
-        "id",
-        "index",
-        "is_checked",
-        "masked",
-        "message",
-        "name",
-        "note",
-        "result",
-        "tool",
-    )
-
-    def __init__(self, call: ToolCall, tool: AgentTool | None, index: int) -> None:
-        self.index = index
-        """Among the calls of its reply."""
-        self.id = call.id
-        self.name = call.name
-        self.asked = call.arguments
-        """What the model asked for."""
-        self.arguments = call.arguments
-        """What will run: frozen, and nothing but copies of it is handed out."""
-        self.note = ""
-        """What the model is told behind the result."""
-        self.tool = tool
-        self.grant: Grant | None = None
-        self.masked: AgentToolResult | None = None
-        """A long result in which no secret is left any more."""
-        self.result: AgentToolResult | None = None
-        self.message: ToolResultMessage
-        """The result as it enters the history: there when the batch is left."""
-        self.is_checked = False
-        """Whether the arguments are known to be valid."""
-
-
-def _context(run: Run, call: _Call, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
-    return ToolContext(
-        call.id,
-        run.cancel,
-        run.state,
-        run.config.execution_root,
-        on_update,
-        run.threads,
-        call.grant,
-        run.id,
-        run.transcript,
-        run.redactor,
-    )
-
-
-class _Execution:
-    """A call that has started: its task, and the ways to reach it."""
-
-    __slots__ = ("batch", "call", "context", "is_over", "relays", "result", "task", "tool")
-
-    def __init__(self, call: _Call, tool: AgentTool, batch: _Batch) -> None:
-        run = batch.run
-        self.batch = batch
-        self.call = call
-        self.tool = tool
-        self.is_over = False
-        self.relays: dict[str, Relay] = {}
-        self.context = _context(run, call, self._update)
-        self.task: asyncio.Task[Any] | None = None
-        """`None` for one that came to its end at once."""
-        self.result: AgentToolResult | None = None
-
-    @property
-    def is_done(self) -> bool:
-        return self.task is None or self.task.done()
-
-    @property
-    def finishes_when_steered(self) -> bool:
-        return getattr(self.tool, "on_steer", "cancel") == "finish"
-
-    def _update(self, update: AgentToolResult) -> None:
-        if self.is_over:
-            return
-        # Most tools report nothing. Of two threads that report at once, `setdefault` gives both the same relay.
-        relay = self.relays.get("relay")
-        if relay is None:
-            made = Relay(self.call.id, self.call.name, self.batch.run, self.batch.backlog)
-            relay = self.relays.setdefault("relay", made)
-        relay.post(update)
-
-    def close(self) -> None:
-        """Lets the updates out that still wait, and takes no more."""
-        self.is_over = True
-        for relay in self.relays.values():
-            relay.close()
-        del self.context  # it holds this, and the two would keep the batch until the collector comes
-
-
 class _Batch:
     __slots__ = (
         "_finished",
@@ -186,13 +87,13 @@ class _Batch:
         self.run = run
         self.message = message
         self.supervisor = run.supervisor
-        self.calls: list[_Call] = []
+        self.calls: list[PendingCall] = []
         self.was_steered = False
         self.backlog: set[Relay] = set()
         """The relays with updates for which the reader has no room."""
-        self._unresolved: dict[_Call, None] = {}
-        self._running: dict[_Execution, None] = {}
-        self._finished: list[_Execution] = []
+        self._unresolved: dict[PendingCall, None] = {}
+        self._running: dict[Execution, None] = {}
+        self._finished: list[Execution] = []
         self._steering_deadline: float | None = None
         # What most batches do not need is not even begun: a coroutine costs as much as the look that makes it
         # unnecessary.
@@ -201,7 +102,7 @@ class _Batch:
         find = run.toolbox.find
         for index, block in enumerate(calls):
             tool = find(block.name)
-            call = _Call(block, tool, index)
+            call = PendingCall(block, tool, index)
             self.calls.append(call)
             self._unresolved[call] = None
             if tool is None:
@@ -212,9 +113,9 @@ class _Batch:
                 if message.stop_reason == StopReason.LENGTH:
                     self._refuse(call, CUT_OFF, ToolOutcome.INCOMPLETE)
                 else:
-                    self._refuse(call, _not_an_object(block.name, block.partial_json), _INVALID)
+                    self._refuse(call, not_an_object(block.name, block.partial_json), _INVALID)
 
-    def _resolve(self, call: _Call, result: AgentToolResult, outcome: ToolOutcome) -> None:
+    def _resolve(self, call: PendingCall, result: AgentToolResult, outcome: ToolOutcome) -> None:
         """Gives the call its one result, in which no secret is left."""
         run = self.run
         if call.note:
@@ -232,7 +133,7 @@ class _Batch:
         if run.audience.all:
             run.emit(ToolExecutionEnd(call.id, call.name, result, result.is_error, outcome))
 
-    def _refuse(self, call: _Call, why: str, outcome: ToolOutcome) -> None:
+    def _refuse(self, call: PendingCall, why: str, outcome: ToolOutcome) -> None:
         """Gives a call that did not come to a result of its own one that says why."""
         self._resolve(call, AgentToolResult.error(why), outcome)
 
@@ -272,7 +173,7 @@ class _Batch:
                 names = ", ".join(self.run.toolbox) or "none"
                 self._refuse(call, f"unknown tool {show(call.name)}; available: {names}", ToolOutcome.UNKNOWN_TOOL)
 
-    async def _screen_one(self, call: _Call, snapshot: PolicyContext) -> None:
+    async def _screen_one(self, call: PendingCall, snapshot: PolicyContext) -> None:
         is_ours = call.name in self.run.unasked_tools
         context = PreDispatchContext(snapshot, call.id, call.name, copy_json(call.arguments), is_ours)
         verdict, messages = await consult_before_dispatch(
@@ -321,12 +222,12 @@ class _Batch:
             if scope is not None:
                 call.grant = Grant(call.name, call.arguments, scope)
 
-    async def _is_foreseen(self, call: _Call) -> bool:
+    async def _is_foreseen(self, call: PendingCall) -> bool:
         """Whether the tool says that the call would be refused, and gave it that result: then nobody is asked."""
         foresee = getattr(call.tool, "foresee", None)
         if foresee is None or self.run.toolbox.problems(call.name, call.arguments) is not None:
             return False
-        arguments, context = copy_json(call.arguments), _context(self.run, call)
+        arguments, context = copy_json(call.arguments), context_for(self.run, call)
         try:
             refusal = await self.supervisor.wait(self.run.threads.run(lambda: foresee(arguments, context)))
         except ToolError as error:
@@ -338,7 +239,7 @@ class _Batch:
             self._resolve(call, refusal, _FAILED)
         return refusal is not None
 
-    async def _scope(self, call: _Call) -> dict[str, Any] | None:
+    async def _scope(self, call: PendingCall) -> dict[str, Any] | None:
         """Where and how the tool says that it would act; `None` if it says that it would not, and has its result.
 
         It may look at files or try a sandbox out, so it is asked in a thread. One that fails to say is given a scope
@@ -357,13 +258,13 @@ class _Batch:
             log.debug("%s could not say where it would act", call.name, exc_info=True)
             return {"unknown": type(error).__name__}
 
-    def _needs_approval(self, call: _Call) -> bool:
+    def _needs_approval(self, call: PendingCall) -> bool:
         mode = self.run.config.approval_mode
         if mode == _BYPASSED or call.name in self.run.unasked_tools:
             return False
         return mode == _ENABLED or bool(getattr(call.tool, "requires_approval", False))
 
-    async def _ask(self, call: _Call, scope: dict[str, Any]) -> Approve | ApproveWith | Reject:
+    async def _ask(self, call: PendingCall, scope: dict[str, Any]) -> Approve | ApproveWith | Reject:
         """The answer, in which anything but a clear yes is a no."""
         if self.supervisor.is_interrupted:
             return Reject("the run was aborted")
@@ -417,7 +318,7 @@ class _Batch:
             if self._running:
                 await self._wait_for_running()
 
-    def _record_starts(self, group: list[_Call], recorder: Recorder) -> None:
+    def _record_starts(self, group: list[PendingCall], recorder: Recorder) -> None:
         """Has it on record that these calls start, before any of them does."""
         toolbox = self.run.toolbox
         for call in group:
@@ -439,7 +340,7 @@ class _Batch:
             return False
         return True
 
-    async def _groups(self, ready: list[_Call]) -> list[list[_Call]] | None:
+    async def _groups(self, ready: list[PendingCall]) -> list[list[PendingCall]] | None:
         """The calls in the groups that the strategy makes; `None` if it made nonsense, and every call an error."""
         strategy = self.run.config.tool_execution
         if isinstance(strategy, str):
@@ -456,7 +357,7 @@ class _Batch:
             return None
         return [[ready[index] for index in group] for group in groups]
 
-    def _start(self, call: _Call, is_alone: bool) -> None:
+    def _start(self, call: PendingCall, is_alone: bool) -> None:
         """Starts a call whose arguments are valid."""
         run, tool = self.run, call.tool
         if tool is None or self.supervisor.is_interrupted:
@@ -470,14 +371,14 @@ class _Batch:
             run.emit(ToolExecutionStart(call.id, call.name, copy_json(call.arguments)))
             if self.supervisor.is_interrupted:
                 return  # whoever saw the start called it off
-        execution = _Execution(call, tool, self)
+        execution = Execution(call, tool, run, self.backlog)
         self._running[execution] = None
         begin = self.supervisor.begin if is_alone else self.supervisor.spawn
         execution.task = begin(self._invoke(execution, tool))
         if execution.task is not None and self._finished:
             execution.result = None  # it came to its end at once, but not well: its task is yet to say so
 
-    async def _invoke(self, execution: _Execution, tool: AgentTool) -> None:
+    async def _invoke(self, execution: Execution, tool: AgentTool) -> None:
         """Gets the tool's result; whatever it raises is an error result, an attempt to end the program included."""
         try:
             given = await tool.execute(copy_json(execution.call.arguments), execution.context)
@@ -552,10 +453,10 @@ class _Batch:
 
     async def _stop(
         self,
-        executions: list[_Execution],
+        executions: list[Execution],
         why: str,
         until: float | None = None,
-        late: list[_Execution] | None = None,
+        late: list[Execution] | None = None,
     ) -> None:
         """Ends executions by force: one that had not finished by itself has no say in its result."""
         if late is None:
@@ -564,7 +465,7 @@ class _Batch:
         for execution in executions:
             self._finish(execution, why if execution in late else None)
 
-    def _finish(self, execution: _Execution, forced: str | None = None) -> None:
+    def _finish(self, execution: Execution, forced: str | None = None) -> None:
         """Takes the result of an execution that is over, unless it was ended by force."""
         if execution not in self._running:
             return  # it was stopped, and came to its end after all
@@ -585,13 +486,3 @@ def _frozen(arguments: dict[str, Any]) -> dict[str, Any] | None:
         return frozen_json(arguments)
     except RecursionError:
         return None
-
-
-def _not_an_object(name: str, text: str) -> str:
-    """What is wrong with arguments that are no JSON object, with enough of them for the model to know what it sent."""
-    try:
-        problem = f"JSON, but a {type(msgspec.json.decode(text)).__name__} and no object"
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        problem = f"no JSON ({error})"
-    sent = text if len(text) <= _LONGEST_EXCERPT else f"{text[:_LONGEST_EXCERPT]}…"
-    return f"invalid arguments for {name}: they are {problem}; send one JSON object. What was sent: {sent}"
