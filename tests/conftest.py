@@ -24,6 +24,9 @@ settings.register_profile(
 )
 settings.load_profile("wherever")
 
+# Reading the tests makes millions of objects that stay: looking through them for garbage takes a quarter of the time.
+gc.disable()
+
 # A shell starts what runs in its background with interrupts ignored, which everything started from there inherits; the
 # programs that are interrupted here must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -92,6 +95,7 @@ def pytest_collection_finish() -> None:
     """What collecting made stays: without it, the collection of garbage after each test has less to look at."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -63,6 +63,8 @@ class Swink:
             "LANG": "C.UTF-8",
             "SWINK_CONFIG_DIR": str(home / "config"),
             "SWINK_MODELS_DIR": str(home / "models"),
+            # A fifth of a start is reading the machine's certificates, and nobody here speaks TLS.
+            "SSL_CERT_FILE": os.devnull,
         }
 
     def use(self, provider: FakeProvider) -> None:
