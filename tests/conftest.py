@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from .alone import taken
+
 # How long an example takes says more about the machine than about what is tested, and what a fixture gives to the first
 # example serves the others too. A test sets the number of its examples, and nothing else.
 settings.register_profile(
@@ -96,6 +98,16 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """What is marked `alone` waits for the tests of the other workers, before its own time runs."""
+    if not hasattr(item.config, "workerinput"):
+        return (yield)
+    # A worker's temporary folder is one of those in the folder of the run.
+    with taken(Path(item.config.option.basetemp).parent, alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)
