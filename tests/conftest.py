@@ -17,12 +17,17 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from .alone import taken
+
 # How long an example takes says more about the machine than about what is tested, and what a fixture gives to the first
 # example serves the others too. A test sets the number of its examples, and nothing else.
 settings.register_profile(
     "wherever", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 settings.load_profile("wherever")
+
+# Reading the tests makes millions of objects that stay: looking through them for garbage takes a quarter of the time.
+gc.disable()
 
 # A shell starts what runs in its background with interrupts ignored, which everything started from there inherits; the
 # programs that are interrupted here must not.
@@ -92,6 +97,17 @@ def pytest_collection_finish() -> None:
     """What collecting made stays: without it, the collection of garbage after each test has less to look at."""
     gc.collect()
     gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """What is marked `alone` waits for the tests of the other workers, before its own time runs."""
+    if not hasattr(item.config, "workerinput"):
+        return (yield)
+    # A worker's temporary folder is one of those in the folder of the run.
+    with taken(Path(item.config.option.basetemp).parent, alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

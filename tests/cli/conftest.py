@@ -63,6 +63,8 @@ class Swink:
             "LANG": "C.UTF-8",
             "SWINK_CONFIG_DIR": str(home / "config"),
             "SWINK_MODELS_DIR": str(home / "models"),
+            # A fifth of a start is reading the machine's certificates, and nobody here speaks TLS.
+            "SSL_CERT_FILE": os.devnull,
         }
 
     def use(self, provider: FakeProvider) -> None:
@@ -116,6 +118,7 @@ class Terminal:
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._more = asyncio.Event()
         self._read_to = 0
+        self._is_over = False
         self.master = self.slave = -1
         self.rows, self.columns = 24, 100
 
@@ -127,6 +130,7 @@ class Terminal:
 
     async def start(self, *arguments: str, environ: Mapping[str, str] | None = None, **streams: int) -> None:
         self.master, self.slave = pty.openpty()
+        self._is_over = False
         self.resize(self.rows, self.columns)
         self.settings = termios.tcgetattr(self.slave)
         os.set_blocking(self.master, False)
@@ -146,6 +150,7 @@ class Terminal:
         try:
             self.shown += self._decoder.decode(os.read(self.master, 65536))
         except OSError:
+            self._is_over = True
             asyncio.get_running_loop().remove_reader(self.master)
         self._more.set()
 
@@ -167,7 +172,7 @@ class Terminal:
         code = await asyncio.wait_for(self.process.wait(), 30)
         self.left_settings = termios.tcgetattr(self.slave)
         os.close(self.slave)
-        while True:
+        while not self._is_over:  # some systems do not tell, and what a program leaves behind may keep its terminal
             self._more.clear()
             try:
                 await asyncio.wait_for(self._more.wait(), 0.05)

@@ -500,6 +500,7 @@ def no_backend(profile: object = None) -> tuple[Any, ...]:
     return (BackendReport(name="landlock", works=False, reason="the kernel is too old", remedy="a newer kernel"),)
 
 
+@pytest.mark.sweep
 def test_the_doctor_works_from_any_folder(program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def sandbox_findings() -> tuple[int, list[tuple[str, str, str]]]:
         done = program("doctor", "--json")

@@ -150,6 +150,7 @@ async def test_a_factory_of_the_project_makes_the_agents(swink: Any, project: Pa
     assert "trajectory: 0.00 is below 1.00" in done.stdout
 
 
+@pytest.mark.sweep
 async def test_a_script_stands_in_for_the_model_of_a_factory_too(swink: Any, project: Path) -> None:
     (project / "words.yaml").write_text("replies: {'*': [No idea., None.]}")
     done = await swink(*RUN, "--agent", "agents:steady", "--script", "words.yaml", "--format", "json")
@@ -287,6 +288,7 @@ async def test_ctrl_c_keeps_what_was_done_and_resume_goes_on(swink: Any, project
     assert "port" not in done.stderr.replace("report", ""), "it was made again"
 
 
+@pytest.mark.sweep
 async def test_a_second_ctrl_c_ends_it_at_once(swink: Any, project: Path) -> None:
     process = await swink.start(*RUN, "--agent", "agents:make", "--parallel", "1")
     while not (await process.stderr.readline()).startswith(b"[1/2]"):
@@ -375,6 +377,7 @@ async def test_the_gate_has_an_exit_code_for_every_end(swink: Any, project: Path
     assert (await swink(*gate, "broken.json", "--max-cost", "1")).code == 3
 
 
+@pytest.mark.sweep
 async def test_an_interrupted_result_does_not_pass_the_gate(swink: Any, project: Path) -> None:
     process = await swink.start(*RUN, "--agent", "agents:make", "--parallel", "1")
     while not (await process.stderr.readline()).startswith(b"[1/2]"):
@@ -429,6 +432,7 @@ async def test_a_recorded_session_becomes_a_case_and_plays_its_model(swink: Any)
     assert "1 of 1 case passed" in done.stdout
 
 
+@pytest.mark.sweep
 async def test_a_case_is_added_behind_the_others_and_never_twice(swink: Any, project: Path) -> None:
     session = await recorded(swink)
     (project / "set.yaml").write_text(f"# ours\n{SET}")

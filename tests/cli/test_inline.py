@@ -51,6 +51,7 @@ async def test_it_talks_in_lines_asks_in_words_and_moves_no_cursor(swink: Swink,
     assert "\r" not in terminal.shown.replace("\r\n", "")
 
 
+@pytest.mark.sweep
 async def test_with_colours_nothing_moves_either(swink: Swink, terminal: Terminal) -> None:
     async with FakeProvider("anthropic", ["# A title\n\nSome `code` here."]) as provider:
         swink.use(provider)
@@ -65,6 +66,7 @@ async def test_with_colours_nothing_moves_either(swink: Swink, terminal: Termina
     assert MOVES.findall(terminal.shown) == []
 
 
+@pytest.mark.sweep
 async def test_its_own_words_are_broken_between_words_and_say_the_folder(swink: Swink, terminal: Terminal) -> None:
     async with FakeProvider("anthropic", ["Hello."]) as provider:
         swink.use(provider)

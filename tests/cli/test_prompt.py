@@ -190,6 +190,7 @@ async def test_a_projects_settings_and_notes_count_after_trust(swink: Any) -> No
     assert "Always say please." in provider.bodies[1]["system"][0]["text"]
 
 
+@pytest.mark.sweep
 async def test_what_changed_in_a_trusted_project_is_told_before_the_run(swink: Any) -> None:
     (swink.folder / ".swink").mkdir()
     (swink.folder / ".swink" / "config.toml").write_text('tools = ["list_dir"]\n')
@@ -304,6 +305,7 @@ async def test_the_time_counts_from_the_start_and_waiting_for_stdin_too(swink: A
     assert provider.requests == []
 
 
+@pytest.mark.sweep
 async def test_an_interrupt_while_stdin_is_waited_for_ends_it(swink: Any) -> None:
     async with FakeProvider("anthropic", []) as provider:
         swink.use(provider)
@@ -451,7 +453,9 @@ class Replies(list[Any]):
         return "So far, so good." if is_for_summary(self.provider.bodies[-1]) else super().pop(index)
 
 
-@pytest.mark.parametrize("model", ["claude-sonnet-4-6", "a-model-that-nobody-knows"])
+@pytest.mark.parametrize(
+    "model", ["claude-sonnet-4-6", pytest.param("a-model-that-nobody-knows", marks=pytest.mark.sweep)]
+)
 async def test_fifteen_long_outputs_do_not_make_requests_of_megabytes(swink: Any, model: str) -> None:
     for number in range(15):
         (swink.folder / f"{number}.txt").write_text(f"start of {number}\n" + "some words of text\n" * 6_000)

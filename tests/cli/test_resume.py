@@ -150,6 +150,7 @@ async def test_a_run_that_did_not_finish_says_how_to_go_on_and_goes_on(
     assert texts(provider.bodies[-1])[0] == ("user", "What is in a.txt?")
 
 
+@pytest.mark.sweep
 async def test_a_network_that_is_dead_costs_nothing_but_time(swink: Any) -> None:
     swink.environ |= {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "ANTHROPIC_API_KEY": "fake-key"}
     stopped = await swink("-p", "x", "--tools", "none", "--timeout", "1")
@@ -188,6 +189,7 @@ async def test_a_prompt_that_never_came_leaves_no_session(swink: Any) -> None:
     assert bytes_in(folder_of(swink)) == {}
 
 
+@pytest.mark.sweep
 async def test_the_money_of_a_run_is_its_own(swink: Any) -> None:
     dear = FakeReply(text="Dear.", usage=Usage(10, 20_000, total=20_010))
     async with FakeProvider("anthropic", [dear, "Cheap."]) as provider:
@@ -203,6 +205,7 @@ async def test_the_money_of_a_run_is_its_own(swink: Any) -> None:
 # -- without a text ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_p_without_a_text_goes_on_only_where_there_is_something_to_go_on_with(swink: Any) -> None:
     async with FakeProvider("anthropic", ["Done.", "Piped.", "Dashed.", "Named."]) as provider:
         swink.use(provider)
@@ -326,6 +329,7 @@ async def test_a_mask_in_a_resumed_conversation_is_put_back_where_it_belongs_and
     assert env.read_text() == f"DB_PASSWORD={SECRET}\nPORT=2\n"
 
 
+@pytest.mark.sweep
 async def test_what_was_read_before_a_resume_has_to_be_read_again_before_it_is_replaced(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("hello\n")
     write = FakeReply(calls=[("write_file", {"path": "a.txt", "content": "bye\n"})])
@@ -384,6 +388,7 @@ async def test_a_tool_that_ran_when_the_program_was_killed_does_not_run_again(sw
     assert "outcome unknown: this tool call had started" in results
 
 
+@pytest.mark.sweep
 async def test_a_session_has_one_user_at_a_time(swink: Any) -> None:
     async with FakeProvider("anthropic", [HANGING]) as provider:
         swink.use(provider)
@@ -497,6 +502,7 @@ async def test_a_full_disk_ends_the_run_before_the_tool_and_names_the_file(swink
     assert "outcome unknown" in json.dumps(provider.bodies[-1]["messages"][-1])
 
 
+@pytest.mark.sweep
 async def test_a_disk_that_is_full_from_the_start_is_told_before_anything_is_asked(swink: Any) -> None:
     async with FakeProvider("anthropic", ["Fine."]) as provider:
         swink.use(provider)
@@ -535,7 +541,7 @@ async def test_a_person_at_a_terminal_is_told_how_to_go_on_after_any_run(termina
     assert f'note: to go on with this: swink -p "…" -C ../work --resume {info.id}' in terminal.lines
 
 
-@pytest.mark.parametrize(("columns", "length"), [(60, 26), (40, 15)])
+@pytest.mark.parametrize(("columns", "length"), [(60, 26), pytest.param(40, 15, marks=pytest.mark.sweep)])
 async def test_in_a_narrow_window_the_command_to_go_on_with_can_be_copied(
     terminal: Any, swink: Any, columns: int, length: int
 ) -> None:

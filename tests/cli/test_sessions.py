@@ -279,7 +279,9 @@ def test_one_in_use_is_spared_by_prune_and_is_an_error_for_who_names_it(store: J
     assert program("rm", used.id)[0] == 0
 
 
-@pytest.mark.parametrize(("answer", "is_gone"), [("y", True), ("n", False), ("", False)])
+@pytest.mark.parametrize(
+    ("answer", "is_gone"), [("y", True), ("n", False), pytest.param("", False, marks=pytest.mark.sweep)]
+)
 async def test_prune_asks_at_a_terminal(terminal: Any, swink: Any, answer: str, is_gone: bool) -> None:
     folder = swink.home / ".local/share/swink-agent/sessions"
     old = JsonlSessionStore(folder).create(swink.folder)
@@ -291,7 +293,7 @@ async def test_prune_asks_at_a_terminal(terminal: Any, swink: Any, answer: str, 
     assert (session_ids(folder) == []) == is_gone
 
 
-@pytest.mark.parametrize("key", ["\x03", "\x04"])
+@pytest.mark.parametrize("key", ["\x03", pytest.param("\x04", marks=pytest.mark.sweep)])
 async def test_who_leaves_the_question_is_left_in_a_new_row(terminal: Any, swink: Any, key: str) -> None:
     folder = swink.home / ".local/share/swink-agent/sessions"
     JsonlSessionStore(folder).create(swink.folder).close()
@@ -410,6 +412,7 @@ async def test_a_replay_tells_whether_the_agent_of_today_would_do_the_same(swink
     assert "denies it" in other.stdout
 
 
+@pytest.mark.sweep
 async def test_a_replay_says_that_a_limit_had_ended_the_run(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("hello\n")
     read = FakeReply(calls=[("read_file", {"path": "a.txt"})])

@@ -93,6 +93,7 @@ async def test_a_question_cannot_be_forged_with_control_characters(terminal: Any
     assert "! it holds characters that do not show" in terminal.shown
 
 
+@pytest.mark.sweep
 async def test_a_long_diff_leaves_the_path_and_the_question_in_the_window(terminal: Any, swink: Any) -> None:
     old = "".join(f"line {number}\n" for number in range(300))
     (swink.folder / "long.txt").write_text(old)
@@ -165,6 +166,7 @@ async def test_a_no_may_say_why_and_the_model_reads_it(terminal: Any, swink: Any
     assert terminal.left_settings == terminal.settings
 
 
+@pytest.mark.sweep
 async def test_a_question_is_asked_again_in_a_window_of_another_size(terminal: Any, swink: Any) -> None:
     async with FakeProvider("anthropic", [WRITE, "Done."]) as provider:
         swink.use(provider)
@@ -218,7 +220,7 @@ async def test_words_between_calls_are_not_part_of_a_piped_answer(terminal: Any,
     assert next(row for row in terminal.window.rows if row) == "» I look first."
 
 
-@pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {"TERM": ""}])
+@pytest.mark.parametrize("environ", [{"TERM": "dumb"}, pytest.param({"TERM": ""}, marks=pytest.mark.sweep)])
 async def test_a_terminal_that_can_take_nothing_back_gets_plain_lines(
     terminal: Any, swink: Any, environ: dict[str, str]
 ) -> None:

@@ -109,6 +109,7 @@ async def test_a_file_that_names_a_provider_does_not_load_its_package(acme: Any)
     assert (done.code, done.stdout) == (0, "\n"), done
 
 
+@pytest.mark.sweep
 async def test_a_tool_that_is_named_and_cannot_be_had_stops_the_run_before_it_begins(acme: Any, project: Path) -> None:
     (acme.site / "acme_swink" / "broken.py").write_text("raise RuntimeError('half installed')\n")
     groups = {
@@ -144,6 +145,7 @@ async def test_of_two_packages_with_one_name_none_is_chosen(acme: Any) -> None:
     assert "which several packages have: acme-swink and other" in done.stderr
 
 
+@pytest.mark.sweep
 async def test_rules_take_the_name_of_a_tool_that_is_installed(acme: Any, project: Path) -> None:
     async with FakeProvider(fake_of(project), ["no tools"]) as provider:
         acme.environ |= {"ACME_BASE_URL": provider.url, "SWINK_EXTRA_TOOLS": "acme_weather"}

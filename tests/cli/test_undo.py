@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from swink_agent.testing import FakeProvider, FakeReply
 
 FILES = ("--tools", "read_file,write_file,edit_file", "--approve", "all")
@@ -96,6 +98,7 @@ async def test_what_somebody_changed_since_is_left_and_said(swink: Any) -> None:
     assert tree(swink.folder) == {"a.txt": "one\n", "b.txt": "one\n"}
 
 
+@pytest.mark.sweep
 async def test_where_nothing_was_changed_it_says_so_and_where_it_was(swink: Any) -> None:
     done = await swink("undo")
     assert (done.code, done.stdout) == (2, "")
@@ -159,6 +162,7 @@ async def test_what_a_run_changed_in_an_added_folder_is_mentioned(swink: Any, tm
     assert "The same run" not in there.stdout, "the rest of it is put back already"
 
 
+@pytest.mark.sweep
 async def test_a_run_that_changed_only_an_added_folder_is_found_from_its_own(swink: Any, tmp_path: Path) -> None:
     other = tmp_path / "the other one"
     other.mkdir()

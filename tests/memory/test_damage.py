@@ -149,6 +149,7 @@ def check_flip(damaged: Damaged, position: int, bits: int) -> None:
         assert loaded.info.created == damaged.whole.info.created
 
 
+@pytest.mark.sweep
 def test_a_flipped_bit_costs_at_most_one_record(damaged: Damaged) -> None:
     for position in range(0, len(damaged.data), 11):
         check_flip(damaged, position, 1 << position % 8)

@@ -196,12 +196,19 @@ COMMANDS = {
 
 BOTH = ("a fork bomb", "a fork bomb of an interpreter", "processes that multiply and let go", "yes", "deaf ears")
 BOTH += ("a file without an end", "both outputs closed", "a loop of links and folders")
+MULTIPLY = BOTH[:3]
+
+
+def greedy() -> list[Any]:
+    """Each command with each back end; what multiplies leaves others without a process for their own, and is alone."""
+    pairs = [*((name, "auto") for name in COMMANDS), *((name, "landlock") for name in BOTH)]
+    return [
+        pytest.param(name, backend, marks=[pytest.mark.alone] if name in MULTIPLY else []) for name, backend in pairs
+    ]
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize(
-    ("name", "backend"), [*((name, "auto") for name in COMMANDS), *((name, "landlock") for name in BOTH)]
-)
+@pytest.mark.parametrize(("name", "backend"), greedy())
 async def test_a_greedy_command_is_ended_whole_and_in_time(world: World, name: str, backend: str) -> None:
     limits = ProcessLimits(processes=80, file_size=2_000_000)
     chosen = {} if backend == "auto" else {"backend": backend}

@@ -4,18 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import textual.app
+import textual.pilot
+import textual.screen
 
 from swink_agent.testing import LoopbackServer
 from swink_agent.testing.servers import ReceivedRequest
 
 from .tmux import Tmux
+
+FRAME = 0.001
+"""How often the screen is drawn in a test without a terminal, where nobody looks at it in between."""
+CALM = 5
+"""How many frames must have passed in which nobody had anything to do."""
+
+
+async def until_calm(min_sleep: float = 0.0, max_sleep: float = 5.0) -> None:
+    """Returns when all that was typed has been dealt with, as textual's own `wait_for_idle` does.
+
+    That one takes 20 ms without work for rest, twice for each key: longer than the work, and on a busy machine a
+    process that does not get its turn seems to rest as well. Here the event loop tells whether something is left to do.
+    """
+    loop: Any = asyncio.get_running_loop()
+    deadline = time.monotonic() + max_sleep
+    calm = 0
+    while calm < CALM and time.monotonic() < deadline:
+        worked = time.process_time()
+        await asyncio.sleep(FRAME)
+        # What is ready behind us has not had its turn; a thread that works for the program shows in the time alone.
+        is_at_work = loop._ready or time.process_time() - worked > FRAME / 2
+        calm = 0 if is_at_work else calm + 1
+
+
+@pytest.fixture(autouse=True)
+def quick_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (textual.app, textual.pilot):
+        monkeypatch.setattr(module, "wait_for_idle", until_calm)
+    monkeypatch.setattr(textual.screen, "UPDATE_PERIOD", FRAME)
+
 
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed: `.ci/run` installs it")
 
@@ -141,6 +176,7 @@ class Program:
             "SWINK_CONFIG_DIR": str(self.home / "config"),
             "SWINK_DATA_DIR": str(self.home / "data"),
             "SWINK_MODELS_DIR": str(self.home / "models"),
+            "SSL_CERT_FILE": os.devnull,  # reading the machine's certificates takes long, and nobody here speaks TLS
         }
 
     def use(self, model: SpokenModel) -> None:

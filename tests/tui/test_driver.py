@@ -214,6 +214,7 @@ async def test_a_paste_arrives_whole_and_sends_nothing(tmp_path: Path) -> None:
         assert len(running.kinds("sent")) == 1
 
 
+@pytest.mark.sweep
 async def test_a_paste_of_fifty_megabytes_is_refused_while_keys_are_taken(tmp_path: Path) -> None:
     async with program(tmp_path) as running:
         start = time.monotonic()
@@ -225,6 +226,7 @@ async def test_a_paste_of_fifty_megabytes_is_refused_while_keys_are_taken(tmp_pa
         await running.until_drawn(b"50,000,000")
 
 
+@pytest.mark.sweep
 async def test_control_c_ends_a_paste_whose_end_was_lost(tmp_path: Path) -> None:
     async with program(tmp_path) as running:
         await running.type(b"\x1b[200~half")
@@ -234,6 +236,7 @@ async def test_control_c_ends_a_paste_whose_end_was_lost(tmp_path: Path) -> None
         assert (await running.until("key"))[1] == "ctrl+c"
 
 
+@pytest.mark.sweep
 async def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
     async with program(tmp_path) as running:
         await running.type(b"a\xff\xfe\xc3b\r")

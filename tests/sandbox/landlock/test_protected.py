@@ -311,6 +311,7 @@ async def test_no_path_that_is_rewritten_while_it_is_judged_gets_through(sandbox
     assert snapshot([root / ".git" / "config", root / ".git" / "hooks"]) == before
 
 
+@pytest.mark.sweep
 async def test_no_link_that_is_switched_while_it_is_followed_gets_through(
     sandbox: LandlockSandbox, root: Path, tmp_path: Path
 ) -> None:
@@ -327,6 +328,7 @@ async def test_no_link_that_is_switched_while_it_is_followed_gets_through(
     assert snapshot(paths) == before
 
 
+@pytest.mark.sweep
 async def test_no_folder_that_is_moved_while_it_is_used_gets_through(sandbox: LandlockSandbox, root: Path) -> None:
     """Two commands with two guardians: one moves a folder about, the other writes into it."""
     (root / "carrier" / "hooks").mkdir(parents=True)
