@@ -124,6 +124,16 @@ class Playground:
             finally:
                 process.kill()
 
+    def tidy(self, template: Path) -> None:
+        """Makes the folder what it was at the beginning."""
+        for path in [path for path in self.root.iterdir() if path.name != "inside.sock"]:
+            if path.is_dir() and not path.is_symlink():
+                subprocess.run(["chmod", "-R", "u+rwX", str(path)], check=True)
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        shutil.copytree(template, self.root, symlinks=True, dirs_exist_ok=True)
+
     def check(self, outcome: Outcome, *, secrets: bool = True) -> list[str]:
         """Everything that got out; an empty list if the walls held."""
         found: list[str] = []
@@ -303,15 +313,8 @@ class Arena:
         return outcome, found
 
     def _tidy(self) -> None:
-        root = self.playground.root
-        for path in [path for path in root.iterdir() if path.name != "inside.sock"]:
-            if path.is_dir() and not path.is_symlink():
-                subprocess.run(["chmod", "-R", "u+rwX", str(path)], check=True)
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        shutil.copytree(self._template, root, symlinks=True, dirs_exist_ok=True)
-        self._clean = snapshot(root)
+        self.playground.tidy(self._template)
+        self._clean = snapshot(self.playground.root)
 
     def close(self) -> None:
         self._resources.close()
