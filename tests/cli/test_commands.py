@@ -477,6 +477,7 @@ def test_the_doctor_finds_problems(program: Any, monkeypatch: pytest.MonkeyPatch
     assert "Traceback" not in done.out + done.err
 
 
+@pytest.mark.sweep
 def test_the_doctor_tells_where_sessions_are(program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def finding() -> Any:
         return next(found for found in json.loads(program("doctor", "--json").out) if found["area"] == "sessions")

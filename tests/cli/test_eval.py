@@ -233,6 +233,7 @@ async def test_a_rubric_without_a_judge_is_found_before_anything_runs(
     assert "the case 'note' has a rubric and nobody judges by it: --judge MODEL" in done.stderr
 
 
+@pytest.mark.sweep
 async def test_a_named_judge_is_asked_for_its_votes(swink: Any, project: Path) -> None:
     (project / "set.yaml").write_text(SET.replace("    budget:", "    judge: {rubric: Is it polite?}\n    budget:"))
     votes = ['{"score": 1, "reasoning": "Kind."}'] * 3
@@ -314,6 +315,7 @@ async def test_on_a_terminal_one_line_tells_how_far_it_is(swink: Any, project: P
 # -- results -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_a_result_is_reported_in_every_format_by_id_and_by_path(swink: Any, project: Path) -> None:
     first, second = await kept(swink, "good.yaml"), await kept(swink, "wrong.yaml")
     console = await swink("eval", "report", second, "--store", "results")
@@ -331,6 +333,7 @@ async def test_a_result_is_reported_in_every_format_by_id_and_by_path(swink: Any
     assert first < second
 
 
+@pytest.mark.sweep
 async def test_compare_says_what_changed(swink: Any, project: Path) -> None:
     first, second = await kept(swink, "good.yaml"), await kept(swink, "wrong.yaml")
     done = await swink("eval", "compare", first, second, "--store", "results")
@@ -343,6 +346,7 @@ async def test_compare_says_what_changed(swink: Any, project: Path) -> None:
     assert json.loads(done.stdout)["fixed"] == ["port"]
 
 
+@pytest.mark.sweep
 async def test_verify_finds_what_was_changed(swink: Any, project: Path) -> None:
     run = await kept(swink, "good.yaml")
     assert (await swink("eval", "verify", run, "--store", "results")).code == 0

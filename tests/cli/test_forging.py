@@ -218,6 +218,7 @@ def test_a_long_diff_leaves_the_path_and_the_keys_in_the_window(width: int) -> N
 # -- the rest of the command ---------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 @settings(max_examples=40)
 @given(FOREIGN, st.integers(20, 120))
 def test_a_finding_of_the_doctor_is_ours_in_every_row(text: str, width: int) -> None:
@@ -242,6 +243,7 @@ def test_a_row_of_a_table_is_one_row(text: str, width: int) -> None:
     assert shown[1].startswith("tools")
 
 
+@pytest.mark.sweep
 @settings(max_examples=40)
 @given(FOREIGN, st.integers(20, 120))
 def test_every_row_of_a_session_begins_with_a_mark_of_ours(text: str, width: int) -> None:
@@ -263,6 +265,7 @@ def test_every_row_of_a_session_begins_with_a_mark_of_ours(text: str, width: int
     assert sum(row.startswith("  ▸") for row in shown) == 1
 
 
+@pytest.mark.sweep
 @given(FOREIGN, st.integers(24, 120))
 def test_a_listed_session_is_one_row(text: str, width: int) -> None:
     foreign = forging(text, width)

@@ -192,6 +192,7 @@ def test_lines_need_nothing_that_is_not_installed_with_the_program() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.sweep
 async def test_lines_that_are_pasted_in_one_go_are_one_prompt(swink: Swink, terminal: Terminal) -> None:
     async with FakeProvider("anthropic", ["Three lines."]) as provider:
         swink.use(provider)
@@ -248,6 +249,7 @@ async def test_a_follow_up_is_queued_by_a_command_that_the_help_names(swink: Swi
     assert "and then this" in str(provider.bodies[-1]["messages"][-1])
 
 
+@pytest.mark.sweep
 async def test_a_screen_reader_hears_what_begins_and_what_came_of_it(swink: Swink, terminal: Terminal) -> None:
     run = FakeReply(calls=[("bash", {"command": "until [ -e go ]; do sleep 0.02; done; echo one"})])
     async with FakeProvider("anthropic", [run, "One line."]) as provider:

@@ -48,6 +48,7 @@ async def test_stdin_is_added_and_replaced_where_it_is_no_text(swink: Any) -> No
     assert "tools" not in provider.bodies[0]
 
 
+@pytest.mark.sweep
 async def test_wrong_usage_is_told_before_anything_is_asked(swink: Any, tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text('{"type": "nonsense"}')
     wrong = {
@@ -157,6 +158,7 @@ async def test_nothing_is_approved_by_silence_and_the_way_is_told_once(swink: An
     assert (swink.folder / "new.txt").read_text() == "hi"
 
 
+@pytest.mark.sweep
 async def test_quiet_says_nothing_and_verbose_says_more(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("hello\n")
     thinking = FakeReply(text="It says hello.", thinking="let me think")
@@ -277,6 +279,7 @@ async def test_calls_that_were_not_approved_are_listed(swink: Any) -> None:
     assert "denies it" in rejected[1]["reason"]
 
 
+@pytest.mark.sweep
 async def test_settings_that_cannot_be_read_and_a_prompt_that_never_comes_have_their_object_too(swink: Any) -> None:
     (swink.home / "config").mkdir()
     (swink.home / "config" / "config.toml").write_text("model = \n")
@@ -408,6 +411,7 @@ async def test_instructions_can_be_added_and_the_schema_written_out(swink: Any) 
     assert "\nAlways say please.\n\nDate: " in system
 
 
+@pytest.mark.sweep
 async def test_pictures_go_with_the_prompt(swink: Any) -> None:
     png = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
     (swink.folder / "a.png").write_bytes(png)
@@ -524,6 +528,7 @@ async def test_a_reader_that_leaves_ends_it_without_a_traceback(swink: Any) -> N
     assert len(provider.replies) >= 1, "the run ended early"
 
 
+@pytest.mark.sweep
 async def test_a_full_disk_and_a_closed_stdout_are_told(swink: Any) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     async with FakeProvider("anthropic", ["x"]) as provider:
@@ -643,6 +648,7 @@ async def test_streams_that_the_caller_closed_do_no_harm(swink: Any) -> None:
     assert json.loads(stdout)["text"] == "x"
 
 
+@pytest.mark.sweep
 async def test_secrets_are_masked_unless_a_flag_says_otherwise(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("it is canary-4711-swordfish, and AKIAIOSFODNN7EXAMPLE\n")
     environ = {"DB_PASSWORD": "canary-4711-swordfish"}

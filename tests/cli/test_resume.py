@@ -76,6 +76,7 @@ async def test_a_run_is_recorded_and_goes_on_with_all_that_was_said(swink: Any) 
     assert [path.stat().st_mode & 0o777 for path in folder_of(swink).iterdir()] == [0o600]
 
 
+@pytest.mark.sweep
 async def test_the_newest_session_is_the_newest_of_this_folder(swink: Any, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -93,6 +94,7 @@ async def test_the_newest_session_is_the_newest_of_this_folder(swink: Any, tmp_p
     assert moved.stderr == f"note: the session was begun in {other}, and goes on in this folder\n"
 
 
+@pytest.mark.sweep
 async def test_nothing_is_recorded_where_that_is_not_wanted(swink: Any, tmp_path: Path) -> None:
     async with FakeProvider("anthropic", ["x"] * 5) as provider:
         swink.use(provider)
@@ -178,6 +180,7 @@ async def test_an_interrupted_run_goes_on_and_quiet_says_nothing(swink: Any) -> 
     assert texts(provider.bodies[-1]) == [("user", "x")], "what was half said is not sent"
 
 
+@pytest.mark.sweep
 async def test_a_prompt_that_never_came_leaves_no_session(swink: Any) -> None:
     async with FakeProvider("anthropic", []) as provider:
         swink.use(provider)
@@ -233,6 +236,7 @@ async def test_p_without_a_text_goes_on_only_where_there_is_something_to_go_on_w
 # -- the model -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_a_session_goes_on_with_its_model_or_with_the_one_that_is_named(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("hello\n")
     async with (
@@ -420,6 +424,7 @@ async def test_a_session_has_one_user_at_a_time(swink: Any) -> None:
 # -- what cannot be had --------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 async def test_sessions_that_cannot_be_had_are_one_line_and_nothing_is_changed(swink: Any) -> None:
     folder = folder_of(swink)
     async with FakeProvider("anthropic", ["x", "x"]) as provider:
@@ -448,6 +453,7 @@ async def test_sessions_that_cannot_be_had_are_one_line_and_nothing_is_changed(s
     assert len(provider.bodies) == 2
 
 
+@pytest.mark.sweep
 async def test_a_folder_that_cannot_be_used_is_a_warning_and_an_error_for_who_needs_it(swink: Any) -> None:
     (swink.home / "file").write_text("")
     environ = {"SWINK_SESSIONS_FOLDER": str(swink.home / "file" / "sessions")}
@@ -484,6 +490,7 @@ async def limited(swink: Any, blocks: int, *arguments: str) -> Any:
     return process.returncode, stdout.decode(), stderr.decode()
 
 
+@pytest.mark.sweep
 async def test_a_full_disk_ends_the_run_before_the_tool_and_names_the_file(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("hello\n" * 3000)
     write = FakeReply(calls=[("write_file", {"path": "new.txt", "content": "x"})])

@@ -130,6 +130,7 @@ def test_a_session_is_shown_with_numbers_that_fork_understands(store: JsonlSessi
     assert err == f"error: session {session} has 4 messages: it cannot be forked at 5 (--at)\n"
 
 
+@pytest.mark.sweep
 async def test_what_was_said_forges_no_row_and_no_id_is_cut(terminal: Any, swink: Any) -> None:
     store = JsonlSessionStore(swink.home / ".local/share/swink-agent/sessions")
     agent = Agent("scripted:a-model-with-a-rather-long-name", stream_fn=scripted(text(SAYINGS)))

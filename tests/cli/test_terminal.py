@@ -80,6 +80,7 @@ async def test_trust_lasts_for_the_session(terminal: Any, swink: Any) -> None:
     assert (swink.folder / "other.txt").exists()
 
 
+@pytest.mark.sweep
 async def test_a_question_cannot_be_forged_with_control_characters(terminal: Any, swink: Any) -> None:
     async with FakeProvider("anthropic", [HOSTILE, "Done."]) as provider:
         swink.use(provider)
@@ -129,6 +130,7 @@ async def test_a_long_diff_leaves_the_path_and_the_question_in_the_window(termin
     assert (swink.folder / "long.txt").read_text() == new
 
 
+@pytest.mark.sweep
 async def test_a_wrong_key_is_told_which_there_are_in_its_place(terminal: Any, swink: Any) -> None:
     async with FakeProvider("anthropic", [WRITE, "Done."]) as provider:
         swink.use(provider)
@@ -207,6 +209,7 @@ async def test_a_running_command_is_followed_and_a_failed_one_shows_its_last_lin
     assert window.wrapped == []
 
 
+@pytest.mark.sweep
 async def test_words_between_calls_are_not_part_of_a_piped_answer(terminal: Any, swink: Any, tmp_path: Any) -> None:
     (swink.folder / "a.txt").write_text("hello\n")
     said = FakeReply(text="I look first.", calls=[("read_file", {"path": "a.txt"})])

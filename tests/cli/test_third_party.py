@@ -45,6 +45,7 @@ async def test_every_block_of_the_page_is_a_file_of_the_package_or_a_command(pro
     assert set(languages) == {"python", "toml", "sh"}
 
 
+@pytest.mark.sweep
 async def test_the_packages_own_tests_are_green(project: Path, tmp_path: Path) -> None:
     site = install(project, tmp_path / "site")
     process = await asyncio.create_subprocess_exec(
@@ -87,6 +88,7 @@ async def test_being_installed_switches_nothing_on_and_loads_nothing(acme: Any, 
     assert "tools" not in provider.bodies[0]
 
 
+@pytest.mark.sweep
 async def test_a_project_cannot_switch_them_on_even_if_it_is_trusted(acme: Any, project: Path) -> None:
     (acme.folder / ".swink").mkdir()
     (acme.folder / ".swink" / "config.toml").write_text(
@@ -185,6 +187,7 @@ async def test_the_provider_is_known_everywhere(acme: Any) -> None:
         assert done.stdout == f"plain,{word}\n"
 
 
+@pytest.mark.sweep
 async def test_doctor_tells_what_is_installed_and_what_is_on(acme: Any) -> None:
     (acme.site / "acme_swink" / "broken.py").write_text("raise RuntimeError('half installed')\n")
     declare(acme.site, "other", {"swink_agent.providers": {"broken": "acme_swink.broken:PROVIDER"}})
@@ -214,6 +217,7 @@ async def test_a_plain_callable_is_a_provider_too_and_gets_the_model(acme: Any) 
     assert (done.code, done.stdout) == (0, "I am whoever.\n"), done
 
 
+@pytest.mark.sweep
 async def test_nobody_takes_the_place_of_a_provider_that_comes_with_the_program(acme: Any) -> None:
     (acme.site / "thief.py").write_text("def provider(model):\n    raise SystemExit('it got the key')\n")
     declare(

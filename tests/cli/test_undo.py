@@ -82,6 +82,7 @@ async def test_the_last_run_is_shown_and_put_back_and_then_the_one_before(swink:
     assert tree(swink.folder) == {"a.txt": "one\ntwo\n"}
 
 
+@pytest.mark.sweep
 async def test_what_somebody_changed_since_is_left_and_said(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("one\n")
     (swink.folder / "b.txt").write_text("one\n")
@@ -112,6 +113,7 @@ async def test_where_nothing_was_changed_it_says_so_and_where_it_was(swink: Any)
     assert (await swink("undo", "--run", "zz")).code == 2
 
 
+@pytest.mark.sweep
 async def test_undo_that_is_turned_off_keeps_no_copies(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("one\n")
     swink.environ["SWINK_UNDO"] = "off"
@@ -140,6 +142,7 @@ async def test_a_person_is_asked(terminal: Any, swink: Any) -> None:
     assert (swink.folder / "a.txt").read_text() == "one\n"
 
 
+@pytest.mark.sweep
 async def test_what_a_run_changed_in_an_added_folder_is_mentioned(swink: Any, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

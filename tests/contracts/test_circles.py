@@ -23,20 +23,19 @@ MODULES = {
 }
 
 
-def _run(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes beneath this one, without what is only there for type checkers."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-            for other in child.orelse:
-                yield from _run(other)
-            continue
-        yield child
-        yield from _run(child)
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """These and all in them, without what is only there for type checkers."""
+    for statement in body:
+        yield statement
+        is_for_checkers = isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.dump(statement.test)
+        for name in ("orelse",) if is_for_checkers else ("body", "orelse", "handlers", "finalbody", "cases"):
+            inner = getattr(statement, name, [])
+            yield from _statements([part for part in inner if hasattr(part, "body") or isinstance(part, ast.stmt)])
 
 
 def imports(module: str, path: Path) -> set[str]:
     found: set[str] = set()
-    for node in _run(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _statements(ast.parse(path.read_text(encoding="utf-8")).body):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

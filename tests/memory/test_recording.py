@@ -223,7 +223,7 @@ def test_what_is_on_record_is_what_the_agent_had(**world: Any) -> None:
 
 @pytest.mark.sweep
 @pytest.mark.timeout(1800)
-@settings(max_examples=1500)
+@settings(max_examples=500)
 @given(
     replies=replies,
     history=histories,

@@ -138,6 +138,7 @@ def test_ordinary_text_is_left_alone(name: str) -> None:
     assert PromptGuard().scan(ORDINARY[name]) == ()
 
 
+@pytest.mark.sweep
 def test_this_projects_own_files_are_left_alone() -> None:
     """All but those that speak of attacks, or hold the markers of a model's own template."""
     places = [ROOT / name for name in ("src", "tests", "docs", "examples", "bench", "scripts")]

@@ -264,7 +264,7 @@ def approver(answers: list[Any], is_async: bool) -> Callable[[Any], Any]:
 # -- the property --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     replies=replies,
     history=histories,

@@ -41,6 +41,7 @@ def rows_of(replies: list[ReplyBlock], width: int) -> list[str]:
     return rows
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("text", [MIXED * 500, CODE, LIST], ids=["mixed", "code", "list"])
 def test_the_parts_of_a_long_reply_look_as_the_whole(text: str) -> None:
     whole = ReplyBlock()

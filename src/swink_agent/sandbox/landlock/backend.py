@@ -186,6 +186,8 @@ class _Launcher:
             try:
                 self._configure(configuration)
                 answer = self._line.recv(4096)
+            except ConnectionError:
+                answer = b""  # it ended before it had read everything
             except OSError as error:
                 raise SandboxError(f"the launcher does not answer: {error}") from error
             if not answer:
