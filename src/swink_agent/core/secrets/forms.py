@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
-__all__ = ["Found", "SecretForms"]
+__all__ = ["TWO_IN_LOWER_CASE", "Found", "SecretForms"]
 
 Found: TypeAlias = tuple[int, int, str]
 """Where a secret starts, where it ends, and what it is called."""
@@ -30,6 +30,8 @@ _HEX_SEPARATORS = _BLANKS + b":,-.;_'\"\\{}[]()|%x"
 _HEX_BETWEEN = _HEX_SEPARATORS.decode()
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 _LOWER = bytes(range(256)).lower()
+TWO_IN_LOWER_CASE = "\u0130"
+"""The only character that becomes two in lower case; those behind it would have other places then."""
 
 
 class _Patterns:
@@ -42,12 +44,19 @@ class _Patterns:
         )
         self.hex_odd = re.compile(r"(?:0[xX]|\\x|\\u00|\\[rn]|[\s:,\-.;_'\"\\{}\[\]()|%])+")
         self.hex_tail = re.compile(
-            r"(?<![0-9A-Za-z])[0-9A-Fa-f]++(?>(?:(?>(?:0[xX]|\\[xu]|[\s:,\-.;_'\"\\{}\[\]()|%])+)[0-9A-Fa-f]++)*)\W*\Z"
+            r"(?<![0-9A-Za-z])(?:0[xX]|\\[xu])?[0-9A-Fa-f]++(?>(?:(?>(?:0[xX]|\\[xu]|[\s:,\-.;_'\"\\{}\[\]()|%])+)[0-9A-Fa-f]++)*)\W*\Z"
         )
+        # What may be the half of something that stands between two characters.
+        self.hex_half = re.compile(r"(?:0[xX]?|\\[xu]?0{0,2})\Z")
+        self.base64_half = re.compile(r"(?:\r|\\[rn]?|%2?)\Z")
+        # An address, then bytes or words (of xxd, which has a text behind them; of hexdump and od), or characters.
         self.dump = re.compile(
             r"(?m)^[ \t]*[0-9a-fA-F]{4,16}(?:: ((?:[0-9a-fA-F]{2,8} ){1,32})[^\n]*"
-            r"| {1,4}((?:[0-9a-fA-F]{2,4} {1,2}){0,31}[0-9a-fA-F]{2,4})[ \t]*(?:\|[^\n]*)?)$"
+            r"| {1,4}((?:[0-9a-fA-F]{2,8} {1,2}){0,31}[0-9a-fA-F]{2,8})[ \t]*(?:[|>][^\n]*)?"
+            r"|((?:   [^\n]|  \\[^\n]| [0-7]{3}){1,32})[ \t]*)$"
         )
+        self.dump_begun = re.compile(r"[ \t]*(?:[0-9a-fA-F]{0,16}:?|[0-9a-fA-F]{4,16}:? .*)\Z")
+        self.dumped_characters = re.compile(r"(?:   (.)|  \\(.)| ([0-7]{3}))")
 
 
 _patterns = lru_cache(maxsize=1)(_Patterns)
@@ -100,20 +109,18 @@ class SecretForms:
         flat = _flat_hex(data)
         if any(form in flat for form in self._hex):
             found += _Flattened(text, is_hex=True).find(self._hex)
-        if "0000" in text:
+        if _may_dump(text):
             found += self._in_dumps(text)
         return found
 
     def _in_dumps(self, text: str) -> Iterator[Found]:
         """The lines of a dump that hold a secret, whole: they show it twice, in hexadecimal and as it is."""
         lines = list(_patterns().dump.finditer(text))
-        if not lines:
-            return
-        for is_swapped in (False, True):
+        for read in _readings(lines):
             ends: list[int] = []
             content = bytearray()
             for line in lines:
-                content += _dumped(line.group(1) or line.group(2), is_swapped=is_swapped)
+                content += read(line)
                 ends.append(len(content))
             for raw, name in self._raw.items():
                 at = content.find(raw)
@@ -131,23 +138,33 @@ class SecretForms:
             return 0
         held = self._beginnings.longest_at_end(text)
         end = text[-_WRAPPED_TAIL:]
-        if "\n" in end or "\\" in end or "%" in end:
+        if "\n" in end or "\r" in end or "\\" in end or "%" in end:
             held = max(held, self._unfinished_flat(end, is_hex=False))
         if end.rstrip(_HEX_BETWEEN)[-1:] in _HEX_DIGITS:
             held = max(held, self._unfinished_flat(end, is_hex=True))
-        return max(held, self._unfinished_dump(end)) if "0000" in end else held
+        return max(held, self._unfinished_dump(end)) if end[-1] == "0" or _may_dump(end) else held
 
     def _unfinished_flat(self, end: str, *, is_hex: bool) -> int:
-        tail = (_patterns().hex_tail if is_hex else _patterns().base64_tail).search(end)
-        if tail is None:
-            return 0
-        return _Flattened(tail.group(), is_hex=is_hex).unfinished(self._flat_hex if is_hex else self._flat_base64)
+        half = (_patterns().hex_half if is_hex else _patterns().base64_half).search(end)
+        held = 0
+        for stop in {len(end), len(end) if half is None else half.start()}:
+            tail = (_patterns().hex_tail if is_hex else _patterns().base64_tail).search(end[:stop])
+            if tail is not None:
+                flat = _Flattened(tail.group(), is_hex=is_hex)
+                longest = flat.unfinished(self._flat_hex if is_hex else self._flat_base64)
+                held = max(held, longest + len(end) - stop if longest else 0)
+        return held
 
     def _unfinished_dump(self, end: str) -> int:
         """A dump is held until it is over: a line of it may hold half of a secret."""
-        held, before = 0, len(end)
-        for line in reversed(list(_patterns().dump.finditer(end))):
-            if before - line.end() > 1 + (before == len(end)):
+        end = end[end.find("\n") + 1 :] if len(end) == _WRAPPED_TAIL else end  # of the first, half may be cut off
+        last = end.rfind("\n") + 1
+        if not _patterns().dump_begun.match(end, last):
+            return 0
+        is_begun = end.startswith("00", last) or end[last:] == "0"
+        before, held = last, len(end) - last if is_begun else 0
+        for line in reversed(list(_patterns().dump.finditer(end, 0, last))):
+            if before - line.end() > 1:
                 break
             before = line.start()
             held = len(end) - before
@@ -197,9 +214,10 @@ class _Flattened:
         self._add(pieces, text[end:], end)
         self._length = len(text)
         flat = "".join(pieces)
-        self._flat = flat.lower() if is_hex else flat.replace("-", "+").replace("_", "/")
-        if len(self._flat) != self._size:  # a character that is two in lower case
-            self._flat = flat
+        if is_hex:
+            self._flat = flat.replace(TWO_IN_LOWER_CASE, "I").lower()
+        else:
+            self._flat = flat.replace("-", "+").replace("_", "/")
 
     def _add(self, pieces: list[str], piece: str, start: int, width: int = 0) -> None:
         if piece:
@@ -317,12 +335,47 @@ def _flat_hex(data: bytes) -> bytes:
     return data.translate(_LOWER, _HEX_SEPARATORS)
 
 
-def _dumped(groups: str, *, is_swapped: bool) -> bytes:
-    """The bytes of one line of a dump; `is_swapped` for words of two bytes, the lower one first."""
-    content = bytearray()
-    for group in groups.split():
-        if len(group) % 2:
-            return b""
-        raw = bytes.fromhex(group)
-        content += raw[::-1] if is_swapped and len(raw) == 2 else raw
-    return bytes(content)
+# -- dumps ---------------------------------------------------------------------------------------------------
+
+
+def _may_dump(text: str) -> bool:
+    """A glance: the addresses of a dump, but for those of very large files, begin with zeros."""
+    return "0000" in text or "\n00" in text or text.startswith("00")
+
+
+def _readings(lines: list[re.Match[str]]) -> list[Callable[[re.Match[str]], bytes]]:
+    """The ways in which the lines of a dump may be read: they do not say how they were written."""
+    sizes = {len((line.group(1) or line.group(2)).split(None, 1)[0]) if not line.group(3) else 0 for line in lines}
+    readings: list[Callable[[re.Match[str]], bytes]] = []
+    if sizes & {2, 4, 6, 8}:
+        readings.append(_as_bytes)
+    if sizes & {4, 8}:
+        readings.append(_as_words)
+    if sizes & {0, 3, 6}:
+        readings.append(_as_octal)
+    return readings
+
+
+def _as_bytes(line: re.Match[str]) -> bytes:
+    digits = (line.group(1) or line.group(2) or "").replace(" ", "")
+    return b"" if len(digits) % 2 else bytes.fromhex(digits)
+
+
+def _as_words(line: re.Match[str]) -> bytes:
+    """Words of two or four bytes, the lowest one first."""
+    groups = (line.group(1) or line.group(2) or "").split()
+    return b"".join([bytes.fromhex(group)[::-1] for group in groups if len(group) % 2 == 0])
+
+
+def _as_octal(line: re.Match[str]) -> bytes:
+    """Bytes or words in octal, or characters among which the odd ones are in octal."""
+    if line.group(3):
+        parts = _patterns().dumped_characters.findall(line.group(3))
+        return b"".join([(plain or named).encode() if plain or named else _octal(code) for plain, named, code in parts])
+    return b"".join(map(_octal, (line.group(1) or line.group(2)).split()))
+
+
+def _octal(digits: str) -> bytes:
+    if set(digits) - set("01234567") or len(digits) not in (3, 6):
+        return b""
+    return (int(digits, 8) & (0xFF if len(digits) == 3 else 0xFFFF)).to_bytes(len(digits) // 3, "little")
