@@ -453,6 +453,7 @@ def test_any_other_value_is_masked_wherever_it_stands(value: str) -> None:
         *("REDISCLI_AUTH", "API_KEY", "apiKey", "DB_PW", "LDAP_BINDPW", "AZURE_CONNECTION_STRING", "X-Api-Key"),
         *("AWS_SECRET_ACCESS_KEY", "GOOGLE_CREDENTIALS", "WIFI_PSK", "SMTP_PASS", "DBPASS", "pwd", "NPM_TOKEN"),
         *("API_KEY_2", "DB_PASSWORD_PROD", "password2", "NPM_TOKEN1"),
+        *("CREDS", "PASSCODE", "DB_CONN_STR", "CONNSTR", "CI_JOB_JWT", "JWT"),
     ],
 )
 def test_the_names_that_people_give_to_secrets_are_known(name: str) -> None:
@@ -553,6 +554,23 @@ def as_it_is_written(secret: str) -> dict[str, str]:
         "array": "{" + ",\n  ".join(f"0x{byte:02X}" for byte in raw) + "}",
         "escaped bytes in JSON": json.dumps("".join(f"\\x{byte:02x}" for byte in raw)),
         "base64 by PHP": json.dumps(long).replace("/", "\\/"),
+        "bytes": repr(raw),
+        "ascii": ascii(secret),
+        "jq @html": html.escape(secret).replace("&#x27;", "&#39;"),
+        "PHP's HTML": html.escape(secret).replace("&#x27;", "&#039;"),
+        "XML": html.escape(secret).replace("&#x27;", "&apos;"),
+        "Go's HTML": html.escape(secret).replace("&#x27;", "&#39;").replace("&quot;", "&#34;").replace("+", "&#43;"),
+        "YAML and SQL": secret.replace("'", "''"),
+        "CSV": secret.replace('"', '""'),
+        "Go's paths": quote(secret, safe="$&+:=@"),
+        "Go's userinfo": quote(secret, safe="$&+,;="),
+        "userinfo of a browser": quote(secret, safe="!$%&'()*+,~"),
+        "path of a browser": quote(secret, safe="!$%&'()*+,~/:;=@[]\\|"),
+        "query of a browser": quote(secret, safe="!$%&()*+,~/:;=@[]\\|?^`{}"),
+        "address in an address": quote(quote(secret, safe=""), safe=""),
+        "bash": re.sub(r"([^\w@%+=:./-])", r"\\\1", secret),
+        "bash without a locale": secret.replace("\\", "\\\\").replace("'", "\\'").replace("ö", "\\303\\266"),
+        "JSON three times": json.dumps(json.dumps(json.dumps(secret))),
         "hex after a dotted I": "\u0130stanbul " + raw.hex().upper(),
     }
 
@@ -587,6 +605,19 @@ def test_a_secret_as_common_tools_write_it_is_found_in_chunks_too(secret: str, h
 def test_a_number_at_the_beginning_of_a_line_is_shown_when_the_line_ends(text: str) -> None:
     stream = redactor("kx7Qp2vLm9-Zt4Rw8Yb3").stream()
     assert "".join([stream.feed(character) for character in f"{text}\n!"]) == f"{text}\n!"
+
+
+def test_text_that_only_has_escapes_in_common_with_a_secret_is_left_alone() -> None:
+    known = redactor(ODD, "correct horse battery staple", patterns=False)
+    for ordinary in (
+        "print(\"a/s<s>&w\", 50 % 2, 'it''s') && x=%20%2F",
+        "correct+horse and battery%20staple",
+        '{"a": "p\\"a\\/s\\u003cs", "b": "&amp;&lt;"}',
+        "C:\\Users\\ada\\x.txt 100% & more",
+    ):
+        assert known.redact(ordinary) == ordinary
+        stream = known.stream()
+        assert "".join([*map(stream.feed, ordinary), stream.finish()]) == ordinary
 
 
 def test_a_name_or_all_of_it_can_be_left_unmasked() -> None:
