@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import logging
 import random
 import re
@@ -149,6 +150,23 @@ async def test_garbage_behind_a_good_request_is_refused_and_the_good_one_is_answ
         assert await answers(url, good + b"\x00\x01garbage\r\n\r\n") in ([200, 400], [400])
         assert await answers(url, good + good + post(b"{}")) == [200, 200, 400]
     assert_log_is_ours(caplog)
+
+
+@pytest.mark.parametrize("name", [FORGED, "m" * 100_000])
+async def test_a_model_whose_stream_fails_forges_nothing_by_its_name(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(model: object) -> Any:
+        raise RuntimeError(name)
+
+    body = json.dumps({"model": {"provider": name, "model_id": name}, "messages": []}).encode()
+    async with ProxyServer({TOKEN: 4}, broken).serve() as url:
+        assert await answers(url, post(body)) == [200], "the failure is an event of the stream"
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.isascii()
+    assert message.isprintable()
+    assert message.startswith("the stream function for ")
+    assert len(message) < 150
 
 
 async def test_who_asks_first_whether_to_go_on_may() -> None:

@@ -130,6 +130,12 @@ def test_a_long_text_keeps_its_head_and_its_tail() -> None:
         ("été, straße, 日本語, 😀", ()),
         ("echo 'привет мир'", ()),
         ("echo 'рост и всё'", ()),
+        ("x² + y³, ① and ½", ()),
+        ("第１２話 ①", ()),
+        (
+            "rm\uff11",
+            ("rm\uff11 is not what it looks like: it reads as rm1 but is written in other characters",),
+        ),
         ("ls \u202e", ("it holds characters that do not show: \\u{202e} right-to-left override",)),
         ("ls \r\x1b", ("it holds characters that do not show: \\u{d} carriage return, \\u{1b} escape",)),
         ("ls \U000e0041", ("it holds characters that do not show: \\u{e0041} invisible tag",)),

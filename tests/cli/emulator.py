@@ -31,6 +31,7 @@ class Emulator:
             assert token is not None, f"a control sequence that nothing of ours has: {text[place : place + 20]!r}"
             place = token.end()
             numbers, letter, end, character = token.groups()
+            self._is_joined = self._is_joined and character is not None  # nothing is joined over a line end
             if letter is not None:
                 self._obey(numbers, letter)
             elif end == "\r":

@@ -143,6 +143,17 @@ def test_every_row_of_a_run_begins_with_a_mark_of_ours(text: str, width: int, lo
     assert sum(row.startswith("note:") for row in rows) == 1
 
 
+@pytest.mark.parametrize("width", [12, 21, 80, 133])
+@pytest.mark.parametrize(
+    "joined", ["👩\u200d" * 300, "👩🏽\u200d" * 80, "☺\ufe0f\u200d" * 90, "👩\u200d👩\u200d👧\u200d👦" * 9]
+)
+def test_emoji_that_are_joined_without_end_do_not_fill_a_row(joined: str, width: int) -> None:
+    foreign = f"{joined}👩✓ {TAKEN}\n{joined}👩error: {TAKEN}"
+    rows = said(run_of(foreign), width, "verbose", foreign)
+    assert sum(row.startswith(("✓ ", "✗ ")) for row in rows) == 2
+    assert sum(row.startswith("error:") for row in rows) == 2
+
+
 # -- what is asked -------------------------------------------------------------------------------------------
 
 

@@ -181,7 +181,7 @@ class ProxyServer:
         except LookupError as error:
             yield StreamFailed(str(error), ErrorKind.INVALID_REQUEST)
         except Exception as error:
-            log.warning("the stream function for %s failed: %s", asked.model, type(error).__name__)
+            log.warning("the stream function for %s failed: %s", _quoted(str(asked.model)), type(error).__name__)
             yield StreamFailed("the proxy's stream function failed", ErrorKind.STREAM)
 
 

@@ -19,6 +19,8 @@ FOLLOWING = "  ┆ "
 TAB_STOP = 4
 _ELLIPSIS = "…"
 _JOINER = "\u200d"
+_WIDEST = 16
+"""Cells of the widest emoji there is, four people of four colours. What is joined to more is not one."""
 _ROOM = 8
 """Where a mark leaves less than this beside it, it stands in a row of its own."""
 _NARROWEST = 4
@@ -43,7 +45,7 @@ def clusters(text: str) -> Iterator[tuple[str, int]]:
     start, width, is_joined = 0, 0, False
     for place, character in enumerate(text):
         own = _width(character)
-        if own == 0 or is_joined:
+        if own == 0 or (is_joined and width < _WIDEST):
             # The sign that asks for a colourful form makes a narrow symbol wide.
             width = max(width, 2) if character == "\ufe0f" else width + own
         else:
@@ -108,7 +110,7 @@ def wrap(text: str, width: int, *, at_words: bool = False) -> list[str]:
     rows: list[str] = []
     row: list[str] = []
     used, after_space = 0, 0
-    for piece, size in clusters(text):
+    for piece, size in _fitting(text, width):
         if used + size > width and row:
             rest = row[after_space:] if at_words and after_space else []
             rows.append("".join(row[: len(row) - len(rest)]))
@@ -120,6 +122,15 @@ def wrap(text: str, width: int, *, at_words: bool = False) -> list[str]:
         if piece == " ":
             after_space = len(row)
     return [*rows, "".join(row)]
+
+
+def _fitting(text: str, width: int) -> Iterator[tuple[str, int]]:
+    """The pieces of the text; one that is wider than a row is torn apart after all, before a terminal does it."""
+    for piece, size in clusters(text):
+        if size <= width:
+            yield piece, size
+        else:
+            yield from [(character, _width(character)) for character in piece]
 
 
 def laid_out(

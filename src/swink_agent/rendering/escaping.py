@@ -24,6 +24,7 @@ _MOST_MARKS, _MOST_MARKS_OF_A_SCRIPT = 2, 4
 
 _NEWLINE, _TAB = "⏎", "⇥"
 _WRITTEN = {"\n": _NEWLINE, "\t": _TAB, _NEWLINE: "\\u{23ce}", _TAB: "\\u{21e5}"}
+_WIDE_SCRIPTS = frozenset({"cjk", "hiragana", "katakana", "hangul"})
 _WORD = re.compile(r"[^\W_]+")
 
 # Letters of other scripts that most fonts draw as the ASCII letter beside them.
@@ -182,8 +183,12 @@ def _is_mixed(word: str) -> bool:
 
 def _reads_as(word: str, at_home: set[str]) -> str | None:
     """What is wrong with a word, or `None`: a word of a script that the text is written in is nobody's concern."""
-    compatible = compatibility_form(word)
-    if compatible != word and compatible.isascii():
+    # A raised or circled number looks like nothing else, and wide digits are what writers of wide scripts type.
+    bare = "".join([character for character in word if unicodedata.category(character) != "No"])
+    if bare.isdecimal() and not at_home.isdisjoint(_WIDE_SCRIPTS):
+        return None
+    compatible = compatibility_form(bare)
+    if compatible != bare and compatible.isascii():
         return f"it reads as {safe_display(compatible, 60)} but is written in other characters"
     scripts = sorted({script for character in word if (script := _script(character))})
     if _is_mixed(word) and "latin" in scripts and any(character in _LOOKALIKE for character in word):

@@ -161,6 +161,7 @@ def test_common_keys_are_masked_by_their_shape_whole_or_in_chunks(key: str) -> N
     "ordinary",
     [
         "def sk_learn(x): return x  # task-force, disk-usage, ask-me-anything-about-this-long-word",
+        ".sk-spinner-with-many-words .sk-fading-circle-animation { color: red }",
         "https://example.com/a:b@c and git@github.com:user/repository.git",
         "hf_hub, npm_config, AKI, eyJ, the key is under the mat",
         "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
@@ -182,6 +183,26 @@ def test_headers_and_addresses_with_passwords_are_masked() -> None:
         stream.feed("Authorization: Bea") + stream.feed("rer abc.de") + stream.feed("f-123456\nnext") + stream.finish()
     )
     assert named(shown) == "Authorization: Bearer <authorization>\nnext"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"Authorization": "Bearer abc.def-123456"}',
+        "{'authorization': 'Bearer abc.def-123456'}",
+        '{\\"Authorization\\": \\"token abc.def-123456\\"}',
+        "map[Authorization:[Bearer abc.def-123456]]",
+        "Authorization: ApiKey abc.def-123456",
+    ],
+)
+def test_a_header_is_masked_as_programs_print_it(text: str) -> None:
+    assert named(redactor().redact(text)) == text.replace("abc.def-123456", "<authorization>")
+    stream = redactor().stream()
+    assert "abc.def" not in "".join([*map(stream.feed, text), stream.finish()])
+
+
+def test_a_dotted_capital_i_hides_no_name() -> None:
+    assert "kx7Q" not in redactor().redact("\u0130stanbul\nDB_PASSWORD=kx7Qp2vLm9Rw4T\n")
 
 
 def test_masking_twice_is_masking_once() -> None:
@@ -432,6 +453,7 @@ def test_any_other_value_is_masked_wherever_it_stands(value: str) -> None:
         *("REDISCLI_AUTH", "API_KEY", "apiKey", "DB_PW", "LDAP_BINDPW", "AZURE_CONNECTION_STRING", "X-Api-Key"),
         *("AWS_SECRET_ACCESS_KEY", "GOOGLE_CREDENTIALS", "WIFI_PSK", "SMTP_PASS", "DBPASS", "pwd", "NPM_TOKEN"),
         *("API_KEY_2", "DB_PASSWORD_PROD", "password2", "NPM_TOKEN1"),
+        *("CREDS", "PASSCODE", "DB_CONN_STR", "CONNSTR", "CI_JOB_JWT", "JWT"),
     ],
 )
 def test_the_names_that_people_give_to_secrets_are_known(name: str) -> None:
@@ -483,6 +505,7 @@ def as_it_is_written(secret: str) -> dict[str, str]:
     python = json.dumps(secret)[1:-1]
     go = json.dumps(secret, ensure_ascii=False)[1:-1].replace("<", "\\u003c").replace(">", "\\u003e")
     dump = [raw[at : at + 16] for at in range(0, len(raw), 16)]
+    even = [row + b"\0" * (len(row) % 2) for row in dump]
     return {
         "python": python,
         "javascript": json.dumps(secret, ensure_ascii=False)[1:-1],
@@ -513,6 +536,42 @@ def as_it_is_written(secret: str) -> dict[str, str]:
         "hexdump": "\n".join(
             f"{16 * i:08x}  {row.hex(' '):<48} |{row.decode('latin-1')}|" for i, row in enumerate(dump)
         ),
+        "hexdump far into a file": "\n".join(f"{16 * i + 0x12A3B0:08x}  {row.hex(' ')}" for i, row in enumerate(dump)),
+        "od": "\n".join(
+            f"{16 * i:07o} " + " ".join(f"{row[at] + 256 * row[at + 1]:06o}" for at in range(0, len(row), 2))
+            for i, row in enumerate(even)
+        ),
+        "od -x": "\n".join(
+            f"{16 * i:07o} " + " ".join(f"{row[at] + 256 * row[at + 1]:04x}" for at in range(0, len(row), 2))
+            for i, row in enumerate(even)
+        ),
+        "od -b": "\n".join(f"{16 * i:07o} " + " ".join(f"{byte:03o}" for byte in row) for i, row in enumerate(dump)),
+        "od -c": "\n".join(
+            f"{16 * i:07o}" + "".join(f"{chr(byte) if byte < 128 else f'{byte:03o}':>4}" for byte in row)
+            for i, row in enumerate(dump)
+        ),
+        "od -t x1z": "\n".join(f"{16 * i:06x} {row.hex(' ')}  >{row.decode('latin-1')}<" for i, row in enumerate(dump)),
+        "array": "{" + ",\n  ".join(f"0x{byte:02X}" for byte in raw) + "}",
+        "escaped bytes in JSON": json.dumps("".join(f"\\x{byte:02x}" for byte in raw)),
+        "base64 by PHP": json.dumps(long).replace("/", "\\/"),
+        "bytes": repr(raw),
+        "ascii": ascii(secret),
+        "jq @html": html.escape(secret).replace("&#x27;", "&#39;"),
+        "PHP's HTML": html.escape(secret).replace("&#x27;", "&#039;"),
+        "XML": html.escape(secret).replace("&#x27;", "&apos;"),
+        "Go's HTML": html.escape(secret).replace("&#x27;", "&#39;").replace("&quot;", "&#34;").replace("+", "&#43;"),
+        "YAML and SQL": secret.replace("'", "''"),
+        "CSV": secret.replace('"', '""'),
+        "Go's paths": quote(secret, safe="$&+:=@"),
+        "Go's userinfo": quote(secret, safe="$&+,;="),
+        "userinfo of a browser": quote(secret, safe="!$%&'()*+,~"),
+        "path of a browser": quote(secret, safe="!$%&'()*+,~/:;=@[]\\|"),
+        "query of a browser": quote(secret, safe="!$%&()*+,~/:;=@[]\\|?^`{}"),
+        "address in an address": quote(quote(secret, safe=""), safe=""),
+        "bash": re.sub(r"([^\w@%+=:./-])", r"\\\1", secret),
+        "bash without a locale": secret.replace("\\", "\\\\").replace("'", "\\'").replace("ö", "\\303\\266"),
+        "JSON three times": json.dumps(json.dumps(json.dumps(secret))),
+        "hex after a dotted I": "\u0130stanbul " + raw.hex().upper(),
     }
 
 
@@ -528,6 +587,37 @@ def test_a_secret_is_found_as_common_tools_write_it(secret: str, how: str) -> No
     assert len(rest) <= len(f"before\n{written}\nafter") - len(secret) * 0.8
     for piece in (secret[:9], secret[-9:], secret.encode()[3:-3].hex()):
         assert piece not in rest
+
+
+@pytest.mark.parametrize("secret", ["kx7Qp2vLm9-Zt4Rw8Yb3", ODD])
+@pytest.mark.parametrize("how", as_it_is_written(ODD))
+def test_a_secret_as_common_tools_write_it_is_found_in_chunks_too(secret: str, how: str) -> None:
+    known = redactor(secret, patterns=False)
+    text = f"before\n{as_it_is_written(secret)[how]}\nafter"
+    for size in (1, 2, 7, 30):
+        stream = known.stream()
+        shown = "".join([stream.feed(text[at : at + size]) for at in range(0, len(text), size)]) + stream.finish()
+        rest = PLACEHOLDER.sub("", shown)
+        assert len(rest) <= len(text) - len(secret) * 0.8, (size, shown)
+
+
+@pytest.mark.parametrize("text", ["0", "00", "007 bond", "00:15:02 a log line that goes on", "0000 and more words"])
+def test_a_number_at_the_beginning_of_a_line_is_shown_when_the_line_ends(text: str) -> None:
+    stream = redactor("kx7Qp2vLm9-Zt4Rw8Yb3").stream()
+    assert "".join([stream.feed(character) for character in f"{text}\n!"]) == f"{text}\n!"
+
+
+def test_text_that_only_has_escapes_in_common_with_a_secret_is_left_alone() -> None:
+    known = redactor(ODD, "correct horse battery staple", patterns=False)
+    for ordinary in (
+        "print(\"a/s<s>&w\", 50 % 2, 'it''s') && x=%20%2F",
+        "correct+horse and battery%20staple",
+        '{"a": "p\\"a\\/s\\u003cs", "b": "&amp;&lt;"}',
+        "C:\\Users\\ada\\x.txt 100% & more",
+    ):
+        assert known.redact(ordinary) == ordinary
+        stream = known.stream()
+        assert "".join([*map(stream.feed, ordinary), stream.finish()]) == ordinary
 
 
 def test_a_name_or_all_of_it_can_be_left_unmasked() -> None:

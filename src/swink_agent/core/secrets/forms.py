@@ -1,8 +1,8 @@
 """The ways in which a known secret is written by the tools that print it, and where they are in a text.
 
-Owns the forms: as it is, escaped as the usual languages escape it in JSON, HTML and a shell, URL-encoded, in base64 at
-any offset and wrapped anywhere, in hexadecimal with any separator, and in the dumps of xxd, hexdump and od. All but
-the last are found by plain search; a text is only taken apart where a search says that there is something in it.
+Owns the forms: as it is, escaped by languages, shells and in addresses, in base64 at any offset and wrapped, in
+hexadecimal with any separator, and in the dumps of xxd, hexdump and od, which `dumps` reads. A text is only taken apart
+where a plain search says that there may be something in it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
-__all__ = ["Found", "SecretForms"]
+from .dumps import dump_patterns, may_dump, readings
+
+__all__ = ["TWO_IN_LOWER_CASE", "Found", "SecretForms"]
 
 Found: TypeAlias = tuple[int, int, str]
 """Where a secret starts, where it ends, and what it is called."""
@@ -23,6 +25,8 @@ _LONGEST = 192
 """Characters after which a secret is known by its pieces, so that a chunk never has to wait for a whole file."""
 _LEAST_PIECE = 16
 _WRAPPED_TAIL = 1200
+_LONGEST_ESCAPE = 8
+"""Characters that the escape of one has, as a rule at most."""
 
 _URL_SAFE, _URL_UNSAFE = bytes.maketrans(b"-_", b"+/"), bytes.maketrans(b"+/", b"-_")
 _BLANKS = b" \t\r\n\f\v"
@@ -30,6 +34,8 @@ _HEX_SEPARATORS = _BLANKS + b":,-.;_'\"\\{}[]()|%x"
 _HEX_BETWEEN = _HEX_SEPARATORS.decode()
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 _LOWER = bytes(range(256)).lower()
+TWO_IN_LOWER_CASE = "\u0130"
+"""The only character that becomes two in lower case; those behind it would have other places then."""
 
 
 class _Patterns:
@@ -42,12 +48,20 @@ class _Patterns:
         )
         self.hex_odd = re.compile(r"(?:0[xX]|\\x|\\u00|\\[rn]|[\s:,\-.;_'\"\\{}\[\]()|%])+")
         self.hex_tail = re.compile(
-            r"(?<![0-9A-Za-z])[0-9A-Fa-f]++(?>(?:(?>(?:0[xX]|\\[xu]|[\s:,\-.;_'\"\\{}\[\]()|%])+)[0-9A-Fa-f]++)*)\W*\Z"
+            r"(?<![0-9A-Za-z])(?:0[xX]|\\[xu])?[0-9A-Fa-f]++"
+            r"(?>(?:(?>(?:0[xX]|\\[xu]|[\s:,\-.;_'\"\\{}\[\]()|%])+)[0-9A-Fa-f]++)*)\W*\Z"
         )
-        self.dump = re.compile(
-            r"(?m)^[ \t]*[0-9a-fA-F]{4,16}(?:: ((?:[0-9a-fA-F]{2,8} ){1,32})[^\n]*"
-            r"| {1,4}((?:[0-9a-fA-F]{2,4} {1,2}){0,31}[0-9a-fA-F]{2,4})[ \t]*(?:\|[^\n]*)?)$"
+        # What an escape stands for is in one of the groups; quotes, backslashes and what is not ASCII are dropped.
+        self.escape = re.compile(
+            r"%(?:25){0,4}([0-9A-Fa-f]{2})|\\++(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|([0-3][0-7]{2}))?"
+            r"|&(?:#([0-9]{1,4})|#[xX]([0-9A-Fa-f]{1,4})|([a-z]{2,4}));|['\"\x80-\U0010ffff]++"
         )
+        self.escape_half = re.compile(
+            r"(?:%(?:25){0,4}2?[0-9A-Fa-f]?|(?<!\\)\\++(?:u[0-9A-Fa-f]{0,3}|x[0-9A-Fa-f]?|[0-3][0-7]?)?|&#?[0-9A-Za-z]{0,5})\Z"
+        )
+        # What may be the half of something that stands between two characters.
+        self.hex_half = re.compile(r"(?:0[xX]?|\\[xu]?0{0,2})\Z")
+        self.base64_half = re.compile(r"(?:\r|\\[rn]?|%2?)\Z")
 
 
 _patterns = lru_cache(maxsize=1)(_Patterns)
@@ -56,22 +70,35 @@ _patterns = lru_cache(maxsize=1)(_Patterns)
 class SecretForms:
     """All forms of some secrets. Made once and not changed: whoever learns another secret makes another."""
 
-    __slots__ = ("_base64", "_beginnings", "_flat_base64", "_flat_hex", "_hex", "_literal", "_raw")
+    __slots__ = (
+        *("_anchors", "_base64", "_beginnings", "_escaped", "_flat_base64", "_flat_escaped", "_flat_hex", "_hex"),
+        *("_literal", "_raw"),
+    )
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         literal: dict[str, str] = {}
         self._raw: dict[bytes, str] = {}
         self._base64: dict[bytes, str] = {}
         self._hex: dict[bytes, str] = {}
+        self._escaped: dict[bytes, str] = {}
+        anchors: set[str] = set()
         for secret, name in secrets.items():
             for piece in _pieces(secret):
                 raw = piece.encode("utf-8", "surrogateescape")
                 self._raw.setdefault(raw, name)
                 self._hex.setdefault(raw.hex().encode(), name)
-                for form in _literal_forms(piece):
-                    literal.setdefault(form, name)
                 for encoded in _base64_forms(raw):
                     self._base64.setdefault(encoded, name)
+                bare = "" if _is_plain(piece) else _Unescaped(piece).flat
+                if len(bare) >= max(_SHORTEST, len(piece) * 2 // 3):
+                    self._escaped.setdefault(bare.encode(), name)
+                    anchors.add(max(re.split("[^0-9A-Za-z]", piece), key=len))
+                    literal.setdefault(piece, name)
+                else:
+                    literal.update([(form, name) for form in _literal_forms(piece) if form not in literal])
+        # Nothing escapes letters and digits: where the longest run of them is not, neither is the secret.
+        self._anchors = tuple(anchors)
+        self._flat_escaped = _Beginnings(form.decode() for form in self._escaped)
         self._literal = tuple(literal.items())
         self._flat_base64 = _Beginnings(form.decode() for form in self._base64)
         self._flat_hex = _Beginnings(form.decode() for form in self._hex)
@@ -93,6 +120,8 @@ class SecretForms:
                     at = text.find(form, at + len(form))
         if not self._literal:
             return found
+        if any(anchor in text for anchor in self._anchors) and _may_escape(text):
+            found += _Unescaped(text).find(self._escaped)
         data = text.encode("utf-8", "surrogatepass")
         flat = _flat_base64(data)
         if any(form in flat for form in self._base64):
@@ -100,20 +129,18 @@ class SecretForms:
         flat = _flat_hex(data)
         if any(form in flat for form in self._hex):
             found += _Flattened(text, is_hex=True).find(self._hex)
-        if "0000" in text:
+        if may_dump(text):
             found += self._in_dumps(text)
         return found
 
     def _in_dumps(self, text: str) -> Iterator[Found]:
         """The lines of a dump that hold a secret, whole: they show it twice, in hexadecimal and as it is."""
-        lines = list(_patterns().dump.finditer(text))
-        if not lines:
-            return
-        for is_swapped in (False, True):
+        lines = list(dump_patterns().line.finditer(text))
+        for read in readings(lines):
             ends: list[int] = []
             content = bytearray()
             for line in lines:
-                content += _dumped(line.group(1) or line.group(2), is_swapped=is_swapped)
+                content += read(line)
                 ends.append(len(content))
             for raw, name in self._raw.items():
                 at = content.find(raw)
@@ -130,24 +157,42 @@ class SecretForms:
         if not self._literal:
             return 0
         held = self._beginnings.longest_at_end(text)
+        if self._escaped:
+            held = max(held, self._unfinished_escaped(text[-_LONGEST_ESCAPE * self._flat_escaped.longest :]))
         end = text[-_WRAPPED_TAIL:]
-        if "\n" in end or "\\" in end or "%" in end:
+        if "\n" in end or "\r" in end or "\\" in end or "%" in end:
             held = max(held, self._unfinished_flat(end, is_hex=False))
         if end.rstrip(_HEX_BETWEEN)[-1:] in _HEX_DIGITS:
             held = max(held, self._unfinished_flat(end, is_hex=True))
-        return max(held, self._unfinished_dump(end)) if "0000" in end else held
+        return max(held, self._unfinished_dump(end)) if end[-1] == "0" or may_dump(end) else held
+
+    def _unfinished_escaped(self, end: str) -> int:
+        half = _patterns().escape_half.search(end)
+        stop = len(end) if half is None else half.start()
+        longest = _Unescaped(end[:stop]).unfinished(self._flat_escaped)
+        return longest + len(end) - stop
 
     def _unfinished_flat(self, end: str, *, is_hex: bool) -> int:
-        tail = (_patterns().hex_tail if is_hex else _patterns().base64_tail).search(end)
-        if tail is None:
-            return 0
-        return _Flattened(tail.group(), is_hex=is_hex).unfinished(self._flat_hex if is_hex else self._flat_base64)
+        half = (_patterns().hex_half if is_hex else _patterns().base64_half).search(end)
+        held = 0
+        for stop in {len(end), len(end) if half is None else half.start()}:
+            tail = (_patterns().hex_tail if is_hex else _patterns().base64_tail).search(end[:stop])
+            if tail is not None:
+                flat = _Flattened(tail.group(), is_hex=is_hex)
+                longest = flat.unfinished(self._flat_hex if is_hex else self._flat_base64)
+                held = max(held, longest + len(end) - stop if longest else 0)
+        return held
 
     def _unfinished_dump(self, end: str) -> int:
         """A dump is held until it is over: a line of it may hold half of a secret."""
-        held, before = 0, len(end)
-        for line in reversed(list(_patterns().dump.finditer(end))):
-            if before - line.end() > 1 + (before == len(end)):
+        end = end[end.find("\n") + 1 :] if len(end) == _WRAPPED_TAIL else end  # of the first, half may be cut off
+        last = end.rfind("\n") + 1
+        if not dump_patterns().begun.match(end, last):
+            return 0
+        is_begun = end.startswith("00", last) or end[last:] == "0"
+        before, held = last, len(end) - last if is_begun else 0
+        for line in reversed(list(dump_patterns().line.finditer(end, 0, last))):
+            if before - line.end() > 1:
                 break
             before = line.start()
             held = len(end) - before
@@ -157,11 +202,11 @@ class SecretForms:
 class _Beginnings:
     """What texts may begin with, by their first letters."""
 
-    __slots__ = ("_by_first", "_first", "_longest", "forms")
+    __slots__ = ("_by_first", "_first", "forms", "longest")
 
     def __init__(self, forms: Iterable[str]) -> None:
         self.forms = tuple(dict.fromkeys(forms))
-        self._longest = max(map(len, self.forms), default=0)
+        self.longest = max(map(len, self.forms), default=0)
         self._by_first: dict[str, list[str]] = {}
         for form in self.forms:
             self._by_first.setdefault(form[0], []).append(form)
@@ -171,7 +216,7 @@ class _Beginnings:
         """How many characters at the end of the text are the beginning of a form, and not all of it."""
         if self._first is None:
             return 0
-        tail = text[1 - self._longest :]
+        tail = text[1 - self.longest :]
         for start in self._first.finditer(tail):
             rest = tail[start.start() :]
             for form in self._by_first[rest[0]]:
@@ -197,9 +242,10 @@ class _Flattened:
         self._add(pieces, text[end:], end)
         self._length = len(text)
         flat = "".join(pieces)
-        self._flat = flat.lower() if is_hex else flat.replace("-", "+").replace("_", "/")
-        if len(self._flat) != self._size:  # a character that is two in lower case
-            self._flat = flat
+        if is_hex:
+            self._flat = flat.replace(TWO_IN_LOWER_CASE, "I").lower()
+        else:
+            self._flat = flat.replace("-", "+").replace("_", "/")
 
     def _add(self, pieces: list[str], piece: str, start: int, width: int = 0) -> None:
         if piece:
@@ -230,6 +276,47 @@ class _Flattened:
         return self._length - self._start(self._size - longest) if longest else 0
 
 
+class _Unescaped(_Flattened):
+    """A text with its escapes undone, whoever made them: shells, JSON and other languages, HTML, XML and addresses.
+
+    Quotes, backslashes and what is not ASCII are written in so many ways that they are left out, and a space is a plus.
+    The same is made of a secret, so that it is found however, and however often, it is escaped.
+    """
+
+    def __init__(self, text: str) -> None:
+        pieces: list[str] = []
+        self._starts: list[int] = []
+        self._places: list[tuple[int, int]] = []
+        self._size = end = 0
+        for escape in _patterns().escape.finditer(text):
+            self._add(pieces, text[end : escape.start()], end)
+            self._add(pieces, _meant(escape), escape.start(), len(escape.group()))
+            end = escape.end()
+        self._add(pieces, text[end:], end)
+        self._length = len(text)
+        self._flat = "".join(pieces).replace(" ", "+")
+
+    @property
+    def flat(self) -> str:
+        return self._flat
+
+
+def _meant(escape: re.Match[str]) -> str:
+    """The character that an escape stands for, unless it is one that is left out."""
+    kind = escape.lastindex
+    if kind is None:
+        return ""
+    digits = escape.group(kind)
+    if kind == 7:
+        return {"amp": "&", "lt": "<", "gt": ">"}.get(digits, "")
+    code = int(digits, 8 if kind == 4 else 10 if kind == 5 else 16)
+    return chr(code) if code < 0x80 and code not in (0x22, 0x27, 0x5C) else ""
+
+
+def _may_escape(text: str) -> bool:
+    return "%" in text or "\\" in text or "&" in text or "+" in text or "''" in text or '""' in text
+
+
 # -- making forms --------------------------------------------------------------------------------------------
 
 
@@ -246,10 +333,15 @@ def _pieces(secret: str) -> list[str]:
     return list(dict.fromkeys(kept)) or [secret[:_LONGEST]]
 
 
+def _is_plain(secret: str) -> bool:
+    """Whether nothing in it is ever escaped."""
+    return secret.isascii() and secret.replace("_", "").replace("-", "").isalnum()
+
+
 def _literal_forms(secret: str) -> set[str]:
     """The secret as it is, and as it is escaped in JSON, HTML, addresses and shells."""
-    if secret.isascii() and secret.replace("_", "").replace("-", "").isalnum():
-        return {secret}  # nothing in it is ever escaped
+    if _is_plain(secret):
+        return {secret}
     import json
     from html import escape
     from shlex import quote as shell_quoted
@@ -315,14 +407,3 @@ def _flat_hex(data: bytes) -> bytes:
         if prefix in data:
             data = data.replace(prefix, b"")
     return data.translate(_LOWER, _HEX_SEPARATORS)
-
-
-def _dumped(groups: str, *, is_swapped: bool) -> bytes:
-    """The bytes of one line of a dump; `is_swapped` for words of two bytes, the lower one first."""
-    content = bytearray()
-    for group in groups.split():
-        if len(group) % 2:
-            return b""
-        raw = bytes.fromhex(group)
-        content += raw[::-1] if is_swapped and len(raw) == 2 else raw
-    return bytes(content)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
 from ..values.value import is_secret_name
-from .forms import Found
+from .forms import TWO_IN_LOWER_CASE, Found
 from .ordinary import is_literal_secret
 from .placeholders import MASK
 
@@ -63,7 +63,8 @@ class _Shapes:
 
     def __init__(self) -> None:
         keys = (
-            r"sk-(?:ant-|proj-|svcacct-|or-v1-)?[A-Za-z0-9_-]{16,}+",  # OpenAI, Anthropic, and those that follow them
+            # OpenAI, Anthropic, and those that follow them. Words alone, as in the names of styles, are none.
+            r"sk-(?:ant-|proj-|svcacct-|or-v1-)?(?=[A-Za-z_-]{0,24}+\d)[A-Za-z0-9_-]{16,}+",
             r"(?:AKIA|ASIA)[A-Z0-9]{16}",
             r"gh[pousr]_[A-Za-z0-9]{30,}+",
             r"github_pat_[A-Za-z0-9_]{30,}+",
@@ -88,9 +89,12 @@ class _Shapes:
         self.key_start = re.compile("|".join(map(re.escape, _KEY_STARTS)))
         self.begun_starts = frozenset(start[:length] for start in _KEY_STARTS for length in range(1, len(start) + 1))
         self.header = re.compile(
-            r"(?i)(?<![A-Za-z0-9_])authorization\s*+:\s*+(?:bearer|basic|token)\s++([^\s\"',;]{8,}+)"
+            r"(?i)(?<![A-Za-z0-9_])authorization\\?[\"']?\s*+:\s*+\[?\\?[\"']?(?:bearer|basic|token|apikey)\s++"
+            r"([^\s\"',;\\\]]{8,}+)"
         )
-        self.unfinished_header = re.compile(r"(?i)authorization\s*(?::\s*(?:[a-z]*(?:\s+[^\s\"',;]*)?)?)?\Z")
+        self.unfinished_header = re.compile(
+            r"(?i)authorization\\?[\"']?\s*(?::\s*\[?\\?[\"']?(?:[a-z]*(?:\s+[^\s\"',;]*)?)?)?\Z"
+        )
         self.block = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
         self.block_end = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
         self.body = re.compile(r"(?>(?:(?:\r?\n|\\n)[ \t]*+[A-Za-z0-9+/=]{1,100}+)*)")
@@ -256,7 +260,7 @@ def _named(text: str) -> list[re.Match[str]]:
     shapes = _shapes()
     lower = text.lower()
     if len(lower) != len(text):
-        lower = text  # a character that is two in lower case: the places would be others
+        lower = text.replace(TWO_IN_LOWER_CASE, "I").lower()  # or the places would be others
     found: list[re.Match[str]] = []
     if is_assigning:
         for word, assigned in shapes.assigned:

@@ -25,8 +25,8 @@ _SECRET_NAME = re.compile(
 
 _NAME_OF_A_SECRET = (
     r"(?i)(?:(?:api|access|private|secret|master|signing|encryption|license|account)[-_ .]?key(?:[-_ ]id)?|[-_]key"
-    r"|[-_]pat|[-_]auth|token|secret|passw(?:or)?d|passphrase|credentials?|[-_]creds?|bearer|authorization|cookie|[-_]dsn"
-    r"|[-_]psk|[-_]pwd?|bindpw|connection[-_ ]?str(?:ing)?)\d{0,3}$"
+    r"|[-_]pat|[-_]auth|token|secret|passw(?:or)?d|passphrase|passcode|credentials?|(?:^|[-_])(?:creds?|jwt)|bearer|authorization|cookie|[-_]dsn"
+    r"|[-_]psk|[-_]pwd?|bindpw|conn(?:ection)?[-_ ]?str(?:ing)?)\d{0,3}$"
     r"|(?:^|[-_ .])(?:db|my|pg|sql|user|root|admin|ftp|smtp|mail|ssh)?(?:pass|pwd)\d{0,3}$|^dsn$"
     r"|(?:^|[-_ .])(?:secret|token|password|passwd|api[-_]?key|credential)(?:[-_ .]|$)"
 )
@@ -39,7 +39,7 @@ _NAME_OF_NO_SECRET = (
 
 _PARTS_OF_SECRET_NAMES = (
     *("key", "token", "secret", "pass", "credential", "cred", "bearer", "auth", "cookie", "pat", "pw", "dsn", "psk"),
-    "connection",
+    *("conn", "jwt"),
 )
 
 T = TypeVar("T")

@@ -1,0 +1,72 @@
+"""Dumps of bytes, as xxd, hexdump and od print them: their lines, and what bytes those stand for.
+
+Owns how such a line looks and can be read. Which bytes are a secret is for `forms` to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+__all__ = ["dump_patterns", "may_dump", "readings"]
+
+
+class _Patterns:
+    """Compiled on first use."""
+
+    def __init__(self) -> None:
+        # An address, then bytes or words (of xxd, which has a text behind them; of hexdump and od), or characters.
+        self.line = re.compile(
+            r"(?m)^[ \t]*[0-9a-fA-F]{4,16}(?:: ((?:[0-9a-fA-F]{2,8} ){1,32})[^\n]*"
+            r"| {1,4}((?:[0-9a-fA-F]{2,8} {1,2}){0,31}[0-9a-fA-F]{2,8})[ \t]*(?:[|>][^\n]*)?"
+            r"|((?:   [^\n]|  \\[^\n]| [0-7]{3}){1,32})[ \t]*)$"
+        )
+        self.begun = re.compile(r"[ \t]*(?:[0-9a-fA-F]{0,16}:?|[0-9a-fA-F]{4,16}:? .*)\Z")
+        self.characters = re.compile(r"(?:   (.)|  \\(.)| ([0-7]{3}))")
+
+
+dump_patterns = lru_cache(maxsize=1)(_Patterns)
+
+
+def may_dump(text: str) -> bool:
+    """A glance: the addresses of a dump, but for those of very large files, begin with zeros."""
+    return "0000" in text or "\n00" in text or text.startswith("00")
+
+
+def readings(lines: list[re.Match[str]]) -> list[Callable[[re.Match[str]], bytes]]:
+    """The ways in which the lines of a dump may be read: they do not say how they were written."""
+    sizes = {len((line.group(1) or line.group(2)).split(None, 1)[0]) if not line.group(3) else 0 for line in lines}
+    found: list[Callable[[re.Match[str]], bytes]] = []
+    if sizes & {2, 4, 6, 8}:
+        found.append(_as_bytes)
+    if sizes & {4, 8}:
+        found.append(_as_words)
+    if sizes & {0, 3, 6}:
+        found.append(_as_octal)
+    return found
+
+
+def _as_bytes(line: re.Match[str]) -> bytes:
+    digits = (line.group(1) or line.group(2) or "").replace(" ", "")
+    return b"" if len(digits) % 2 else bytes.fromhex(digits)
+
+
+def _as_words(line: re.Match[str]) -> bytes:
+    """Words of two or four bytes, the lowest one first."""
+    groups = (line.group(1) or line.group(2) or "").split()
+    return b"".join([bytes.fromhex(group)[::-1] for group in groups if len(group) % 2 == 0])
+
+
+def _as_octal(line: re.Match[str]) -> bytes:
+    """Bytes or words in octal, or characters among which the odd ones are in octal."""
+    if line.group(3):
+        parts = dump_patterns().characters.findall(line.group(3))
+        return b"".join([(plain or named).encode() if plain or named else _octal(code) for plain, named, code in parts])
+    return b"".join(map(_octal, (line.group(1) or line.group(2)).split()))
+
+
+def _octal(digits: str) -> bytes:
+    if set(digits) - set("01234567") or len(digits) not in (3, 6):
+        return b""
+    return (int(digits, 8) & (0xFF if len(digits) == 3 else 0xFFFF)).to_bytes(len(digits) // 3, "little")
