@@ -32,7 +32,7 @@ shapes = st.lists(
 
 def shortest(pattern: str) -> str:
     """The shortest text of the shape: each run as long as it has to be."""
-    plain = re.sub(r"\(\?<!-\)|\(\?:ant-\|proj-\|svcacct-\|or-v1-\)\?", "", pattern)
+    plain = re.sub(r"\(\?<!-\)|\(\?=[^)]*\)|\(\?:ant-\|proj-\|svcacct-\|or-v1-\)\?", "", pattern)
     plain = re.sub(r"\(\?:(\w+)\|\w+\)", r"\1", plain)
     plain = re.sub(r"\[(\w)[^\]]*\]\{(\d+),?\}\+?", lambda run: run[1] * int(run[2]), plain)
     return re.sub(r"\[(\w)[^\]]*\]", r"\1", plain).replace("\\", "")

@@ -63,8 +63,8 @@ class _Shapes:
 
     def __init__(self) -> None:
         keys = (
-            # OpenAI, Anthropic, and those that follow them. Words alone, as in the names of styles, are none.
-            r"sk-(?:ant-|proj-|svcacct-|or-v1-)?(?=[A-Za-z_-]{0,24}+\d)[A-Za-z0-9_-]{16,}+",
+            # OpenAI, Anthropic, and those that follow them. Small words alone, as in the names of styles, are none.
+            r"sk-(?:ant-|proj-|svcacct-|or-v1-)?(?=[a-z_-]{0,24}+[A-Z0-9])[A-Za-z0-9_-]{16,}+",
             r"(?:AKIA|ASIA)[A-Z0-9]{16}",
             r"gh[pousr]_[A-Za-z0-9]{30,}+",
             r"github_pat_[A-Za-z0-9_]{30,}+",
