@@ -15,6 +15,7 @@ import pytest
 from .documents import ROOT, blocks_of
 
 PACKAGE = ROOT / "src/swink_agent"
+MODULES = [path.relative_to(PACKAGE).with_suffix("").as_posix() for path in sorted(PACKAGE.rglob("*.py"))]
 ROOMS = sorted({module.parent.relative_to(ROOT) for module in PACKAGE.rglob("*.py")} - {PACKAGE.relative_to(ROOT)})
 
 
@@ -120,3 +121,14 @@ def test_the_files_that_agents_md_names_are_there() -> None:
 
 def _places(path: str) -> list[Path]:
     return [ROOT / path, PACKAGE / path, PACKAGE / "core" / path]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_module_sends_its_reader_to_one_that_is_gone(module: str) -> None:
+    """What a docstring names with an underscore in front, or with a slash, is a module, or a name of this one."""
+    source = (PACKAGE / f"{module}.py").read_text(encoding="utf-8")
+    said = ast.get_docstring(ast.parse(source)) or ""
+    for name in re.findall(r"`(_[a-z_]+|[a-z_]+/[a-z_/]+)(?:\.py)?`", said):
+        is_module = any(f"/{other}".endswith(f"/{name}") for other in MODULES)
+        is_there = is_module or (ROOT / f"{name}.py").exists() or name in source.replace(said, "")
+        assert is_there, f"{name} is gone"

@@ -1,6 +1,6 @@
 """Approvals: what may run unasked, and how a call is shown to the person who is asked about the others.
 
-`Approvals` is what an agent is given as `approve_tool`; `CommandRules` says which shell commands need no asking,
+`Approvals` is what an agent is given as `approve`; `CommandRules` says which shell commands need no asking,
 `CallRules` which other calls; `safe_display` shows text that somebody else wrote. Importing this module loads none of
 them.
 """

@@ -1,7 +1,7 @@
 """Who is asked before a tool runs, what they are shown, and what they need not be asked again.
 
 Owns the `approve` callback for an `Agent` (`Approvals`), what a person trusted for this session (`SessionTrust`), and
-the question that is put to them. Which commands need no question is in `command_rules`; how a call is shown in
+the question that is put to them. Which commands need no question is in `commands/rules`; how a call is shown in
 `display`; that what was approved is what runs is checked by the core and the tools, at the spawn.
 """
 

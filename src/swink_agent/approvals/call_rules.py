@@ -1,6 +1,6 @@
 """Rules on calls as a person writes them: `bash: pytest *`, `write_file: src/**`, `edit_file`.
 
-Owns that grammar, and the decision on calls that name a file. What is true of a shell command is in `command_rules`.
+Owns that grammar, and the decision on calls that name a file. What is true of a shell command is in `commands/rules`.
 """
 
 from __future__ import annotations

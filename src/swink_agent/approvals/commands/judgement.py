@@ -1,7 +1,7 @@
 """Whether every part of a command may run unasked.
 
 Owns the way through a command that was read, in the order in which bash would come to its parts: which folder each may
-run in, which rule speaks of it, and what of that is asked about. The rules themselves are in `command_rules`.
+run in, which rule speaks of it, and what of that is asked about. The rules themselves are in `rules`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns a rough reading of text that may be anything. It sees through quotes, redirections, assignments, keywords and
 programs that run others, and is no proof of what does not run: a name can be put together in ways that only bash can
-follow. What is permitted goes by the strict reading in `_shell_words`.
+follow. What is permitted goes by the strict reading in `shell_words`.
 """
 
 from __future__ import annotations

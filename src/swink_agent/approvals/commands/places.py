@@ -2,7 +2,7 @@
 
 Owns the question whether what a word names lies in the folder that the model works in. It is answered for the disk as
 it is at this moment, with bounded effort, and with no where the bound is reached. Which words name files is in
-`_reading`; that nothing hidden can be read, whatever happens between the look and the run, is up to the sandbox.
+`reading`; that nothing hidden can be read, whatever happens between the look and the run, is up to the sandbox.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which commands of git only read, option by option.
 
-Owns git's part of the table in `_read_only`. What git does by itself, as its settings say, is looked at in
-`_git_settings`.
+Owns git's part of the table in `read_only`. What git does by itself, as its settings say, is looked at in
+`git_settings`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How a command that only reads is told from one that does more.
 
-Owns `ReadOnly`, one entry of the table in `_read_only`: which options, operands and files a program may be given. Where
-a word leads is asked of `_places`; what a small language does of `_small_languages`.
+Owns `ReadOnly`, one entry of the table in `read_only`: which options, operands and files a program may be given. Where
+a word leads is asked of `places`; what a small language does of `small_languages`.
 """
 
 from __future__ import annotations

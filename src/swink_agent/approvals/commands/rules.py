@@ -1,8 +1,8 @@
 """Which shell commands may run unasked.
 
-Owns the rules and the decision on one command. How a command is read is in `_shell_words` and, for what is forbidden,
-`_named_commands`; how its parts are judged in `_judgement`; what the standard rules know of each program in
-`_read_only`; where words lead in `_places`; asking people in `approvals`. A rule decides what is asked about, it does
+Owns the rules and the decision on one command. How a command is read is in `shell_words` and, for what is forbidden,
+`named_commands`; how its parts are judged in `judgement`; what the standard rules know of each program in
+`read_only`; where words lead in `places`; asking people in `approvals`. A rule decides what is asked about, it does
 not confine what runs: that is the sandbox.
 """
 

@@ -3,7 +3,7 @@
 Owns the strict reading, in two widths. `plain_words` gives the words of a command that has nothing but words in it,
 exactly as bash would pass them on. `read_script` takes simple commands joined by `|`, `&&`, `||` and `;` as well, with
 file patterns, and redirections that write nothing. Both refuse everything else. What is permitted is decided in
-`command_rules`; a rough reading of anything at all, for rules that forbid, is in `_named_commands`.
+`rules`; a rough reading of anything at all, for rules that forbid, is in `named_commands`.
 """
 
 from __future__ import annotations

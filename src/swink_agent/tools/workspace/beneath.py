@@ -2,7 +2,7 @@
 
 Owns the two ways of doing it: the kernel's own (`openat2` with `RESOLVE_BENEATH`) and a careful walk for machines
 without it. Both open first and ask afterwards: no path is looked at and then opened by name. What a tool may do with
-what was opened is in `workspace`.
+what was opened is in `wall`.
 """
 
 from __future__ import annotations

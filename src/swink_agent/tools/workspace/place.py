@@ -1,7 +1,7 @@
 """The place of a file that is to be written, and its replacement in one step.
 
 Owns finding the folder and the name behind a path, making missing folders, and putting a new file where the old one
-was, all through descriptors. Who may write what is asked in `workspace` and by the tools.
+was, all through descriptors. Who may write what is asked in `wall` and by the tools.
 """
 
 from __future__ import annotations
