@@ -18,10 +18,10 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from os import getpid
 from pathlib import Path
 from time import monotonic, time_ns
 from typing import NamedTuple, cast
-from weakref import WeakSet
 
 from msgspec import Struct, structs
 
@@ -80,6 +80,7 @@ class SessionLog:
         "_masked_titles",
         "_number",
         "_prefix",
+        "_process",
         "_queue",
         "_redactor",
         "_start_line",
@@ -129,6 +130,7 @@ class SessionLog:
         """What is missing at the end of the file: the newline of its last record."""
         self._start_line = start
         """What the first line of a new file says, as long as there is no other: nobody could mask it yet."""
+        self._process = getpid()
         self._is_inherited = False
         """Whether this process was forked from the one whose session it is."""
         self._lock = threading.RLock()
@@ -154,7 +156,6 @@ class SessionLog:
         self._masked_titles: dict[int | None, str] = {}
         """Of user messages with secrets, by number: what a title may be made of."""
         self._is_abandoned = False
-        _open_logs.add(self)
 
     def __repr__(self) -> str:
         return f"<SessionLog {self.path.name}, {self._number} recorded, {self._written} written>"
@@ -162,15 +163,22 @@ class SessionLog:
     def __del__(self) -> None:
         try:
             if not self._is_closed:
-                with self._lock:
+                with self._guard:
                     self._let_go()
         except Exception:
             pass  # the interpreter is ending, and what this needs is gone: the system closes the file
 
-    def leave_to_parent(self) -> None:
+    @property
+    def _guard(self) -> threading.RLock:
+        """The lock. Whoever takes it in a forked child finds that the session was left to the parent."""
+        if self._process != getpid():
+            self._leave_to_parent()
+        return self._lock
+
+    def _leave_to_parent(self) -> None:
         """In a child process that was forked: the session stays with the parent."""
         # The thread is not here, and whatever held the lock will never give it back.
-        self._is_inherited, self.is_durable, self._thread = True, False, None
+        self._process, self._is_inherited, self.is_durable, self._thread = getpid(), True, False, None
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._queue.clear()
@@ -193,6 +201,8 @@ class SessionLog:
     def record(self, entry: RecordEntry, redactor: Redactor | None = None, /) -> int:
         """Takes an entry, and returns its number. What goes wrong is for `durable`."""
         # For every record of every run: no step that is not needed. A `with` costs twice as much.
+        if self._process != getpid():
+            self._leave_to_parent()
         kind, lock = type(entry), self._lock
         lock.acquire()
         try:
@@ -271,7 +281,7 @@ class SessionLog:
     @property
     def fold(self) -> Fold:
         """What was recorded so far comes to."""
-        with self._lock:
+        with self._guard:
             self._count()
             for one in self._unfolded:
                 self._fold.add(one.number, one.entry, one.at)
@@ -286,7 +296,7 @@ class SessionLog:
 
         Without sync it is there after a crash of the program, but perhaps not of the machine.
         """
-        with self._lock:
+        with self._guard:
             self._check()
             if not self._sync or self._synced >= self._number:
                 return
@@ -299,7 +309,7 @@ class SessionLog:
     def flush(self, seconds: float) -> None:
         """Waits, in this thread, until everything recorded so far is written. Raises `SessionError`."""
         deadline = monotonic() + seconds
-        with self._lock:
+        with self._guard:
             target = self._number
             while self._failure is None and self._written < target:
                 rest = deadline - monotonic()
@@ -314,7 +324,7 @@ class SessionLog:
     def finish(self, path: Path, seconds: float) -> None:
         """Gives a file its name when all of it is written: nobody sees a part of it. Raises `SessionError`."""
         self.flush(seconds)
-        with self._lock:
+        with self._guard:
             self._check()
             try:
                 if self._sync:
@@ -327,7 +337,7 @@ class SessionLog:
 
     def check(self) -> None:
         """Raises the `SessionError` that keeps the log from taking anything more, if there is one."""
-        with self._lock:
+        with self._guard:
             self._check()
 
     def _check(self) -> None:
@@ -349,7 +359,7 @@ class SessionLog:
 
     def close(self, seconds: float) -> None:
         """Writes and syncs what is left, and lets go of the file. Raises `SessionError` for what could not be kept."""
-        with self._lock:
+        with self._guard:
             if self._is_closed:
                 return
             if self._is_inherited:
@@ -365,7 +375,7 @@ class SessionLog:
             self.flush(seconds)
         except SessionError as error:
             problem = error
-        with self._lock:
+        with self._guard:
             if self._is_closed:
                 return
             if problem is None and self._sync and self._synced < self._number:
@@ -386,7 +396,7 @@ class SessionLog:
         if thread is not None:
             # One that has nothing to write, or no use in it, ends at once; one that the disk holds was waited for.
             thread.join(seconds if problem is None or self._failure is not None else 0.0)
-        with self._lock:
+        with self._guard:
             # A thread that the disk still holds lets go of the file itself, when it can.
             self._is_abandoned = self._thread is not None
         if not self._is_abandoned:
@@ -504,18 +514,6 @@ class SessionLog:
         for waiter in waiting:
             call_in(waiter.loop, _refuse, waiter.future, SessionError(self._failure, path=str(self.path)))
         self._wake.notify_all()
-
-
-# The logs that a child process would inherit.
-_open_logs: WeakSet[SessionLog] = WeakSet()
-
-
-def _leave_to_parent() -> None:
-    for one in list(_open_logs):
-        one.leave_to_parent()
-
-
-os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
