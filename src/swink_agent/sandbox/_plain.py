@@ -18,14 +18,13 @@ from functools import partial
 from ._pipes import OutputPipe, watch_exit
 from ._private import PrivateFolder
 from .errors import SandboxClosed, SandboxError
-from .kernel.process_tree import Watch, kill_descendants, too_many_beneath, with_variable
+from .kernel.process_tree import Watch, count_heads, kill_descendants, with_variable
 from .process import Sandbox, SandboxedProcess
 from .profile import ProcessLimits, SandboxProfile
 
 __all__ = ["PlainSandbox"]
 
 _MARK = "SWINK_COMMAND"
-_WATCH_AFTER = 0.02  # most commands are over by then, and need no watch
 
 
 class PlainSandbox(Sandbox):
@@ -105,7 +104,7 @@ class _PlainCommand:
         exited: asyncio.Future[int] = loop.create_future()
         self._handle = SandboxedProcess(self._process.pid, self._pipe.reader, exited, self.kill)
         watch_exit(self._process, exited, self._exited)
-        self._timer = loop.call_later(_WATCH_AFTER, self._begin_watch)
+        self._begin_watch()
         return self._handle
 
     def kill(self) -> None:
@@ -123,15 +122,14 @@ class _PlainCommand:
         self._exited()
 
     def _exited(self) -> None:
-        self._timer.cancel()
         self._watch.remove(self)
         self.kill()
         self._on_end(self)
         self._pipe.drain()
 
     def _begin_watch(self) -> None:
-        look = partial(too_many_beneath, self._process.pid, self._limits.processes)
-        self._watch.add(self, look, self._end_because)
+        headcount = count_heads(self._process.pid, self._limits.processes)
+        self._watch.add(self, headcount.reason_to_end, self._end_because)
 
     def _end_because(self, reason: str) -> None:
         self._handle.ended_because = reason

@@ -75,7 +75,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AskFn]:
     resolver = Resolver()
     services = CallServices(listener, resolver, path_verdicts, kernel.ForeignMemory(), resolver.root)
     umasks = Umasks(0o022)
-    tree = Childless(2)
+    tree = Childless()
     supervisor = Supervisor(
         services, calls, Opens(services, umasks, {}, judges_reads=False), umasks, tree, Admissions(())
     )
@@ -152,10 +152,8 @@ def test_the_same_calls_are_refused_where_nothing_may_change(ask: AskFn, tmp_pat
     assert (tmp_path / "closed").stat().st_mtime_ns == before.st_mtime_ns
 
 
-def test_forks_are_counted_by_every_name(ask: AskFn) -> None:
-    """There is none yet, so one more is always let run, and a thread too."""
-    assert [ask(name) for name in ("fork", "vfork")] == [("runs", 0)] * 2
-    assert ask("clone", 0x00010000) == ("runs", 0)
+def test_groups_may_be_made(ask: AskFn) -> None:
+    assert ask("setsid") == ask("setpgid", 0, 0) == ("runs", 0)
 
 
 def test_a_strange_call_or_address_is_answered_and_harmless(ask: AskFn) -> None:

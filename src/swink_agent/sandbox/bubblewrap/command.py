@@ -21,7 +21,8 @@ from functools import partial
 from .._pipes import OutputPipe, is_running_here
 from ..errors import SandboxError
 from ..kernel.exit_status import can_tell_exits, exit_code_of
-from ..kernel.process_tree import Watch, children_of, too_many_beneath
+from ..kernel.headcount import Headcount, children_of, groups_beneath
+from ..kernel.process_tree import Watch
 from ..process import SandboxedProcess
 from ..profile import ProcessLimits
 from .placeholders import Placeholder, is_placeholder
@@ -33,7 +34,7 @@ _START_DEADLINE = 20.0
 _END_DEADLINE = 5.0
 _FREE_AFTER = 0.01
 _TASKS_TO_PROCESSES = 4  # threads are counted too, and every other program has some
-_WATCH_AFTER = 0.02  # most commands are over by then, and need no watch
+_LOOK_AT_FILES_AGAIN = 0.05
 _FIRST_LOOK = 0.004  # for the command, which starts when all is mounted
 _BETWEEN_LOOKS = 0.002
 
@@ -55,7 +56,7 @@ class BubblewrapCommand:
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._pipe = OutputPipe(self._loop)
-        self._timer: asyncio.TimerHandle | None = None
+        self._look_at_files = 0.0
         self._handle: SandboxedProcess | None = None
         self._limits = limits
         self._watch = watch
@@ -90,6 +91,8 @@ class BubblewrapCommand:
                 self._first_pid = await self._read_first_pid()
             self._first = _open_child(self._first_pid, self._pid)
             _limit(self._first_pid, self._limits)
+            self._headcount = Headcount(self._first_pid, self._limits.processes)
+            self._watch.add(self, self._look, self._end_because)
             os.write(go, b"x")
         except (OSError, ValueError) as error:
             said = await self._complaint(error)
@@ -100,7 +103,6 @@ class BubblewrapCommand:
                 self._end_group()
             os.close(go)
         self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill)
-        self._timer = self._loop.call_later(_WATCH_AFTER, self._begin_watch)
         if can_tell_exits():
             self._loop.call_later(_FIRST_LOOK, self._find_command)
         return self._handle
@@ -121,6 +123,10 @@ class BubblewrapCommand:
             self._killed = True
             with suppress(OSError):
                 if self._first >= 0:
+                    # Whole groups at once: the first process has to be given a processor before it can end the rest.
+                    for group in groups_beneath(self._first_pid):
+                        with suppress(OSError):
+                            os.killpg(group, signal.SIGKILL)
                     signal.pidfd_send_signal(self._first, signal.SIGKILL)
                 else:
                     os.killpg(self._process.pid, signal.SIGKILL)
@@ -250,12 +256,13 @@ class BubblewrapCommand:
 
     # -- while it runs -------------------------------------------------------------------------------------------
 
-    def _begin_watch(self) -> None:
-        if not self._is_over:
-            self._watch.add(self, self._look, self._end_because)
-
     def _look(self) -> str:
-        return too_many_beneath(self._pid, self._limits.processes) or self._replaced() or self._appeared()
+        if reason := self._headcount.reason_to_end():
+            return reason
+        if (now := time.monotonic()) < self._look_at_files:
+            return ""
+        self._look_at_files = now + _LOOK_AT_FILES_AGAIN
+        return self._replaced() or self._appeared()
 
     def _appeared(self) -> str:
         for path in self._absent:
@@ -317,8 +324,6 @@ class BubblewrapCommand:
             else:
                 self._loop.call_later(_FREE_AFTER, self._free)
         self._on_end(self)
-        if self._timer is not None:
-            self._timer.cancel()
         code = 0
         if self._process is not None:
             code = self._process.wait(_END_DEADLINE)

@@ -1,7 +1,7 @@
-"""The processes beneath a process: finding, counting and ending them.
+"""The processes beneath a process: finding and ending them, and the watch over commands while they run.
 
-Owns the reading of `/proc` (and of `ps` where there is none), and the watch over how many there are. What is found is
-true at the moment of reading only: who needs more has a namespace.
+Owns the reading of `/proc` (and of `ps` where there is none). What is found is true at the moment of reading only:
+who needs more has a namespace.
 """
 
 from __future__ import annotations
@@ -14,15 +14,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+from .headcount import LOOK_AGAIN, Headcount
+
 __all__ = [
     "Watch",
-    "children_of",
-    "count_beneath",
+    "count_heads",
     "descendants",
     "kill_descendants",
-    "too_many_beneath",
     "with_variable",
 ]
+
+
+_FIRST = -20
+_IDLE_LOOKS = 25  # the next command may come soon
 
 
 def descendants(pid: int) -> list[int]:
@@ -39,22 +43,9 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def count_beneath(pid: int, most: int) -> int:
-    """How many processes are beneath this one; stops counting after `most`."""
-    count = 0
-    queue = [pid]
-    while queue and count <= most:
-        children = children_of(queue.pop())
-        count += len(children)
-        queue += children
-    return count
-
-
-def too_many_beneath(pid: int, most: int | None) -> str:
-    """A reason to end the command, or nothing. The kernel's own limit counts all of a user's, and root's not at all."""
-    if most is None or count_beneath(pid, most) <= most:
-        return ""
-    return f"it had more than {most} processes"
+def count_heads(pid: int, most: int | None) -> Headcount:
+    """A count of the processes beneath this one, by whatever this system has to tell them."""
+    return Headcount(pid, most, children=None if os.path.exists("/proc/self/task") else _children_by_ps)
 
 
 def with_variable(name: str, value: str) -> list[int]:
@@ -93,14 +84,13 @@ def kill_descendants(pid: int, others: Callable[[], list[int]] = list, *, deadli
 class Watch:
     """Looks after commands while they run: what `look` says about one is handed to its `end`.
 
-    One thread, there only while something is watched, and never more than a tenth of a core.
+    One thread, there only while something is watched and a little longer, and never more than a tenth of a core.
     """
 
-    def __init__(self, period: float = 0.05) -> None:
+    def __init__(self, period: float = LOOK_AGAIN) -> None:
         self._period = period
         self._watched: dict[object, tuple[Callable[[], str], Callable[[str], None]]] = {}
         self._lock = threading.Lock()
-        self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
     def add(self, key: object, look: Callable[[], str], end: Callable[[str], None]) -> None:
@@ -108,46 +98,32 @@ class Watch:
         with self._lock:
             self._watched[key] = (look, end)
             if self._thread is None:
-                self._wake.clear()
                 self._thread = threading.Thread(target=self._run, name="swink-sandbox-watch", daemon=True)
                 self._thread.start()
 
     def remove(self, key: object) -> None:
         with self._lock:
             self._watched.pop(key, None)
-            if not self._watched:
-                self._wake.set()
 
     def _run(self) -> None:
-        pause = 0.0
+        with suppress(OSError):  # a bomb of root's is counted by nobody else, and wants all of the processor
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _FIRST)
+        idle_looks = 0
+        pause = self._period
         while True:
-            self._wake.wait(pause)
+            time.sleep(pause)
             with self._lock:
-                if not self._watched:
+                watched = list(self._watched.values())
+                idle_looks = 0 if watched else idle_looks + 1
+                if idle_looks > _IDLE_LOOKS:
                     self._thread = None
                     return
-                watched = list(self._watched.values())
-            started = time.monotonic()
+            started = time.thread_time()  # where a bomb takes the processor, time passes without a look
             for look, end in watched:
                 reason = look()
                 if reason:
                     end(reason)
-            pause = max(self._period, 10 * (time.monotonic() - started))
-
-
-def children_of(pid: int) -> list[int]:
-    """Its children now, those of all its threads."""
-    found: list[int] = []
-    try:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
-                found += map(int, file.read().split())
-    except FileNotFoundError:
-        if not os.path.exists("/proc/self/task"):
-            return [child for child, parent in _parents() if parent == pid]
-    except OSError:
-        pass
-    return found
+            pause = max(self._period, 10 * (time.thread_time() - started))
 
 
 def _pids() -> list[int]:
@@ -179,6 +155,10 @@ def _parents_by_ps() -> Iterator[tuple[int, int]]:
         fields = line.split()
         if len(fields) == 2:
             yield int(fields[0]), int(fields[1])
+
+
+def _children_by_ps(pid: int) -> tuple[list[int], int]:
+    return [child for child, parent in _parents_by_ps() if parent == pid], 1
 
 
 def _is_alive(pid: int) -> bool:

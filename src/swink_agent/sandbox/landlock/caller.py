@@ -159,32 +159,26 @@ class Caller:
 
 
 class Umasks:
-    """The umask of each task, read as seldom as can be: the kernel takes its time to write a status."""
+    """The umask of each task. Not remembered, as nobody tells when the number of a task becomes another's."""
 
     def __init__(self, initial: int) -> None:
         os.umask(initial)
         self._current = initial
-        self._known: dict[int, int] | None = None
-        self.are_told = False
-        """Whether `changed` is called for each change; if not, nothing is remembered."""
+        self._are_all_initial = False
+
+    def are_told(self) -> None:
+        """`changed` will be called before the first change: until then there is nothing to look up."""
+        self._are_all_initial = True
 
     def changed(self) -> None:
-        """A task is about to set its umask, or one was made from another."""
-        self._known = {}
-
-    def forget(self) -> None:
-        if self._known:
-            self._known.clear()
+        """A task is about to set its umask."""
+        self._are_all_initial = False
 
     def use(self, task: int) -> None:
         """What this process makes next has the mode that the task would give it."""
-        if self.are_told and self._known is None:
-            return  # none of them ever asked for another
-        mask = None if self._known is None else self._known.get(task)
-        if mask is None:
-            mask = umask_of(task)
-            if self._known is not None:
-                self._known[task] = mask
+        if self._are_all_initial:
+            return
+        mask = umask_of(task)
         if mask != self._current:
             os.umask(mask)
             self._current = mask

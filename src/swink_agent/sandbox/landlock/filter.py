@@ -23,7 +23,7 @@ _ALWAYS = (
     *("rename", "renameat", "renameat2", "unlink", "unlinkat", "rmdir", "truncate"),
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchown", "fchownat"),
     *("utime", "utimes", "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr"),
-    *("removexattr", "lremovexattr", "fremovexattr", "fork", "vfork", "clone", "umask"),
+    *("removexattr", "lremovexattr", "fremovexattr", "setsid", "setpgid", "umask"),
 )
 _SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 _WITHOUT = ("openat2", "setxattrat", "removexattrat", "file_setattr")

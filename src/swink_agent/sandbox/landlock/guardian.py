@@ -16,10 +16,12 @@ import resource
 import select
 import signal
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from swink_agent.sandbox.kernel import calls as kernel
+from swink_agent.sandbox.kernel.headcount import LOOK_AGAIN, Headcount
 from swink_agent.sandbox.kernel.mounts import is_in
 from swink_agent.sandbox.landlock.caller import CallServices, Umasks
 from swink_agent.sandbox.landlock.grants import Rulesets
@@ -30,10 +32,11 @@ from swink_agent.sandbox.landlock.tree import ProcessTree
 from swink_agent.sandbox.repositories.admission import Admissions
 
 _LIMITS = {"file_size": resource.RLIMIT_FSIZE, "open_files": resource.RLIMIT_NOFILE, "core": resource.RLIMIT_CORE}
-_RETRY = 10  # milliseconds
+_RETRY = 0.01
 _PATIENCE = 0.8
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _LONGEST_REPORT = 2000
+_TASKS_TO_PROCESSES = 4
 _MOST_DESCRIPTORS = 253
 
 
@@ -56,6 +59,8 @@ class Confinement(NamedTuple):
     limits: Mapping[str, int | None]
     umask: int
     """The agent's, with which a command begins."""
+    nice: int
+    """Likewise."""
 
 
 class Command(NamedTuple):
@@ -74,7 +79,7 @@ class Command(NamedTuple):
 def guard(line: socket.socket, lifelines: Sequence[int], walls: Confinement) -> NoReturn:
     """Takes one command from the line, runs it to its end and exits. Does not outlive the processes of `lifelines`."""
     try:
-        tree = ProcessTree(walls.limits["processes"])
+        tree = ProcessTree()
         guardian = _Guardian(lifelines, walls, tree)
         try:
             guardian.prepare(line)
@@ -129,7 +134,8 @@ class _Guardian:
         self._resolver = Resolver()
         self._check_memory()
         self._umasks = Umasks(walls.umask)
-        self._umasks.are_told = "umask" in walls.calls.values()
+        if "umask" in walls.calls.values():
+            self._umasks.are_told()
         self._shared = os.open(walls.shared_memory, kernel.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _check_memory(self) -> None:
@@ -184,8 +190,10 @@ class _Guardian:
         poll = select.poll()
         for descriptor in (listener.descriptor, control.fileno(), os.pidfd_open(self._main), *self._lifelines):
             poll.register(descriptor, select.POLLIN)
+        headcount = Headcount(os.getpid(), walls.limits["processes"], reap=self._tree.reap)
+        look_at = 0.0
         while True:
-            ready = dict(poll.poll(_RETRY if opens.waits else None))
+            ready = dict(poll.poll(1000 * (_RETRY if opens.waits else LOOK_AGAIN)))
             if listener.descriptor in ready:
                 if ready.pop(listener.descriptor) & select.POLLIN:
                     supervisor.serve()
@@ -195,9 +203,11 @@ class _Guardian:
                 return
             if opens.waits:
                 opens.retry()
-            if self._tree.is_overrun:
-                self.report("B", f"it had more than {walls.limits['processes']} processes")
-                return
+            if (now := time.monotonic()) >= look_at:
+                look_at = now + LOOK_AGAIN
+                if reason := headcount.reason_to_end():
+                    self.report("B", reason)
+                    return
 
     def _finish(self) -> None:
         """Ends what is left, then tells how the command itself ended."""
@@ -259,7 +269,9 @@ def become(line: socket.socket, guardian: int, walls: Confinement) -> NoReturn:
             os._exit(1)
         for number in _IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
+        os.setpriority(os.PRIO_PROCESS, 0, walls.nice)
         _set_limits({name: walls.limits[name] for name in _LIMITS})
+        _limit_tasks(walls.limits["processes"])
         step = "be confined"
         kernel.restrict_self(walls.rulesets.child)
         kernel.install_filter(walls.base)
@@ -308,3 +320,17 @@ def _set_limits(limits: Mapping[str, int | None]) -> None:
             _, hard = resource.getrlimit(_LIMITS[name])
             value = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(_LIMITS[name], (value, value))
+
+
+def _limit_tasks(processes: int | None) -> None:
+    """Lets the kernel stop a bomb that outruns the count. It counts all tasks of a user, and root's not at all.
+
+    So what the whole machine has now is added: nothing that the user does besides is held against the command.
+    """
+    if processes is not None:
+        with open("/proc/loadavg", "rb", buffering=0) as file:
+            tasks = int(file.read(128).split()[3].split(b"/")[1])
+        _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+        most = tasks + _TASKS_TO_PROCESSES * processes
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))

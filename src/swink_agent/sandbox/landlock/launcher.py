@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from swink_agent.sandbox.kernel import calls as kernel
@@ -23,7 +24,7 @@ from swink_agent.sandbox.kernel.mounts import MountList
 from swink_agent.sandbox.landlock.grants import Grants, Rulesets, Walls, find_grants, make_rulesets, open_roots
 from swink_agent.sandbox.landlock.guardian import Confinement, guard
 from swink_agent.sandbox.landlock.network import enter_own_network
-from swink_agent.sandbox.landlock.tree import ProcessTree, send
+from swink_agent.sandbox.landlock.tree import ProcessTree, kill, send
 
 _MOST_DESCRIPTORS = 253
 _FAREWELL = 3.0
@@ -33,6 +34,7 @@ _LOOKS = 300
 _PATIENCE = 0.4
 """Seconds that a guardian has to end what it guards, once its agent does not want it any more."""
 _BETWEEN_ROUNDS = 0.002
+_FIRST = -20
 
 
 def main(descriptor: int) -> NoReturn:
@@ -84,12 +86,15 @@ class Launcher:
         self._rulesets: Rulesets = make_rulesets(
             self.version, self._walls, self._grants, self._roots, tcp=self._denies_tcp
         )
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
+        with suppress(OSError):  # root may, whose bombs nobody counts but the guardians
+            os.setpriority(os.PRIO_PROCESS, 0, _FIRST)
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         kernel.drop_privileges()  # for all that will be forked, too
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         self._agent_process = os.pidfd_open(config["agent"])
-        self._tree = ProcessTree(None)
+        self._tree = ProcessTree()
         self._base = bytes.fromhex(config["base_loopback" if self.has_loopback else "base"])
         self._notify = bytes.fromhex(config["notify"]), bytes.fromhex(config["notify_all"])
         self._calls = {int(number): name for number, name in config["calls"].items()}
@@ -197,6 +202,7 @@ class Launcher:
             calls=self._calls,
             limits=self._config["limits"],
             umask=self._umask,
+            nice=self._nice,
         )
         guard(line, (self._agent_process, os.pidfd_open(launcher)), walls)
 
@@ -222,9 +228,8 @@ class Launcher:
         now = time.monotonic()
         for guardian in [guardian for guardian, due in self._late.items() if due <= now]:
             pid = self._guardians[guardian]
-            os.kill(pid, signal.SIGSTOP)  # what it guards can start nothing without it
-            for entry in self._tree.descendants(pid):
-                send(entry.pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGSTOP)  # what it guards can make no group without it
+            kill(self._tree.descendants(pid))
             send(pid, signal.SIGKILL)
             self._forget_line(guardian, last_words=b"X-9\n" if self._are_gone(pid) else b"Ltrue\nX-9\n")
 
@@ -254,7 +259,7 @@ class Launcher:
             os.close(line)
 
     def _bury(self, guardian: int) -> None:
-        """A guardian ended. If it was killed, what it guarded has come to us, and has no way to write or to fork."""
+        """A guardian ended. If it was killed, what it guarded is ours now, and can neither write nor make a group."""
         if self._spare is not None and self._spare.process == guardian:
             self._dismiss_spare()
         self._forget_line(guardian)
@@ -266,13 +271,13 @@ class Launcher:
         us, guardians = os.getpid(), set(self._guardians.values())
         deadline = time.monotonic() + _PATIENCE
         while orphans := [
-            entry.pid for entry in self._tree.descendants() if entry.parent == us and entry.pid not in guardians
+            entry for entry in self._tree.descendants() if entry.parent == us and entry.pid not in guardians
         ]:
             if time.monotonic() > deadline:
                 return  # the kernel holds them in a call: they will never run on, and end with it
-            for pid in orphans:
-                send(pid, signal.SIGKILL)
-                os.waitpid(pid, os.WNOHANG)
+            kill(orphans)
+            for orphan in orphans:
+                os.waitpid(orphan.pid, os.WNOHANG)
             time.sleep(_BETWEEN_ROUNDS)
 
     def end(self) -> None:

@@ -1,8 +1,8 @@
 """The guardian's work: it answers the system calls that its command's processes may not make alone.
 
 A process that opens a file for writing, or makes, moves, removes or marks one, waits in the kernel until the
-guardian has done it for it or refused. So there is no moment between judging a path and using it. Starting
-processes and, on older kernels, sending signals is asked for too; there the arguments are numbers that nobody can
+guardian has done it for it or refused. So there is no moment between judging a path and using it. Making process
+groups and, on older kernels, sending signals is asked for too; there the arguments are numbers that nobody can
 change, and the kernel goes on by itself. Owns which call goes where. Loaded by the launcher: the standard library
 alone.
 """
@@ -21,7 +21,6 @@ from swink_agent.sandbox.landlock.opens import Opens
 from swink_agent.sandbox.landlock.tree import ProcessTree, send
 from swink_agent.sandbox.repositories.admission import Admissions
 
-_CLONE_THREAD = 0x00010000
 _HERE = kernel.AT_FDCWD & 0xFFFFFFFF
 _NO_FOLLOW = kernel.AT_SYMLINK_NOFOLLOW
 
@@ -51,8 +50,8 @@ class Supervisor:
             **_opening(opens),
             **_naming(names),
             **_marking(marks),
-            **dict.fromkeys(("fork", "vfork"), lambda caller, _: self._start(caller, 0)),
-            "clone": lambda caller, a: self._start(caller, a[0]),
+            # Asked for so that none comes about while all of them are being ended: see `landlock/tree`.
+            **dict.fromkeys(("setsid", "setpgid"), self._let_run),
             "umask": self._umask,
             **dict.fromkeys(("kill", "tkill", "rt_sigqueueinfo"), lambda caller, a: self._signal(caller, a[0], a[1])),
             **dict.fromkeys(("tgkill", "rt_tgsigqueueinfo"), lambda caller, a: self._signal(caller, a[0], a[2])),
@@ -79,10 +78,7 @@ class Supervisor:
         finally:
             caller.close()
 
-    def _start(self, caller: Caller, flags: int) -> None:
-        if not self._tree.admits(caller.task, thread=bool(flags & _CLONE_THREAD)):
-            raise failure(errno.EAGAIN)
-        self._umasks.forget()  # the new one may get a number that another had
+    def _let_run(self, caller: Caller, _: tuple[int, ...]) -> None:
         self._services.listener.let_run(caller.identifier)
 
     def _umask(self, caller: Caller, _: tuple[int, ...]) -> None:

@@ -1,7 +1,8 @@
-"""The processes of one command: how many there are, which belong to it, and the end of all of them.
+"""The processes of one command: which belong to it, and the end of all of them.
 
 Owns the look into /proc. The process that uses it is the subreaper of the tree, so that nothing can leave it by
-losing its parent. Loaded by the launcher: the standard library alone.
+losing its parent: whatever ends beneath it is there as somebody's child, or as a child of ours that we have not
+reaped. Loaded by the launcher: the standard library alone.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-_THREADS_TO_PROCESSES = 16
-_PAUSE_AFTER_FULL = 0.05
+from swink_agent.sandbox.kernel.headcount import children_of
+
 _BETWEEN_ROUNDS = 0.002
-_AT_WORK = ("R", "D")
 
 
 class Entry(NamedTuple):
@@ -31,53 +31,11 @@ class Entry(NamedTuple):
 class ProcessTree:
     """All descendants of this process."""
 
-    def __init__(self, limit: int | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limit = limit
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._processes = self._threads = 1
-        self._starting: set[int] = set()
-        self._full_until = 0.0
-        self._refused = 0
-        self.is_closing = False
+        self._has_lists_of_children = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
         self.on_exit: Callable[[int, int], None] = lambda pid, status: None
         """Called with every child of ours that was reaped."""
-
-    def admits(self, task: int, *, thread: bool) -> bool:
-        """Whether a task may start one more. Counts up, and looks who is really there only when the count is full."""
-        if self.is_closing:
-            return False
-        if self._limit is None:
-            return True
-        if self._is_full(thread):
-            self._refused += 1
-            if self._clock() < self._full_until:
-                return False
-            self._count()
-            if self._is_full(thread):
-                self._full_until = self._clock() + _PAUSE_AFTER_FULL
-                return False
-        self._starting.add(task)
-        self._threads += 1
-        self._processes += not thread
-        return True
-
-    @property
-    def is_overrun(self) -> bool:
-        """Whether more were wanted, over and over: nothing that knows what it does goes on like that."""
-        return self._limit is not None and self._refused > self._limit
-
-    def _is_full(self, thread: bool) -> bool:
-        assert self._limit is not None
-        return self._threads >= self._limit * _THREADS_TO_PROCESSES or (not thread and self._processes >= self._limit)
-
-    def _count(self) -> None:
-        """Who is there, and who may be about to be: tasks that were admitted and have not come to rest since."""
-        self.reap()
-        found = {task: entry.state for task in self._starting if (entry := _read(task)) is not None}
-        self._starting = {task for task, state in found.items() if state in _AT_WORK}
-        entries = self.descendants()
-        self._processes = len(entries) + len(self._starting)
-        self._threads = sum(entry.threads for entry in entries) + len(self._starting)
 
     def descendants(self, of: int | None = None) -> list[Entry]:
         """Every process beneath this one, or beneath another, in no order."""
@@ -96,18 +54,15 @@ class ProcessTree:
             to_visit += [entry.pid for entry in inside]
         return found
 
-    def _descendants_in_haste(self) -> list[int]:
-        """Most processes beneath this one, without looking at all that the machine has."""
-        found: list[int] = []
+    def _descendants_in_haste(self) -> Iterator[Entry]:
+        """Most processes beneath this one, without looking at all that the machine has; each as soon as it is found."""
+        if not self._has_lists_of_children:
+            yield from self.descendants()
         to_visit = [os.getpid()]
-        try:
-            while to_visit:
-                children = _children(to_visit.pop())
-                to_visit += children
-                found += children
-        except FileNotFoundError:  # a kernel that does not list children
-            return [entry.pid for entry in self.descendants()]
-        return found
+        while to_visit:
+            children = children_of(to_visit.pop(0))
+            to_visit += children
+            yield from (entry for pid in children if (entry := _read(pid)) is not None)
 
     def holds(self, pid: int) -> bool:
         """Whether a process or thread is beneath this process."""
@@ -140,11 +95,9 @@ class ProcessTree:
 
     def kill_all(self, patience: float) -> bool:
         """Ends every descendant. False when some were still there after so many seconds (the kernel holds them)."""
-        self.is_closing = True
         deadline = self._clock() + patience
         while self.reap():
-            for pid in self._descendants_in_haste():
-                send(pid, signal.SIGKILL)
+            kill(self._descendants_in_haste())
             if not self.reap():
                 break
             if self._clock() > deadline:
@@ -153,27 +106,28 @@ class ProcessTree:
         return True
 
 
+def kill(entries: Iterable[Entry]) -> None:
+    """Ends the process groups of these, each at once and as soon as it is known, so that none outgrows it.
+
+    The kernel starts no process for one that has a signal to take. A new group needs a guardian's answer: where that
+    does not come any more, whatever they start is in a group that is known. Those that have ended and are not reaped
+    tell of theirs as well, and keep its number from being another's.
+    """
+    ours = os.getpgrp()
+    ended: set[int] = set()
+    for entry in entries:
+        if entry.group == ours:  # it had no time yet to leave it
+            send(entry.pid, signal.SIGKILL)
+        elif entry.group not in ended:
+            send(-entry.group, signal.SIGKILL)
+            ended.add(entry.group)
+
+
 def send(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except OSError:  # gone
         pass
-
-
-def _children(pid: int) -> list[int]:
-    """The children that each of its threads has.
-
-    Raises `FileNotFoundError` for this very process if the kernel does not tell.
-    """
-    found: list[int] = []
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:
-                found += map(int, file.read(1 << 20).split())
-    except OSError:
-        if pid == os.getpid():
-            raise
-    return found
 
 
 def _all_processes() -> Iterator[Entry]:

@@ -1,0 +1,144 @@
+"""How many processes a command has, and the looks at `/proc` that tell.
+
+A bomb makes hundreds in the time of one look at each, and among hundreds that want the processor a look of
+milliseconds takes seconds. So most looks are one small read that costs the same however many there are, and a command
+that crowds the machine is set back behind everything else before it is counted. Owns the pace of counting. Loaded by
+the launcher of Landlock's guardians too: the standard library alone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+__all__ = ["LOOK_AGAIN", "Headcount", "children_of", "groups_beneath"]
+
+LOOK_AGAIN = 0.02
+"""Seconds from one look to the next."""
+
+_COUNT_AGAIN = 0.5
+_SHARE = 10  # counting takes no more than one part in so many of a processor
+_THREADS_TO_PROCESSES = 16
+_A_CROWD = 8  # one part in so many of the limit wants a processor at the same time
+_LAST = 19
+_MOST_GROUPS = 100
+
+ChildrenFn = Callable[[int], "tuple[list[int], int]"]
+"""The children of a process, those included that nobody has reaped, and how many threads it has."""
+
+
+class Headcount:
+    """Watches over the number of processes beneath one, and of their threads."""
+
+    def __init__(
+        self,
+        root: int,
+        most: int | None,
+        *,
+        reap: Callable[[], object] = lambda: None,
+        children: ChildrenFn | None = None,
+    ) -> None:
+        """`reap` lets go of those that have ended and still are counted.
+
+        `children`: for a system that does not list them as Linux does.
+        """
+        self._root = root
+        self._most = most
+        self._reap = reap
+        self._children = children
+        self._fewest_tasks: int | None = None
+        self._glance_at = self._count_at = 0.0
+
+    def reason_to_end(self) -> str:
+        """What to tell of a command that has too many; nothing while it has not."""
+        return f"it had more than {self._most} processes" if self.is_exceeded() else ""
+
+    def is_exceeded(self) -> bool:
+        """To be asked every `LOOK_AGAIN` seconds. Says so only when it is true."""
+        if self._most is None:
+            return False
+        if self._children is not None:  # a program is asked, whose time is not ours
+            return time.monotonic() >= self._glance_at and self._are_too_many(self._children, time.monotonic)
+        has_grown = self._look_at_machine(self._most)
+        now = time.monotonic()
+        for is_due, children in (
+            (has_grown and now >= self._glance_at, _children_of_first_thread),
+            (now >= self._count_at, _children_of_all_threads),
+        ):
+            if is_due and self._are_too_many(children):
+                self._reap()
+                if self._are_too_many(children):
+                    return True
+        return False
+
+    def _look_at_machine(self, most: int) -> bool:
+        """Whether there are as many more tasks on it as would be too many for this command alone."""
+        try:
+            with open("/proc/loadavg", "rb", buffering=0) as file:
+                running, tasks = map(int, file.read(128).split()[3].split(b"/"))
+        except (OSError, ValueError, IndexError):
+            return True
+        if running * _A_CROWD > most:
+            self._set_back()
+        fewest = self._fewest_tasks = min(tasks, self._fewest_tasks or tasks)
+        return tasks - fewest > most
+
+    def _set_back(self) -> None:
+        """Puts the process groups right beneath behind everything else on the machine, and so what they start."""
+        for group in groups_beneath(self._root):
+            with suppress(OSError):  # gone
+                os.setpriority(os.PRIO_PGRP, group, _LAST)
+
+    def _are_too_many(self, children_of: ChildrenFn, clock: Callable[[], float] = time.thread_time) -> bool:
+        """Looks no further than it takes to know. `clock` tells what that costs."""
+        most = self._most or 0
+        started = clock()
+        processes = threads = 0
+        to_visit = [self._root]
+        while to_visit and processes <= most and threads <= most * _THREADS_TO_PROCESSES:
+            children, tasks = children_of(to_visit.pop())
+            to_visit += children
+            processes += len(children)
+            threads += tasks
+        pause = _SHARE * (clock() - started)
+        now = time.monotonic()
+        self._glance_at = now + pause
+        if children_of is not _children_of_first_thread:
+            self._count_at = now + max(_COUNT_AGAIN, pause)
+        return processes > most or threads > most * _THREADS_TO_PROCESSES
+
+
+def children_of(pid: int) -> list[int]:
+    """Its children now, those of all its threads."""
+    return _children_of_all_threads(pid)[0]
+
+
+def groups_beneath(pid: int) -> set[int]:
+    """The process groups of its first children, which a bomb's processes are in unless each makes its own."""
+    groups: set[int] = set()
+    for child in _children_of_thread(pid, pid)[:_MOST_GROUPS]:
+        with suppress(OSError):  # gone
+            groups.add(os.getpgid(child))
+    return groups - {os.getpgrp()}
+
+
+def _children_of_all_threads(pid: int) -> tuple[list[int], int]:
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return [], 0
+    return [child for task in tasks for child in _children_of_thread(pid, task)], len(tasks)
+
+
+def _children_of_first_thread(pid: int) -> tuple[list[int], int]:
+    return _children_of_thread(pid, pid), 1
+
+
+def _children_of_thread(pid: int, task: int | str) -> list[int]:
+    try:
+        with open(f"/proc/{pid}/task/{task}/children", "rb", buffering=0) as file:
+            return [*map(int, file.read(1 << 20).split())]
+    except OSError:  # gone
+        return []

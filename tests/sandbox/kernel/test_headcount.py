@@ -1,0 +1,112 @@
+"""How many processes a command has: told only when it is so, and soon enough that a bomb stays small."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from swink_agent.sandbox.kernel.headcount import Headcount, children_of, groups_beneath
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/proc/loadavg"), reason="counted by /proc")
+
+
+@pytest.fixture
+def parent() -> Iterator[subprocess.Popen[str]]:
+    """A process that starts as many as it is told, each with so many threads more, in a session of their own."""
+    script = """
+import os, sys, threading, time
+started = []
+for line in sys.stdin:
+    processes, threads = map(int, line.split())
+    for _ in range(processes):
+        pid = os.fork()
+        if not pid:
+            if not started: os.setsid()
+            for _ in range(threads): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+            os.write(1, b"x\\n")
+            time.sleep(60)
+            os._exit(0)
+        started.append(pid)
+print("done", flush=True)
+for pid in started: os.kill(pid, 9)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(30)
+
+
+def start(parent: subprocess.Popen[str], processes: int, threads: int = 0) -> None:
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    parent.stdin.write(f"{processes} {threads}\n")
+    parent.stdin.flush()
+    for _ in range(processes):
+        assert parent.stdout.readline() == "x\n"
+
+
+def ends_within(seconds: float, headcount: Headcount) -> bool:
+    """Whether it tells within the time, asked as often as it wants to be."""
+    asked = threading.Event()
+    return any(headcount.is_exceeded() or asked.wait(0.02) for _ in range(int(seconds / 0.02)))
+
+
+def test_one_more_than_the_limit_is_told_and_the_limit_itself_is_not(parent: subprocess.Popen[str]) -> None:
+    headcount = Headcount(parent.pid, 3)
+    start(parent, 3)
+    assert not ends_within(1.2, headcount)
+    assert headcount.reason_to_end() == ""
+    start(parent, 1)
+    assert ends_within(10, headcount)
+    assert len(children_of(parent.pid)) == 4
+
+
+def test_threads_are_counted_too(parent: subprocess.Popen[str]) -> None:
+    headcount = Headcount(parent.pid, 2)
+    start(parent, 1, 20)
+    assert not ends_within(1.2, headcount)
+    start(parent, 1, 20)
+    assert ends_within(10, headcount)
+
+
+def test_those_that_ended_are_let_go_before_anybody_is_blamed() -> None:
+    script = """
+import os, sys
+from swink_agent.sandbox.kernel.headcount import Headcount
+for _ in range(5):
+    if not os.fork(): os._exit(0)
+for _ in range(5): os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+def reap():
+    for _ in range(5): os.wait()
+print(Headcount(os.getpid(), 3).is_exceeded(), Headcount(os.getpid(), 3, reap=reap).is_exceeded())
+"""
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert told.stdout == "True False\n"
+
+
+@pytest.mark.parametrize("most", [2, 3])
+def test_another_system_s_list_of_children_is_taken(most: int) -> None:
+    children = {1: [2, 3], 2: [4]}
+    assert Headcount(1, most, children=lambda pid: (children.get(pid, []), 1)).is_exceeded() == (most < 3)
+
+
+def test_no_limit_is_no_count() -> None:
+    assert not Headcount(1, None).is_exceeded()
+
+
+def test_a_command_that_crowds_the_machine_is_set_back_and_nobody_else(parent: subprocess.Popen[str]) -> None:
+    """With a limit below eight, one task that runs is a crowd: the one that asks."""
+    start(parent, 2)
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    assert not Headcount(parent.pid, 4).is_exceeded()
+    assert [os.getpriority(os.PRIO_PROCESS, child) for child in children_of(parent.pid)] == [19, ours]
+    assert groups_beneath(parent.pid) == {children_of(parent.pid)[0]}
+    assert os.getpriority(os.PRIO_PROCESS, parent.pid) == os.getpriority(os.PRIO_PROCESS, 0) == ours
