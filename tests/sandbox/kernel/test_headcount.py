@@ -102,11 +102,19 @@ def test_no_limit_is_no_count() -> None:
     assert not Headcount(1, None).is_exceeded()
 
 
-def test_a_command_that_crowds_the_machine_is_set_back_and_nobody_else(parent: subprocess.Popen[str]) -> None:
-    """With a limit below eight, one task that runs is a crowd: the one that asks."""
-    start(parent, 2)
+@pytest.mark.parametrize(("running", "more", "is_set_back"), [(65, 65, True), (64, 400, False), (500, 64, False)])
+def test_a_command_that_crowds_the_machine_is_set_back_and_nobody_else(
+    running: int, more: int, is_set_back: bool, parent: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = [(1, 1000), (running, 1000 + more)]
+    monkeypatch.setattr("swink_agent.sandbox.kernel.headcount.tasks_of_machine", lambda: machine.pop(0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     ours = os.getpriority(os.PRIO_PROCESS, 0)
-    assert not Headcount(parent.pid, 4).is_exceeded()
-    assert [os.getpriority(os.PRIO_PROCESS, child) for child in children_of(parent.pid)] == [19, ours]
-    assert groups_beneath(parent.pid) == {children_of(parent.pid)[0]}
-    assert os.getpriority(os.PRIO_PROCESS, parent.pid) == os.getpriority(os.PRIO_PROCESS, 0) == ours
+    start(parent, 3)
+    headcount = Headcount(parent.pid, 512)
+    assert not headcount.is_exceeded()
+    assert not headcount.is_exceeded()
+    first, *others = children_of(parent.pid)
+    assert os.getpriority(os.PRIO_PROCESS, first) == (19 if is_set_back else ours)  # it has a session of its own
+    assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in (*others, parent.pid, os.getpid())} == {ours}
+    assert groups_beneath(parent.pid) == {first}

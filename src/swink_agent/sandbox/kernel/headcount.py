@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["LOOK_AGAIN", "Headcount", "children_of", "groups_beneath"]
+__all__ = ["LOOK_AGAIN", "Headcount", "children_of", "groups_beneath", "tasks_of_machine"]
 
 LOOK_AGAIN = 0.02
 """Seconds from one look to the next."""
@@ -21,7 +21,8 @@ LOOK_AGAIN = 0.02
 _COUNT_AGAIN = 0.5
 _SHARE = 10  # counting takes no more than one part in so many of a processor
 _THREADS_TO_PROCESSES = 16
-_A_CROWD = 8  # one part in so many of the limit wants a processor at the same time
+_A_CROWD = 8  # one part in so many of the limit has come, and as many want a processor at the same time
+_TO_A_PROCESSOR = 4  # and more than so many to each, so that a large machine at work is none
 _LAST = 19
 _MOST_GROUPS = 100
 
@@ -76,14 +77,15 @@ class Headcount:
     def _look_at_machine(self, most: int) -> bool:
         """Whether there are as many more tasks on it as would be too many for this command alone."""
         try:
-            with open("/proc/loadavg", "rb", buffering=0) as file:
-                running, tasks = map(int, file.read(128).split()[3].split(b"/"))
+            running, tasks = tasks_of_machine()
         except (OSError, ValueError, IndexError):
             return True
-        if running * _A_CROWD > most:
+        self._fewest_tasks = min(tasks, self._fewest_tasks or tasks)
+        grown = tasks - self._fewest_tasks
+        crowd = most // _A_CROWD
+        if grown > crowd and running > max(crowd, _TO_A_PROCESSOR * (os.cpu_count() or 1)):
             self._set_back()
-        fewest = self._fewest_tasks = min(tasks, self._fewest_tasks or tasks)
-        return tasks - fewest > most
+        return grown > most
 
     def _set_back(self) -> None:
         """Puts the process groups right beneath behind everything else on the machine, and so what they start."""
@@ -108,6 +110,13 @@ class Headcount:
         if children_of is not _children_of_first_thread:
             self._count_at = now + max(_COUNT_AGAIN, pause)
         return processes > most or threads > most * _THREADS_TO_PROCESSES
+
+
+def tasks_of_machine() -> tuple[int, int]:
+    """How many tasks want a processor, and how many there are at all. Costs the same however many."""
+    with open("/proc/loadavg", "rb", buffering=0) as file:
+        running, tasks = file.read(128).split()[3].split(b"/")
+    return int(running), int(tasks)
 
 
 def children_of(pid: int) -> list[int]:

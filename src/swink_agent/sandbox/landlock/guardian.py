@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from swink_agent.sandbox.kernel import calls as kernel
-from swink_agent.sandbox.kernel.headcount import LOOK_AGAIN, Headcount
+from swink_agent.sandbox.kernel.headcount import LOOK_AGAIN, Headcount, tasks_of_machine
 from swink_agent.sandbox.kernel.mounts import is_in
 from swink_agent.sandbox.landlock.caller import CallServices, Umasks
 from swink_agent.sandbox.landlock.grants import Rulesets
@@ -328,8 +328,7 @@ def _limit_tasks(processes: int | None) -> None:
     So what the whole machine has now is added: nothing that the user does besides is held against the command.
     """
     if processes is not None:
-        with open("/proc/loadavg", "rb", buffering=0) as file:
-            tasks = int(file.read(128).split()[3].split(b"/")[1])
+        _, tasks = tasks_of_machine()
         _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
         most = tasks + _TASKS_TO_PROCESSES * processes
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
