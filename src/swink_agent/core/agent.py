@@ -466,7 +466,8 @@ class Agent:
             claim.loop = asyncio.get_running_loop()
 
     def _new_run(self, claim: Claim, channel: Channel | None, request: hints.StructuredOutput | None) -> hints.Run:
-        from .loop import Run, run_loop  # on use: an agent may be made long before it is asked anything
+        from .loop import run_loop  # on use: an agent may be made long before it is asked anything
+        from .run.state import Run
 
         config, toolbox = msgspec.structs.replace(self._config, state=self.state), self._toolbox
         if request is not None:
