@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from statistics import median
 from typing import Any
 
 from .bare import Bare
@@ -114,10 +115,10 @@ def guarded(contender: Contender, repeats: int) -> float:
     return one_turn(contender.guarded_turns) / one_turn(contender.tool_turns)
 
 
-def import_cost(contender: Contender, repeats: int) -> tuple[float, int]:
+def import_once(contender: Contender, compiled: str) -> tuple[float, int]:
     """CPU seconds and modules that the import adds to a bare interpreter, once everything has been compiled.
 
-    The bytecode of both is kept in a folder of its own: where an environment writes none, the figure would be that of
+    The bytecode of all is kept in a folder of its own: where an environment writes none, the figure would be that of
     the compiler, and against modules that somebody compiled at another time.
     """
     code = (
@@ -125,31 +126,36 @@ def import_cost(contender: Contender, repeats: int) -> tuple[float, int]:
         f"{contender.import_statement}\n"
         "print(time.process_time() - start, len(set(sys.modules) - before))"
     )
-    best, modules = float("inf"), 0
+    surroundings = {**os.environ, "PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
+    child = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=surroundings)
+    seconds, count = child.stdout.split()
+    return float(seconds), int(count)
+
+
+def imports(contenders: Sequence[Contender], repeats: int) -> list[float]:
+    """Seconds of CPU for the import of each, the first one's being the yardstick.
+
+    They take turns, and each sample is held against the yardstick's of the same round: what slows a busy machine down
+    slows both. The median of these ratios counts, so that no single sample decides, be it too slow or too fast.
+    """
     with tempfile.TemporaryDirectory() as compiled:
-        surroundings = {**os.environ, "PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
-        for position in range(repeats * 2 + 1):
-            child = subprocess.run(
-                [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=surroundings
-            )
-            seconds, count = child.stdout.split()
-            modules = int(count)
-            if position:  # the first one compiles
-                best = min(best, float(seconds))
-    return best, modules
-
-
-def imports(contender: Contender, repeats: int) -> float:
-    return import_cost(contender, repeats)[0]
+        for contender in contenders:
+            import_once(contender, compiled)  # which compiles
+        rounds = [[import_once(contender, compiled)[0] for contender in contenders] for _ in range(repeats * 3)]
+    yardstick = median([samples[0] for samples in rounds])
+    ratios = zip(*[[own / samples[0] for own in samples] for samples in rounds], strict=True)
+    return [yardstick * median(column) for column in ratios]
 
 
 def modules(contender: Contender, repeats: int) -> float:
-    return float(import_cost(contender, 1)[1])
+    with tempfile.TemporaryDirectory() as compiled:
+        return float(import_once(contender, compiled)[1])
 
 
 ABSOLUTE = "against the bare loop"
+IN_TURN = "against the bare loop, all of them measured together"
 OWN = "against itself"
-TABLE: list[tuple[str, str, Callable[[Contender, int], float], float, float, str]] = [
+TABLE: list[tuple[str, str, Callable[[Any, int], Any], float, float, str]] = [
     # work, kind of ratio, measure, limit for ours, unit, format of the bare loop's own figure
     ("one turn with one validated tool call", ABSOLUTE, turn, 10, 1e6, "{:.1f} µs"),
     ("one streamed text delta", ABSOLUTE, delta, 6, 1e6, "{:.2f} µs"),
@@ -159,7 +165,7 @@ TABLE: list[tuple[str, str, Callable[[Contender, int], float], float, float, str
     ("memory per agent there, KB", OWN, memory, 25_000, 1e-3, "{:.1f} KB"),
     ("one turn at 2,000 messages, against 100", OWN, history_growth, 1.5, 1, "{:.2f}"),
     ("one turn with everything on, against the plain agent", OWN, guarded, 2.5, 1, "{:.2f}"),
-    ("import, CPU", ABSOLUTE, imports, 1.3, 1e3, "{:.1f} ms"),
+    ("import, CPU", IN_TURN, imports, 1.3, 1e3, "{:.1f} ms"),
     ("import, modules", ABSOLUTE, modules, 1.5, 1, "{:.0f}"),
 ]
 
@@ -179,14 +185,14 @@ def main() -> int:
     for name, kind, measure, limit, scale, shape in TABLE:
         if options.only not in name:
             continue
-        figures: list[float | None] = []
-        for contender in contenders:
+        figures: list[float | None] = measure(contenders, repeats) if kind is IN_TURN else []
+        for contender in contenders if not figures else ():
             try:
                 figures.append(measure(contender, repeats))
             except (RecursionError, AssertionError) as error:
                 print(f"{contender.name}: {name}: {error!r}", file=sys.stderr)
                 figures.append(None)
-        yardstick = figures[0] if kind is ABSOLUTE else 1.0
+        yardstick = 1.0 if kind is OWN else figures[0]
         assert yardstick is not None
         shown = [_ratio(figure, yardstick, scale if measure is memory else 1) for figure in figures[1:]]
         limit_shown = f"{limit * (scale if measure is memory else 1):g}"

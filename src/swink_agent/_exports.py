@@ -14,6 +14,10 @@ from .core.approval import ProposedCall as ProposedCall
 from .core.approval import Reject as Reject
 from .core.approval import ToolApprovalRequest as ToolApprovalRequest
 from .core.cancel import CancellationToken as CancellationToken
+from .core.codec import decode_event as decode_event
+from .core.codec import decode_message as decode_message
+from .core.codec import encode_event as encode_event
+from .core.codec import encode_message as encode_message
 from .core.compaction import CompactionContext as CompactionContext
 from .core.config import AgentLoopConfig as AgentLoopConfig
 from .core.config import MessageProvider as MessageProvider
@@ -56,8 +60,6 @@ from .core.events import ToolExecutionUpdate as ToolExecutionUpdate
 from .core.events import TurnEnd as TurnEnd
 from .core.events import TurnEndReason as TurnEndReason
 from .core.events import TurnStart as TurnStart
-from .core.events import decode_event as decode_event
-from .core.events import encode_event as encode_event
 from .core.function_tool import FunctionTool as FunctionTool
 from .core.function_tool import tool as tool
 from .core.loop import agent_loop as agent_loop
@@ -120,8 +122,6 @@ from .core.types import ToolResultMessage as ToolResultMessage
 from .core.types import UrlImage as UrlImage
 from .core.types import Usage as Usage
 from .core.types import UserMessage as UserMessage
-from .core.types import decode_message as decode_message
-from .core.types import encode_message as encode_message
 from .core.types import extract_text as extract_text
 from .core.window import SlidingWindow as SlidingWindow
 from .local import LocalStreamFn as LocalStreamFn

@@ -11,16 +11,35 @@ ON_USE = {
     "pydantic",
     "dataclasses",
     "importlib.metadata",
+    "importlib.util",
     "pathlib",
     "random",
     "click",
     "textual",
     "tomlkit",
 }
+A_RUN = {
+    f"swink_agent.core.{name}"
+    for name in ("loop", "reply", "dispatch", "run.state", "run.supervisor", "run.consulting")
+}
+HAPPENINGS = {
+    f"swink_agent.core.{name}"
+    for name in ("agent_parts.sync", "codec", "compaction", "journal", "schemas.validation", "structured")
+}
+A_FIRST_RUN = """
+import asyncio
+from swink_agent import Agent, StreamDone, StreamStart, TextDelta, TextEnd, TextStart
+
+async def model(*_):
+    for event in (StreamStart(), TextStart(0), TextDelta(0, "hi"), TextEnd(0), StreamDone()):
+        yield event
+
+assert asyncio.run(Agent("any:model", stream_fn=model).prompt("hello")).text == "hi"
+"""
 
 
-def loaded_by(statement: str) -> set[str]:
-    code = f"import sys; before = set(sys.modules); {statement}; print(*sorted(set(sys.modules) - before))"
+def loaded_by(code: str) -> set[str]:
+    code = f"import sys\nbefore = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))"
     output = subprocess.run([sys.executable, "-I", "-c", code], check=True, capture_output=True, text=True)
     return set(output.stdout.split())
 
@@ -39,6 +58,11 @@ def test_only_the_core_is_loaded_and_that_on_use() -> None:
     assert ours == {"swink_agent.core", "swink_agent.core.lazy"}
     ours = {name for name in loaded_by("from swink_agent import Agent, tool") if name.startswith("swink_agent.")}
     assert {name.split(".")[1] for name in ours} == {"core"}
+
+
+def test_what_a_run_needs_is_loaded_with_the_first_run_and_the_rest_when_it_happens() -> None:
+    assert not loaded_by("from swink_agent import Agent; Agent('any:model')") & (A_RUN | HAPPENINGS)
+    assert loaded_by(A_FIRST_RUN) & (A_RUN | HAPPENINGS) == A_RUN
 
 
 def test_nothing_is_printed_or_started_at_import() -> None:

@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from swink_agent.core.events import AgentEvent, encode_event
+from swink_agent.core.codec import encode_event
+from swink_agent.core.events import AgentEvent
 from swink_agent.core.secrets.redaction import Redactor
 
 from .headless import Outcome

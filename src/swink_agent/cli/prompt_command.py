@@ -26,7 +26,7 @@ from swink_agent.app.output import Output, output_for
 from swink_agent.app.sessions import RunSession
 from swink_agent.app.settings import Settings
 from swink_agent.app.trust import Project, TrustStore
-from swink_agent.core.loop import is_answered
+from swink_agent.core.context import is_answered
 
 from .asking import TerminalAsk
 from .discarding import discard_stdout

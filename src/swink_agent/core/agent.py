@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
@@ -18,7 +18,6 @@ from .agent_parts.claim import Claim
 from .agent_parts.history import History
 from .agent_parts.queues import MessageQueues, QueueMode
 from .agent_parts.subscriptions import Subscription, Subscriptions
-from .agent_parts.sync import run_sync
 from .approval import ApprovalMode, ApproveFn
 from .cancel import running_loop
 from .config import (
@@ -27,19 +26,17 @@ from .config import (
     GetApiKeyFn,
     MessageProvider,
     SleepFn,
+    SystemPrompt,
     ToolExecution,
     TransformContextFn,
 )
-from .context import default_convert_to_llm
+from .context import default_convert_to_llm, is_answered
 from .errors import Aborted, AgentError, AlreadyRunning, InvalidContinue, NoMessages, ProviderMismatch
 from .events import AgentEvent, CompactionReport
-from .loop import is_answered, run_loop
 from .policy import Policy, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from .providers import ProviderStreamFn
-from .reply import compact_on_demand
 from .retry import DefaultRetryStrategy, RetryStrategy
 from .run.event_stream import Channel, EventStream
-from .run.state import Run, SystemPrompt
 from .run.transcript import Transcript
 from .stream import StreamFn, StreamOptions
 from .tool import AgentTool, Toolbox
@@ -121,7 +118,7 @@ class Agent:
     ) -> None:
         self._lock = threading.RLock()  # a stream that is collected while it is held releases the agent
         self._claimed: Claim | None = None
-        self._run: Run | None = None
+        self._run: hints.Run | None = None
         self._subscriptions = Subscriptions()
         self._last_error: str | None = None
         self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
@@ -297,8 +294,7 @@ class Agent:
 
     def prompt_sync(self, prompt: Prompt, *, images: Sequence[Image | ImageSource] = ()) -> AgentResult:
         """The same run for code that is not async; it may be called inside a running event loop, and blocks it."""
-        here = running_loop()
-        return run_sync(lambda: self._drive(_prompts(prompt, images), self._claim(here)), self.abort)
+        return self._sync(lambda here: self._drive(_prompts(prompt, images), self._claim(here)))
 
     async def continue_loop(self) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
@@ -310,8 +306,7 @@ class Agent:
 
     def continue_loop_sync(self) -> AgentResult:
         """The same for code that is not async."""
-        here = running_loop()
-        return run_sync(lambda: self._drive(None, self._claim_to_continue(here)), self.abort)
+        return self._sync(lambda here: self._drive(None, self._claim_to_continue(here)))
 
     @overload
     async def structured_output(self, prompt: Prompt, target: type[T], max_retries: int = 3) -> T: ...
@@ -346,8 +341,14 @@ class Agent:
     def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any: ...
     def structured_output_sync(self, prompt: Prompt, target: Any, max_retries: int = 3) -> Any:
         """The same for code that is not async."""
+        return self._sync(lambda here: self._structured(prompt, target, max_retries, here))
+
+    def _sync(self, work: Callable[[asyncio.AbstractEventLoop | None], Coroutine[Any, Any, T]]) -> T:
+        """The result of `work`, which is told the event loop that stands still meanwhile, if there is one."""
+        from .agent_parts.sync import run_sync  # on use: most agents run in async code
+
         here = running_loop()
-        return run_sync(lambda: self._structured(prompt, target, max_retries, here), self.abort)
+        return run_sync(lambda: work(here), self.abort)
 
     async def compact(self, instructions: str | None = None) -> CompactionReport | None:
         """Runs the transforms now, also below their budget, and says what they took out; `None` if that was nothing.
@@ -361,6 +362,8 @@ class Agent:
             await self._wait_for_predecessors(claim)
             if self._config.transform_context is None and self._config.async_transform_context is None:
                 return None
+            from .reply import compact_on_demand  # on use, as all that a run needs
+
             return await compact_on_demand(self._new_run(claim, None, None), instructions)
         finally:
             self._release(claim)
@@ -440,7 +443,7 @@ class Agent:
             self._last_error = str(Aborted())  # stands if the task is cancelled and there is no result
             self._run = self._new_run(claim, channel, request)
             self._last_error = None
-            result = await run_loop(self._run, prompts)
+            result = await self._run.loop(self._run, prompts)
             self._last_error = result.error
             return result
         except asyncio.CancelledError:
@@ -462,7 +465,10 @@ class Agent:
                 raise Aborted
             claim.loop = asyncio.get_running_loop()
 
-    def _new_run(self, claim: Claim, channel: Channel | None, request: hints.StructuredOutput | None) -> Run:
+    def _new_run(self, claim: Claim, channel: Channel | None, request: hints.StructuredOutput | None) -> hints.Run:
+        from .loop import run_loop  # on use: an agent may be made long before it is asked anything
+        from .run.state import Run
+
         config, toolbox = msgspec.structs.replace(self._config, state=self.state), self._toolbox
         if request is not None:
             choice = "required" if toolbox else request.name

@@ -24,6 +24,7 @@ __all__ = [
     "GetApiKeyFn",
     "MessageProvider",
     "SleepFn",
+    "SystemPrompt",
     "ToolExecution",
     "ToolExecutionStrategy",
     "TransformContextFn",
@@ -41,6 +42,9 @@ GetApiKeyFn: TypeAlias = Callable[[str], str | None | Awaitable[str | None]]
 """The key for a provider, asked for before each call, so that a short-lived one is never stale."""
 
 SleepFn: TypeAlias = Callable[[float], Awaitable[None]]
+
+SystemPrompt: TypeAlias = str | Callable[[], Any]
+"""The instructions, or a function that is asked for them once in a turn."""
 
 
 class MessageProvider(Protocol):

@@ -1,4 +1,4 @@
-"""What of a history reaches a model: snapshots, the repair of pairs, token counts.
+"""What of a history reaches a model: snapshots, whether it is answered, the repair of pairs, token counts.
 
 Owns the rules, as functions of messages. The history of a run, to which they are applied, is in `run/transcript`;
 what keeps it within a budget is in `window`.
@@ -31,6 +31,7 @@ __all__ = [
     "Snapshot",
     "default_convert_to_llm",
     "estimate_tokens",
+    "is_answered",
     "is_empty",
     "repair_pairs",
 ]
@@ -94,6 +95,14 @@ def _rebuild(messages: list[Any]) -> Snapshot[Any]:
 def default_convert_to_llm(message: AgentMessage) -> LlmMessage | None:
     """Messages for models as they are; an application's own messages stay out."""
     return None if isinstance(message, CustomMessage) else message
+
+
+def is_answered(messages: Sequence[AgentMessage]) -> bool:
+    """Whether the assistant had the last word; replies that failed do not count."""
+    for message in reversed(messages):
+        if not (isinstance(message, AssistantMessage) and message.is_failed):
+            return isinstance(message, AssistantMessage) and not message.tool_calls
+    return True
 
 
 # -- pairs ---------------------------------------------------------------------------------------------------

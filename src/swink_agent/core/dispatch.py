@@ -20,7 +20,8 @@ import msgspec
 from .approval import ApprovalMode, Approve, ApproveWith, Grant, ProposedCall, Reject
 from .errors import ToolError
 from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEnd, ToolExecutionStart
-from .policy import PolicyContext, PreDispatchContext, Skip, consult_before_dispatch
+from .policy import PolicyContext, PreDispatchContext, Skip
+from .run.consulting import consult_before_dispatch
 from .run.failures import as_agent_error
 from .run.relay import Relay, is_long, masked_result
 from .run.state import Run

@@ -11,17 +11,14 @@
       TurnEnd
     AgentEnd
 
-Owns the event types and their JSON. `swink_agent.testing.check_events` holds a sequence against this grammar.
+Owns the event types; what they are as JSON is in `codec`. `swink_agent.testing.check_events` holds a sequence against
+this grammar.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
-
-import msgspec
-import msgspec.structs
 
 from .stream import AssistantMessageDelta
 from .tool import AgentToolResult
@@ -29,15 +26,12 @@ from .types import (
     AgentMessage,
     AssistantMessage,
     Cost,
-    CustomMessage,
     ModelSpec,
     PolicyStop,
     ToolOutcome,
     ToolResultMessage,
     Usage,
-    decode_message,
 )
-from .values.codec import decode_json
 from .values.value import Value
 
 __all__ = [
@@ -60,8 +54,6 @@ __all__ = [
     "TurnEnd",
     "TurnEndReason",
     "TurnStart",
-    "decode_event",
-    "encode_event",
 ]
 
 _RAN = ToolOutcome.RAN
@@ -224,18 +216,3 @@ AgentEvent: TypeAlias = (
     | TurnEnd
     | AgentEnd
 )
-
-
-def encode_event(event: AgentEvent) -> bytes:
-    """One event as JSON."""
-    return msgspec.json.encode(event)
-
-
-def decode_event(data: bytes | str, types: Sequence[type[CustomMessage]] = ()) -> AgentEvent:
-    """The event in `data`; `types` are the application's messages that may occur. Raises `ValueError`."""
-    document: dict[str, Any] = decode_json(data, dict[str, Any], "event") if types else {}
-    if document.get("type") not in ("agent_end", "messages_injected") or not isinstance(document.get("messages"), list):
-        return decode_json(data, AgentEvent, "event")
-    messages = [decode_message(msgspec.json.encode(message), types) for message in document["messages"]]
-    event = decode_json(msgspec.json.encode({**document, "messages": []}), AgentEvent, "event")
-    return msgspec.structs.replace(event, messages=tuple(messages))

@@ -60,9 +60,7 @@ def listed_names(listing: str) -> dict[str, tuple[str, str]]:
     The imports are run with an `__import__` that notes them and loads nothing. That needs no source, so it also works
     from a zip file and in a frozen program.
     """
-    from importlib.util import find_spec
-
-    spec = find_spec(listing)
+    spec = _spec_of(listing)
     find_code: Callable[[str], Any] | None = getattr(spec and spec.loader, "get_code", None)
     code = find_code and find_code(listing)
     if code is None:
@@ -74,3 +72,10 @@ def listed_names(listing: str) -> dict[str, tuple[str, str]]:
     bound: dict[str, Any] = {"__builtins__": {"__import__": note}}
     exec(code, bound)
     return {name: home for name, home in bound.items() if name[:2] != "__"}
+
+
+def _spec_of(module: str) -> Any:
+    """Where a module of a package that is loaded is; `importlib.util` would be two more modules to load."""
+    path = sys.modules[module.rpartition(".")[0]].__path__
+    specs = (finder.find_spec(module, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+    return next((spec for spec in specs if spec is not None), None)

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from .cancel import CancellationToken
 from .config import AgentLoopConfig
-from .context import default_convert_to_llm
+from .context import default_convert_to_llm, is_answered
 from .dispatch import dispatch
 from .errors import Aborted, AgentError, ErrorKind, InvalidContinue, NoMessages
 from .events import AgentEnd, AgentStart, MessageEnd, TurnEnd, TurnEndReason, TurnStart
-from .policy import consult, consult_after_turn
 from .reply import ask_model, convert_context, register_secrets, transform_context
+from .run.consulting import consult, consult_after_turn
 from .run.event_stream import Channel, EventStream
 from .run.failures import as_agent_error
 from .run.state import Run
@@ -295,14 +295,6 @@ async def _has_something_to_answer(run: Run) -> bool:
         return True
     run.error = InvalidContinue()
     return False
-
-
-def is_answered(messages: Sequence[AgentMessage]) -> bool:
-    """Whether the assistant had the last word; replies that failed do not count."""
-    for message in reversed(messages):
-        if not (isinstance(message, AssistantMessage) and message.is_failed):
-            return isinstance(message, AssistantMessage) and not message.tool_calls
-    return True
 
 
 def _ended_in_overflow(messages: Sequence[AgentMessage]) -> bool:

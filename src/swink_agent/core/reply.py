@@ -10,11 +10,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Sequence
 from operator import is_
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec.structs
 
-from .compaction import CompactionContext
 from .config import GetApiKeyFn
 from .context import estimate_tokens
 from .errors import (
@@ -33,7 +32,7 @@ from .events import (
     MessageUpdate,
     ModelFallback,
 )
-from .policy import consult
+from .run.consulting import consult
 from .run.failures import as_agent_error, error_in, explained, failed, masked_cause, patience, told
 from .run.state import Run
 from .run.supervisor import Interrupted, as_exception
@@ -52,6 +51,9 @@ from .stream import (
 )
 from .types import AgentContext, AgentMessage, AssistantMessage, LlmMessage, ModelSpec
 from .values.value import is_secret_name
+
+if TYPE_CHECKING:
+    from .compaction import CompactionContext
 
 __all__ = [
     "ask_model",
@@ -294,7 +296,10 @@ async def transform_context(
     config = run.config
     if config.async_transform_context is None and config.transform_context is None:
         return None
-    compaction = compaction or CompactionContext(run)
+    if compaction is None:
+        from .compaction import CompactionContext  # on use: many an agent has no transforms
+
+        compaction = CompactionContext(run)
     given = run.transcript.context
     messages: Sequence[AgentMessage] = given
     # On demand they are told to take something out: to one that only knows (messages, overflow) that is the way.
@@ -329,6 +334,8 @@ def _are_same(some: Sequence[AgentMessage], others: Sequence[AgentMessage]) -> b
 
 async def compact_on_demand(run: Run, instructions: str | None) -> CompactionReport | None:
     """The transforms alone, because somebody asked for it. Raises an `AgentError`, `Aborted` among them."""
+    from .compaction import CompactionContext
+
     run.instructions = run.system_prompt if isinstance(run.system_prompt, str) else ""
     compaction = CompactionContext(run, is_on_demand=True, instructions=instructions)
     if run.transcript.recorder is not None:

@@ -21,8 +21,6 @@ from msgspec.structs import force_setattr
 from .approval import Grant
 from .cancel import CancellationToken
 from .errors import ToolError
-from .run.threads import WorkerThreads
-from .schemas.validation import compile_schema, describe_problems
 from .types import Extension, Image, Text, UserBlock, as_blocks
 from .values import hints
 from .values.value import Value
@@ -103,7 +101,7 @@ class ToolContext:
         state: MutableMapping[str, Any] | None = None,
         execution_root: hints.Path | None = None,
         on_update: Callable[[AgentToolResult], None] | None = None,
-        threads: WorkerThreads | None = None,
+        threads: hints.WorkerThreads | None = None,
         grant: Grant | None = None,
         run_id: str = "",
         conversation: Conversation | None = None,
@@ -268,6 +266,8 @@ class Toolbox(Mapping[str, AgentTool]):
         """What is wrong with the arguments, field by field, or `None`."""
         validator = self._validators.get(name)
         if validator is None:
+            from .schemas.validation import compile_schema  # on use: many a run calls no tool
+
             try:
                 validator = compile_schema(self._by_name[name].parameters_schema)
             except ValueError as error:
@@ -276,6 +276,8 @@ class Toolbox(Mapping[str, AgentTool]):
         try:
             if validator.is_valid(arguments):
                 return None
+            from .schemas.validation import describe_problems
+
             problems = describe_problems(validator, arguments)
         except Exception as error:  # arguments that are not JSON: a policy or an approval may have put them there
             problems = str(error)

@@ -1,7 +1,7 @@
-"""The data model: content blocks, messages, usage, models, results, and their JSON.
+"""The data model: content blocks, messages, usage, models, results.
 
-Owns every value that lives in a history. Does not own what happens while a reply streams (`stream`) or what a
-run reports (`events`).
+Owns every value that lives in a history. Does not own what happens while a reply streams (`stream`), what a run
+reports (`events`), or what all of it is as JSON (`codec`).
 """
 
 from __future__ import annotations
@@ -9,16 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from .errors import AgentError, ErrorKind, PolicyStopped, StreamError
 from .values import hints
-from .values.codec import decode_json
 from .values.value import Value, frozen_json
 
 __all__ = [
@@ -53,8 +50,6 @@ __all__ = [
     "UserMessage",
     "as_blocks",
     "as_messages",
-    "decode_message",
-    "encode_message",
     "extract_text",
 ]
 
@@ -503,23 +498,3 @@ class AgentResult(Value, frozen=True):
         if self.stopped_by is not None:
             raise PolicyStopped(self.stopped_by.policy, self.stopped_by.reason)
         return self
-
-
-# -- JSON ----------------------------------------------------------------------------------------------------
-
-T = TypeVar("T")
-
-
-def encode_message(message: AgentMessage) -> bytes:
-    """One message as JSON."""
-    return msgspec.json.encode(message)
-
-
-def decode_message(data: bytes | str, types: Sequence[type[CustomMessage]] = ()) -> AgentMessage:
-    """The message in `data`; `types` are the application's own that may occur. Raises `ValueError`."""
-    return decode_json(data, _message_type(tuple(types)), "message")
-
-
-@lru_cache(maxsize=64)
-def _message_type(types: tuple[type[CustomMessage], ...]) -> Any:
-    return Union[(UserMessage, AssistantMessage, ToolResultMessage, *types)]

@@ -13,6 +13,7 @@ from typing import Any, Union, cast
 import msgspec
 from msgspec import structs
 
+from swink_agent.core.codec import decode_message
 from swink_agent.core.journal import (
     ContextReplaced,
     HistoryCut,
@@ -24,7 +25,7 @@ from swink_agent.core.journal import (
     StateChanged,
     ToolStarted,
 )
-from swink_agent.core.types import AgentMessage, CustomMessage, decode_message
+from swink_agent.core.types import AgentMessage, CustomMessage
 
 from .info import Problem
 from .records import (

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
+from swink_agent.core.codec import decode_message, encode_message
 from swink_agent.core.policy import PolicyContext
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.types import AgentMessage, CustomMessage, decode_message, encode_message
+from swink_agent.core.types import AgentMessage, CustomMessage
 from swink_agent.core.values.value import show
 
 __all__ = ["Checkpoint", "SavedConversation"]

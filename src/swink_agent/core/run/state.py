@@ -15,15 +15,16 @@ import msgspec
 
 from ..agent_parts.queues import MessageQueues
 from ..cancel import CancellationToken
-from ..config import AgentLoopConfig
+from ..config import AgentLoopConfig, SystemPrompt
 from ..context import default_convert_to_llm, most_tokens
 from ..errors import AgentError
 from ..events import AgentEvent, InjectionSource, MessagesInjected
-from ..policy import PolicyContext, tell_run_over
+from ..policy import PolicyContext
 from ..stream import MessageAssembler
 from ..tool import Toolbox
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage, as_messages
 from ..values.value import copy_json
+from .consulting import tell_run_over
 from .event_stream import Channel
 from .supervisor import Supervisor
 from .threads import WorkerThreads
@@ -32,10 +33,9 @@ from .transcript import Transcript
 if TYPE_CHECKING:
     from ..secrets.redaction import Redactor
 
-__all__ = ["EmitFn", "Run", "SystemPrompt"]
+__all__ = ["EmitFn", "Run"]
 
 EmitFn: TypeAlias = Callable[[AgentEvent], None]
-SystemPrompt: TypeAlias = str | Callable[[], Any]
 
 _UNSEEN_TOKENS = 1024
 """What a provider may add to a request of its own accord, such as its instructions for the use of tools."""

@@ -1,1 +1,1 @@
-"""What all values share, how they are read from JSON, and what hints may name without loading it."""
+"""What all values share, what is known of a model, and what hints may name without loading it."""

@@ -5,6 +5,8 @@ from pathlib import Path as Path
 from ..journal import Journal as Journal
 from ..journal import Past as Past
 from ..policy import Policy as Policy
+from ..run.state import Run as Run
+from ..run.threads import WorkerThreads as WorkerThreads
 from ..schemas.schema import FunctionSchema as FunctionSchema
 from ..secrets.redaction import Redactor as Redactor
 from ..structured import StructuredOutput as StructuredOutput

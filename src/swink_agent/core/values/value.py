@@ -19,10 +19,11 @@ __all__ = ["Value", "copy_json", "frozen_json", "is_secret_name", "show", "show_
 _LONGEST_TEXT = 60
 _MOST_ITEMS = 3
 _LONGEST_REPR = 320
-_SECRET_NAME = re.compile(
-    r"(api|access)[-_ .]?key|auth|bearer|cookie|credential|passw|passphrase|private|secret|token", re.IGNORECASE
-)
 
+# Patterns as texts, which `re` compiles when one is first looked for, and keeps: nothing is compiled at import.
+_PART_OF_A_SECRET_NAME = (
+    r"(?i)(api|access)[-_ .]?key|auth|bearer|cookie|credential|passw|passphrase|private|secret|token"
+)
 _NAME_OF_A_SECRET = (
     r"(?i)(?:(?:api|access|private|secret|master|signing|encryption|license|account)[-_ .]?key(?:[-_ ]id)?|[-_]key"
     r"|[-_]pat|[-_]auth|token|secret|passw(?:or)?d|passphrase|passcode|credentials?|(?:^|[-_])(?:creds?|jwt)|bearer|authorization|cookie|[-_]dsn"
@@ -197,7 +198,7 @@ def _show(value: object, depth: int) -> str:
 
 def _show_dict(value: Mapping[Any, Any], depth: int) -> str:
     parts = [
-        f"{key!r}: {'…' if _SECRET_NAME.search(str(key)) else show(item, depth + 1)}"
+        f"{key!r}: {'…' if re.search(_PART_OF_A_SECRET_NAME, str(key)) else show(item, depth + 1)}"
         for key, item in list(value.items())[: 2 * _MOST_ITEMS]
     ]
     if len(value) > 2 * _MOST_ITEMS:

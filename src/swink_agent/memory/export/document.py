@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from swink_agent.core.types import AgentMessage, encode_message
+from swink_agent.core.codec import encode_message
+from swink_agent.core.types import AgentMessage
 from swink_agent.memory.info import SessionInfo
 from swink_agent.rendering.turns import LabelAt, NoteAt
 from swink_agent.rendering.values import pretty_json

@@ -1,17 +1,51 @@
-"""Reading our own JSON, also what a newer version wrote.
+"""Messages and events as JSON, and back, also what a newer version wrote.
 
-Owns the wrapping of content blocks whose type this version does not know. Which values there are is in `types` and
-`events`.
+Owns that, and the wrapping of content blocks whose type this version does not know. Which values there are is in
+`types` and `events`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Union, cast
 
 import msgspec
 
-__all__ = ["decode_json"]
+from .events import AgentEvent
+from .types import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
+
+__all__ = ["decode_event", "decode_json", "decode_message", "encode_event", "encode_message"]
+
+
+def encode_message(message: AgentMessage) -> bytes:
+    """One message as JSON."""
+    return msgspec.json.encode(message)
+
+
+def decode_message(data: bytes | str, types: Sequence[type[CustomMessage]] = ()) -> AgentMessage:
+    """The message in `data`; `types` are the application's own that may occur. Raises `ValueError`."""
+    return decode_json(data, _message_type(tuple(types)), "message")
+
+
+@lru_cache(maxsize=64)
+def _message_type(types: tuple[type[CustomMessage], ...]) -> Any:
+    return Union[(UserMessage, AssistantMessage, ToolResultMessage, *types)]
+
+
+def encode_event(event: AgentEvent) -> bytes:
+    """One event as JSON."""
+    return msgspec.json.encode(event)
+
+
+def decode_event(data: bytes | str, types: Sequence[type[CustomMessage]] = ()) -> AgentEvent:
+    """The event in `data`; `types` are the application's messages that may occur. Raises `ValueError`."""
+    document: dict[str, Any] = decode_json(data, dict[str, Any], "event") if types else {}
+    if document.get("type") not in ("agent_end", "messages_injected") or not isinstance(document.get("messages"), list):
+        return decode_json(data, AgentEvent, "event")
+    messages = [decode_message(msgspec.json.encode(message), types) for message in document["messages"]]
+    event = decode_json(msgspec.json.encode({**document, "messages": []}), AgentEvent, "event")
+    return msgspec.structs.replace(event, messages=tuple(messages))
 
 
 def decode_json(data: bytes | str, kind: Any, noun: str, dec_hook: Callable[[type, Any], Any] | None = None) -> Any:

@@ -1,0 +1,157 @@
+"""Asking policies: in order, the first stop wins, and one that fails is logged and passed over, except before a
+dispatch, where it skips the call.
+
+Owns that rule. What a policy is shown and may answer is in `policy`, and when they are asked in `loop` and `dispatch`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import structs
+
+from ..policy import (
+    Inject,
+    PolicyContext,
+    PostLoopPolicy,
+    PostTurnPolicy,
+    PreDispatchContext,
+    PreDispatchPolicy,
+    PreTurnPolicy,
+    Skip,
+    Stop,
+)
+from ..types import AgentMessage, AssistantMessage, PolicyStop, ToolResultMessage
+from .supervisor import Supervisor, call
+
+__all__ = ["consult", "consult_after_turn", "consult_before_dispatch", "tell_run_over"]
+
+log = logging.getLogger("swink_agent")
+
+
+def tell_run_over(policies: Sequence[PreTurnPolicy], run_id: str) -> None:
+    """Tells the policies that want to know that the run is over."""
+    for policy in policies:
+        run_over = getattr(policy, "run_over", None)
+        if run_over is not None:
+            try:
+                run_over(run_id)
+            except Exception:
+                log.exception("policy %s failed when the run was over", _name(policy))
+
+
+async def consult(
+    policies: Sequence[PreTurnPolicy] | Sequence[PostLoopPolicy],
+    slot: Literal["pre_turn", "post_loop"],
+    context: PolicyContext,
+    supervisor: Supervisor,
+) -> tuple[PolicyStop | None, list[AgentMessage]]:
+    """The first stop, if any, and the messages to inject if none."""
+    messages: list[AgentMessage] = []
+    for policy in policies:
+        answer = _answer(policy, slot, context)
+        if answer is None:  # as nearly all of them, and it takes no coroutine to hear that
+            continue
+        verdict = await _verdict(policy, answer, supervisor)
+        if isinstance(verdict, Stop):
+            return PolicyStop(_name(policy), verdict.reason), []
+        if verdict is not None:
+            messages.extend(verdict.messages)
+    return None, messages
+
+
+async def consult_after_turn(
+    policies: Sequence[PostTurnPolicy], context: PolicyContext, supervisor: Supervisor
+) -> tuple[PolicyStop | None, list[AgentMessage], PolicyContext]:
+    """The first stop, if any, the messages to inject if none, and the turn as the policies' replacements left it."""
+    messages: list[AgentMessage] = []
+    for policy in policies:
+        answer = _answer(policy, "post_turn", context)
+        if answer is None:
+            continue
+        verdict = await _verdict(policy, answer, supervisor, last_words=True)
+        if isinstance(verdict, Stop):
+            return PolicyStop(_name(policy), verdict.reason), [], context
+        for message in () if verdict is None else verdict.messages:
+            replaced = _replaced(context, message)
+            if replaced is not None:
+                context = replaced
+            elif not isinstance(message, (AssistantMessage, ToolResultMessage)):
+                messages.append(message)
+            else:
+                log.error("policy %s injected %r, which replaces nothing of the turn", _name(policy), message)
+    return None, messages, context
+
+
+def _replaced(context: PolicyContext, message: AgentMessage) -> PolicyContext | None:
+    """The turn with the message in the place of its own reply or result, if it can take it."""
+    if isinstance(message, AssistantMessage) and context.message is not None:
+        if message.tool_calls == context.message.tool_calls:
+            return structs.replace(context, message=message)
+    elif isinstance(message, ToolResultMessage):
+        results = list(context.tool_results)
+        for position, result in enumerate(results):
+            if result.tool_call_id == message.tool_call_id:
+                results[position] = message
+                return structs.replace(context, tool_results=tuple(results))
+    return None
+
+
+def _answer(policy: object, slot: Literal["pre_turn", "post_turn", "post_loop"], context: PolicyContext) -> object:
+    """What the policy answers, or the promise of it; one that fails says nothing."""
+    try:
+        return call(getattr(policy, slot), context)
+    except Exception:
+        log.exception("policy %s failed and is passed over", _name(policy))
+        return None
+
+
+async def _verdict(
+    policy: object, answer: object, supervisor: Supervisor, *, last_words: bool = False
+) -> Stop | Inject | None:
+    """What the policy says, once it has said it; one that fails or says something else says nothing."""
+    try:
+        verdict = await supervisor.settle(answer, last_words=last_words)
+    except Exception:
+        log.exception("policy %s failed and is passed over", _name(policy))
+        return None
+    if verdict is None or isinstance(verdict, (Stop, Inject)):
+        return verdict
+    log.error("policy %s answered %r, which is no verdict here, and is passed over", _name(policy), verdict)
+    return None
+
+
+async def consult_before_dispatch(
+    policies: Sequence[PreDispatchPolicy], context: PreDispatchContext, supervisor: Supervisor
+) -> tuple[PolicyStop | Skip | None, list[AgentMessage]]:
+    """The first stop or skip, if any, and the messages to inject. A policy that fails skips the call."""
+    messages: list[AgentMessage] = []
+    for policy in policies:
+        try:
+            verdict: object = call(policy.pre_dispatch, context)
+            if verdict is not None:
+                verdict = await supervisor.settle(verdict)
+        except Exception as error:
+            log.exception("policy %s failed: the call of %s is skipped", _name(policy), context.name)
+            return Skip(f"policy {_name(policy)} failed: {type(error).__name__}"), messages
+        match verdict:
+            case None:
+                pass
+            case Stop():
+                return PolicyStop(_name(policy), verdict.reason), []
+            case Skip():
+                return Skip(verdict.reason or f"policy {_name(policy)} skipped it"), messages
+            case Inject():
+                messages.extend(verdict.messages)
+            case _:
+                return Skip(f"policy {_name(policy)} answered {type(verdict).__name__}, which is no verdict"), messages
+        if not isinstance(context.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - a policy may assign anything
+            return Skip(f"policy {_name(policy)} set arguments that are no dict"), messages
+    return None, messages
+
+
+def _name(policy: object) -> str:
+    name = getattr(policy, "name", None)
+    return name if isinstance(name, str) and name else type(policy).__name__
