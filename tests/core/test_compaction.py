@@ -297,12 +297,12 @@ async def test_a_time_limit_around_a_side_request_ends_that_alone() -> None:
     async def hurry(context: CompactionContext) -> AssistantMessage:
         try:
             async with asyncio.timeout(0.01):
-                return await context.ask("?")
+                return await context.ask("?", stream_fn=scripted(stall()))
         except TimeoutError:
             return AssistantMessage("too slow")
 
     asking = Asking(hurry)
-    result = await Agent(MODEL, stream_fn=scripted(stall(), "fine"), transform_context=asking).prompt("and now?")
+    result = await Agent(MODEL, stream_fn=scripted("fine"), transform_context=asking).prompt("and now?")
     assert (result.text, asking.answers) == ("fine", ["too slow"])
 
 
