@@ -89,14 +89,15 @@ class Watch:
 
     def __init__(self, period: float = LOOK_AGAIN) -> None:
         self._period = period
-        self._watched: dict[object, tuple[Callable[[], str], Callable[[str], None]]] = {}
+        self._watched: dict[object, tuple[float, Callable[[], str], Callable[[str], None]]] = {}
+        """With the time of the first look: most commands are over by then."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def add(self, key: object, look: Callable[[], str], end: Callable[[str], None]) -> None:
         """Calls `look` again and again, in a thread; once it gives a reason, calls `end` with it."""
         with self._lock:
-            self._watched[key] = (look, end)
+            self._watched[key] = (time.monotonic() + self._period, look, end)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="swink-sandbox-watch", daemon=True)
                 self._thread.start()
@@ -118,10 +119,9 @@ class Watch:
                 if idle_looks > _IDLE_LOOKS:
                     self._thread = None
                     return
-            started = time.thread_time()  # where a bomb takes the processor, time passes without a look
-            for look, end in watched:
-                reason = look()
-                if reason:
+            started, now = time.thread_time(), time.monotonic()  # where a bomb takes the processor, the two differ
+            for first, look, end in watched:
+                if now >= first and (reason := look()):
                     end(reason)
             pause = max(self._period, 10 * (time.thread_time() - started))
 

@@ -18,6 +18,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from swink_agent.sandbox.kernel import calls as kernel
@@ -37,6 +38,7 @@ _PATIENCE = 0.8
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _LONGEST_REPORT = 2000
 _TASKS_TO_PROCESSES = 4
+_FIRST = -20
 _MOST_DESCRIPTORS = 253
 
 
@@ -59,7 +61,7 @@ class Confinement(NamedTuple):
     limits: Mapping[str, int | None]
     umask: int
     """The agent's, with which a command begins."""
-    nice: int
+    nice_limit: tuple[int, int]
     """Likewise."""
 
 
@@ -190,6 +192,8 @@ class _Guardian:
         poll = select.poll()
         for descriptor in (listener.descriptor, control.fileno(), os.pidfd_open(self._main), *self._lifelines):
             poll.register(descriptor, select.POLLIN)
+        with suppress(OSError):  # an ordinary user may not
+            os.setpriority(os.PRIO_PROCESS, 0, _FIRST)
         headcount = Headcount(os.getpid(), walls.limits["processes"], reap=self._tree.reap)
         look_at = 0.0
         while True:
@@ -269,7 +273,7 @@ def become(line: socket.socket, guardian: int, walls: Confinement) -> NoReturn:
             os._exit(1)
         for number in _IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
-        os.setpriority(os.PRIO_PROCESS, 0, walls.nice)
+        resource.setrlimit(resource.RLIMIT_NICE, walls.nice_limit)
         _set_limits({name: walls.limits[name] for name in _LIMITS})
         _limit_tasks(walls.limits["processes"])
         step = "be confined"

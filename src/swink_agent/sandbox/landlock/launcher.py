@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -34,7 +35,7 @@ _LOOKS = 300
 _PATIENCE = 0.4
 """Seconds that a guardian has to end what it guards, once its agent does not want it any more."""
 _BETWEEN_ROUNDS = 0.002
-_FIRST = -20
+_ANY_NICE = 40  # as the limit is written: down to -20
 
 
 def main(descriptor: int) -> NoReturn:
@@ -86,9 +87,9 @@ class Launcher:
         self._rulesets: Rulesets = make_rulesets(
             self.version, self._walls, self._grants, self._roots, tcp=self._denies_tcp
         )
-        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
-        with suppress(OSError):  # root may, whose bombs nobody counts but the guardians
-            os.setpriority(os.PRIO_PROCESS, 0, _FIRST)
+        self._nice_limit = resource.getrlimit(resource.RLIMIT_NICE)
+        with suppress(OSError, ValueError):  # root may, whose bombs nobody counts but the guardians
+            resource.setrlimit(resource.RLIMIT_NICE, (_ANY_NICE, _ANY_NICE))
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         kernel.drop_privileges()  # for all that will be forked, too
@@ -202,7 +203,7 @@ class Launcher:
             calls=self._calls,
             limits=self._config["limits"],
             umask=self._umask,
-            nice=self._nice,
+            nice_limit=self._nice_limit,
         )
         guard(line, (self._agent_process, os.pidfd_open(launcher)), walls)
 
