@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -23,7 +24,7 @@ from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEn
 from .policy import PolicyContext, PreDispatchContext, Skip
 from .run.consulting import consult_before_dispatch
 from .run.failures import as_agent_error
-from .run.relay import Relay, is_long, masked_result
+from .run.relay import is_long, masked_result
 from .run.state import Run
 from .run.supervisor import LAST_MOMENTS, Interrupted
 from .run.tool_call import Execution, PendingCall, context_for, not_an_object
@@ -46,6 +47,7 @@ GRACE = 0.05
 _ENABLED, _BYPASSED = ApprovalMode.ENABLED, ApprovalMode.BYPASSED
 _RAN, _FAILED, _CANCELLED, _INVALID = ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.CANCELLED, ToolOutcome.INVALID
 _SKIPPED = ToolOutcome.SKIPPED
+_MESSAGE = attrgetter("message")
 
 log = logging.getLogger("swink_agent")
 
@@ -63,24 +65,23 @@ async def dispatch(
         await batch.execute()
     except Interrupted:
         pass
-    if batch.needs_an_end:
+    if batch.running or batch.unresolved:
         await batch.leave()
-    return tuple([call.message for call in batch.calls]), batch.was_steered
+    return tuple(map(_MESSAGE, batch.calls)), batch.was_steered
 
 
 class _Batch:
     __slots__ = (
         "_finished",
-        "_running",
         "_steering_deadline",
-        "_unresolved",
-        "backlog",
         "calls",
         "message",
         "needs_approval",
         "needs_screening",
         "run",
+        "running",
         "supervisor",
+        "unresolved",
         "was_steered",
     )
 
@@ -90,10 +91,8 @@ class _Batch:
         self.supervisor = run.supervisor
         self.calls: list[PendingCall] = []
         self.was_steered = False
-        self.backlog: set[Relay] = set()
-        """The relays with updates for which the reader has no room."""
-        self._unresolved: dict[PendingCall, None] = {}
-        self._running: dict[Execution, None] = {}
+        self.unresolved: dict[PendingCall, None] = {}
+        self.running: dict[Execution, None] = {}
         self._finished: list[Execution] = []
         self._steering_deadline: float | None = None
         # What most batches do not need is not even begun: a coroutine costs as much as the look that makes it
@@ -105,7 +104,7 @@ class _Batch:
             tool = find(block.name)
             call = PendingCall(block, tool, index)
             self.calls.append(call)
-            self._unresolved[call] = None
+            self.unresolved[call] = None
             if tool is None:
                 self.needs_screening = True
             elif self._needs_approval(call):
@@ -127,7 +126,7 @@ class _Batch:
         call.message = message = ToolResultMessage(
             call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
         )
-        del self._unresolved[call]
+        del self.unresolved[call]
         run.executing.discard(call.id)
         if run.transcript.recorder is not None:
             run.transcript.recorder.resolved(message, call.index, run.state)
@@ -140,10 +139,10 @@ class _Batch:
 
     async def leave(self) -> None:
         """Ends what still runs, and gives every call that has no result one that says why."""
-        if self._running:
+        if self.running:
             await self._end_running()
         is_stopped = self.run.stopped_by is not None and not self.supervisor.is_interrupted
-        for call in list(self._unresolved):
+        for call in list(self.unresolved):
             self._refuse(call, self._why_not_run(), ToolOutcome.SKIPPED if is_stopped else _CANCELLED)
 
     def _why_not_run(self) -> str:
@@ -155,21 +154,17 @@ class _Batch:
         text = f"tool call not run: policy {stop.policy} stopped the run"
         return f"{text}: {stop.reason}" if stop.reason else text
 
-    @property
-    def needs_an_end(self) -> bool:
-        return bool(self._running or self._unresolved)
-
     # -- screening -----------------------------------------------------------------------------------------------
 
     async def screen(self) -> None:
         """Every call passes the pre-dispatch policies before any is put up for approval."""
         if self.run.config.pre_dispatch_policies:
             snapshot = self.run.policy_context()
-            for call in list(self._unresolved):
+            for call in list(self.unresolved):
                 await self._screen_one(call, snapshot)
                 if self.run.stopped_by is not None:
                     return
-        for call in list(self._unresolved):
+        for call in list(self.unresolved):
             if call.tool is None:
                 names = ", ".join(self.run.toolbox) or "none"
                 self._refuse(call, f"unknown tool {show(call.name)}; available: {names}", ToolOutcome.UNKNOWN_TOOL)
@@ -196,7 +191,7 @@ class _Batch:
     # -- approval ------------------------------------------------------------------------------------------------
 
     async def approve(self) -> None:
-        for call in list(self._unresolved):
+        for call in list(self.unresolved):
             if self.run.stopped_by is not None or self.supervisor.is_interrupted:
                 return
             if not self._needs_approval(call) or await self._is_foreseen(call):
@@ -295,28 +290,29 @@ class _Batch:
     # -- execution -----------------------------------------------------------------------------------------------
 
     async def execute(self) -> None:
-        if self.run.stopped_by is not None:
+        run, supervisor = self.run, self.supervisor
+        if run.stopped_by is not None:
             return
-        ready = list(self._unresolved)
-        groups = [ready] if self.run.config.tool_execution == "concurrent" else await self._groups(ready)
+        ready = list(self.unresolved)
+        groups = [ready] if run.config.tool_execution == "concurrent" else await self._groups(ready)
         if groups is None:
             return
         for group in groups:
-            if self.was_steered or self.supervisor.is_interrupted:
+            if self.was_steered or supervisor.is_interrupted:
                 return
-            recorder = self.run.transcript.recorder
+            recorder = run.transcript.recorder
             if recorder is not None:
                 self._record_starts(group, recorder)
-                if not recorder.is_safe(self.run.state) and not await self._may_start():
+                if not recorder.is_safe(run.state) and not await self._may_start():
                     return
             is_alone = len(group) == 1  # else they all start before the first of them does anything
             for call in group:
                 self._start(call, is_alone)
-            if is_alone and self._finished and not self.supervisor.is_interrupted:
+            if is_alone and self._finished and not supervisor.is_interrupted:
                 self._finish(self._finished.pop())  # it ended at once: there is nothing to wait for
-                if self.run.may_have("steering") and await self.run.poll("steering"):
+                if run.may_have_steering() and await run.poll("steering"):
                     self._steer()
-            if self._running:
+            if self.running:
                 await self._wait_for_running()
 
     def _record_starts(self, group: list[PendingCall], recorder: Recorder) -> None:
@@ -336,7 +332,7 @@ class _Batch:
             await run.make_durable()
         except Exception as error:
             run.refusal = as_agent_error(error, "the journal")
-            for call in list(self._unresolved):
+            for call in list(self.unresolved):
                 self._refuse(call, f"tool call not run: {run.refusal}", ToolOutcome.NEVER_RAN)
             return False
         return True
@@ -372,8 +368,8 @@ class _Batch:
             run.emit(ToolExecutionStart(call.id, call.name, copy_json(call.arguments)))
             if self.supervisor.is_interrupted:
                 return  # whoever saw the start called it off
-        execution = Execution(call, tool, run, self.backlog)
-        self._running[execution] = None
+        execution = Execution(call, run)
+        self.running[execution] = None
         begin = self.supervisor.begin if is_alone else self.supervisor.spawn
         execution.task = begin(self._invoke(execution, tool))
         if execution.task is not None and self._finished:
@@ -401,23 +397,23 @@ class _Batch:
 
         Steering is polled after each result, and whenever it is known to wait.
         """
-        while self._running:
+        while self.running:
             if not self._finished:
                 await self.supervisor.park(self._has_news, self._steering_deadline)
             if self.supervisor.is_interrupted:
                 return
-            if self.backlog:
-                for relay in list(self.backlog):
+            if self.run.backlog:
+                for relay in list(self.run.backlog):
                     relay.pump()
             while self._finished:
                 self._finish(self._finished.pop(0))
-                if not self.was_steered and self.run.may_have("steering") and await self.run.poll("steering"):
+                if not self.was_steered and self.run.may_have_steering() and await self.run.poll("steering"):
                     self._steer()
             if not self.was_steered and self.run.has_steering() and await self.run.poll("steering"):
                 self._steer()
             if self._steering_deadline is not None and self.supervisor.loop.time() >= self._steering_deadline:
                 self._steering_deadline = None
-                late = [execution for execution in self._running if not execution.finishes_when_steered]
+                late = [execution for execution in self.running if not execution.finishes_when_steered]
                 await self._stop(late, STEERED, self.supervisor.loop.time() + GRACE)
             if self.run.channel is not None and self.run.channel.is_full:
                 await self.supervisor.park(self.run.channel.has_room)
@@ -427,19 +423,19 @@ class _Batch:
         if self._finished or (not self.was_steered and self.run.has_steering()):
             return True
         channel = self.run.channel
-        return bool(self.backlog and channel is not None and channel.has_room())
+        return bool(self.run.backlog and channel is not None and channel.has_room())
 
     def _steer(self) -> None:
         """Asks what is running to come to an end; tools that finish when steered are left alone."""
         self.was_steered = True
         self._steering_deadline = self.supervisor.loop.time() + GRACE
-        for execution in self._running:
+        for execution in self.running:
             if not execution.finishes_when_steered:
                 execution.context.cancel.cancel()
 
     async def _end_running(self) -> None:
         """An abort: a tool that listens for it has a moment to end by itself, the others are stopped at once."""
-        late = [execution for execution in self._running if not execution.is_done]
+        late = [execution for execution in self.running if not execution.is_done]
         listening = [execution for execution in late if execution.context.is_listening]
         for execution in late:
             if execution not in listening and execution.task is not None:
@@ -450,7 +446,7 @@ class _Batch:
                 lambda: all(execution.is_done for execution in listening), until, through_interrupt=True
             )
         stopped = [execution for execution in late if execution not in listening or not execution.is_done]
-        await self._stop([*stopped, *[item for item in self._running if item not in stopped]], ABORTED, late=stopped)
+        await self._stop([*stopped, *[item for item in self.running if item not in stopped]], ABORTED, late=stopped)
 
     async def _stop(
         self,
@@ -468,9 +464,9 @@ class _Batch:
 
     def _finish(self, execution: Execution, forced: str | None = None) -> None:
         """Takes the result of an execution that is over, unless it was ended by force."""
-        if execution not in self._running:
+        if execution not in self.running:
             return  # it was stopped, and came to its end after all
-        del self._running[execution]
+        del self.running[execution]
         has_run = not execution.context.has_invalid_arguments
         execution.close()
         result, task = execution.result, execution.task

@@ -143,7 +143,7 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         run.assembler = MessageAssembler(model)  # what was streamed is void, also if the wait is aborted
         if delay is not None:
             await _back_off(run, error, attempt - 1, delay)
-        if run.supervisor.is_eager and run.supervisor.is_held_up:
+        if run.supervisor.is_eager and run.supervisor.is_held_up():
             await run.supervisor.give_way()
 
 
@@ -219,7 +219,7 @@ async def _read(
                     ended = _has_ended(stream, assembler)
                     is_open = not (ended if isinstance(ended, bool) else await ended)
                 return
-            if type(event) in _DELTAS and audience.all:
+            if audience.all and type(event) in _DELTAS:
                 delta: Any = event
                 emit(MessageUpdate(delta))
                 if channel is not None and channel.is_full:

@@ -232,6 +232,7 @@ _KINDS = frozenset(ErrorKind)
 
 
 _Action: TypeAlias = "tuple[Callable[[MessageAssembler, type, Any], str | None], type]"
+_DELTA_OF: dict[type, type] = {Text: TextDelta, Thinking: ThinkingDelta, ToolCall: ToolCallDelta}
 
 
 class _OpenBlock:
@@ -290,7 +291,7 @@ class MessageAssembler:
         # What the provider told, which counts however the reply ends.
         self._usage: Usage | None = None
         self._cost: Cost | None = None
-        # The block of the last delta, so that the next one costs two comparisons and an append.
+        # The block that was opened last or had the last delta, so that its next one costs two comparisons and an append.
         self._delta_type: type | None = None
         self._delta_index = -1
         self._append = _reject
@@ -299,7 +300,8 @@ class MessageAssembler:
         """Takes the next event."""
         kind: type = type(event)
         delta: Any = event
-        if kind is self._delta_type and delta.index == self._delta_index and type(delta.delta) is str:
+        # By `is`, for the same number: one that only equals it, or is too large to be shared, goes the longer way.
+        if kind is self._delta_type and delta.index is self._delta_index and type(delta.delta) is str:
             self._append(delta.delta)
             return
         action = self._accepts.get(kind)
@@ -357,10 +359,13 @@ class MessageAssembler:
             return f"{type(event).__name__} for block {index}, which is not an open {block_kind.__name__}"
         if not isinstance(delta, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a stream may say anything
             return f"{type(event).__name__} whose delta is a {type(delta).__name__}"
-        self._delta_type, self._delta_index = type(event), index
-        append = self._append = block.fragments.append
-        append(delta)
+        block.fragments.append(delta)
+        self._expect(block, index)
         return None
+
+    def _expect(self, block: _OpenBlock, index: int) -> None:
+        """Prepares for a delta of this block: what comes next is nearly always one."""
+        self._delta_type, self._delta_index, self._append = _DELTA_OF[block.kind], index, block.fragments.append
 
     def _begin(self, block_kind: type, event: Any) -> str | None:
         index, blocks = event.index, self._blocks
@@ -374,6 +379,7 @@ class MessageAssembler:
             self._call_ids.add(event.id)
         block = self._open[index] = _OpenBlock(block_kind, event if block_kind is ToolCall else None)
         blocks.append(block)
+        self._expect(block, index)
         return None
 
     def _close(self, block_kind: type, event: Any) -> str | None:
@@ -428,7 +434,10 @@ class MessageAssembler:
 
     def snapshot(self) -> AssistantMessage:
         """The message so far, open blocks included."""
-        return self._message(tuple([_block(block) for block in self._blocks]))
+        content, model, done = tuple(map(_block, self._blocks)), self.model, self._terminal
+        if done is None:
+            return AssistantMessage(content, model.provider, model.model_id)
+        return AssistantMessage(content, model.provider, model.model_id, done.usage, done.cost, done.stop_reason)
 
     def message(self) -> AssistantMessage:
         """The message, once the stream is over. One that ended without a terminal event is a broken sequence."""
@@ -442,8 +451,10 @@ class MessageAssembler:
         """The message that a failure leaves: text and thinking stay, tool calls, which never ran, do not."""
         is_abort = failure.kind == ErrorKind.ABORTED or failure.stop_reason == StopReason.ABORTED
         blocks = tuple([_block(block) for block in self._blocks if block.kind is not ToolCall and block.fragments])
-        return self._message(
+        return AssistantMessage(
             blocks,
+            self.model.provider,
+            self.model.model_id,
             stop_reason=StopReason.ABORTED if is_abort else StopReason.ERROR,
             error_message=failure.message,
             error_kind=ErrorKind.ABORTED if is_abort else failure.kind,
@@ -451,18 +462,14 @@ class MessageAssembler:
             cost=failure.cost or self._cost or Cost(),
         )
 
-    def _message(self, content: tuple[AssistantBlock, ...], **fields: Any) -> AssistantMessage:
-        done, model = self._terminal, self.model
-        if done is not None and not fields:
-            return AssistantMessage(content, model.provider, model.model_id, done.usage, done.cost, done.stop_reason)
-        return AssistantMessage(content, model.provider, model.model_id, **fields)
-
 
 def _block(block: _OpenBlock) -> AssistantBlock:
+    call, arguments = block.call, block.arguments
+    if call is not None and arguments is not None:
+        return ToolCall(call.id, call.name, arguments)
     text = "".join(block.fragments)
-    if block.call is not None:
-        partial = text if block.arguments is None else None
-        return ToolCall(block.call.id, block.call.name, block.arguments or {}, partial)
+    if call is not None:
+        return ToolCall(call.id, call.name, {}, text)
     return Text(text) if block.kind is Text else Thinking(text, block.signature)
 
 

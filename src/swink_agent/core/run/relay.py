@@ -34,7 +34,6 @@ class Relay:
     """The updates of one call, in order; the last ones joined where there are too many."""
 
     __slots__ = (
-        "_backlog",
         "_buffer",
         "_call_id",
         "_is_closed",
@@ -46,11 +45,10 @@ class Relay:
         "_text",
     )
 
-    def __init__(self, call_id: str, name: str, run: Run, backlog: set[Relay]) -> None:
+    def __init__(self, call_id: str, name: str, run: Run) -> None:
         self._call_id = call_id
         self._name = name
         self._run = run
-        self._backlog = backlog
         self._buffer: deque[AgentToolResult] = deque()
         self._lock = threading.Lock()
         self._text: RedactorStream | None = None
@@ -88,9 +86,9 @@ class Relay:
         while self._buffer and not (channel is not None and channel.is_full):
             self._emit_first()
         if self._buffer:
-            self._backlog.add(self)
+            self._run.backlog.add(self)
         else:
-            self._backlog.discard(self)
+            self._run.backlog.discard(self)
 
     def close(self) -> None:
         """Emits the rest, room or not, so that it comes before the call's end."""
@@ -98,7 +96,7 @@ class Relay:
             self._is_closed = True
         while self._buffer:
             self._emit_first()
-        self._backlog.discard(self)
+        self._run.backlog.discard(self)
         if self._text is not None and (rest := self._text.finish()):
             self._emit(AgentToolResult.text(rest))
 

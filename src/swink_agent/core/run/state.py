@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
@@ -32,6 +32,7 @@ from .transcript import Transcript
 
 if TYPE_CHECKING:
     from ..secrets.redaction import Redactor
+    from .relay import Relay
 
 __all__ = ["EmitFn", "Run"]
 
@@ -61,10 +62,13 @@ class Run:
     """One invocation of the loop, from `AgentStart` to `AgentEnd`."""
 
     __slots__ = (
+        "_has_to_poll",
         "_queues",
         "_redactor",
+        "_steering",
         "assembler",
         "audience",
+        "backlog",
         "cancel",
         "channel",
         "config",
@@ -134,11 +138,16 @@ class Run:
         self._queues = provider if type(provider) is MessageQueues else None
         if self._queues is not None:
             self._queues.on_steering = self.supervisor.wake_soon
+        self._steering: Collection[AgentMessage] = () if self._queues is None else self._queues.steering
+        self._has_to_poll = self._queues is None or self._queues.provider is not None
+        """Whether only polling tells what waits: of the agent's own queues, a look does."""
         self.threads = WorkerThreads()
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         self.pending: list[tuple[InjectionSource, AgentMessage]] = []
         """Messages that lead the next turn."""
         self.executing: set[str] = set()
+        self.backlog: set[Relay] = set()
+        """The relays of running tools with updates for which the reader has no room."""
         self.assembler: MessageAssembler | None = None
         """The reply that is being streamed, if one is."""
         self.turn_index = 0
@@ -165,11 +174,6 @@ class Run:
     @property
     def is_interrupted(self) -> bool:
         return self.supervisor.is_interrupted
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing may follow the turn that just ended."""
-        return self.stopped_by is not None or self.error is not None or self.supervisor.is_interrupted
 
     async def close(self) -> None:
         self.threads.close()
@@ -213,14 +217,13 @@ class Run:
         self.queue(source, messages)
         return bool(messages)
 
-    def may_have(self, source: InjectionSource) -> bool:
-        """Whether polling is worth it: the agent's own queues can be looked at, a provider has to be asked."""
-        queues = self._queues
-        return queues is None or queues.provider is not None or queues.has(source)
+    def may_have_steering(self) -> bool:
+        """Whether polling for it is worth it."""
+        return self._has_to_poll or bool(self._steering)
 
     def has_steering(self) -> bool:
-        """Whether steering is known to wait; of a message provider of the application's, only polling tells."""
-        return self._queues is not None and self._queues.has("steering")
+        """Whether it is known to wait; of a message provider of the application's, only polling tells."""
+        return bool(self._steering)
 
     def put_back(self) -> None:
         """Returns what was polled but never entered the context."""

@@ -80,13 +80,11 @@ def context_for(run: Run, call: PendingCall, on_update: Callable[[AgentToolResul
 class Execution:
     """A call that has started: its task, and the ways to reach it."""
 
-    __slots__ = ("_backlog", "_run", "call", "context", "is_over", "relays", "result", "task", "tool")
+    __slots__ = ("_run", "call", "context", "is_over", "relays", "result", "task")
 
-    def __init__(self, call: PendingCall, tool: AgentTool, run: Run, backlog: set[Relay]) -> None:
+    def __init__(self, call: PendingCall, run: Run) -> None:
         self._run = run
-        self._backlog = backlog
         self.call = call
-        self.tool = tool
         self.is_over = False
         self.relays: dict[str, Relay] = {}
         self.context = context_for(run, call, self._update)
@@ -100,7 +98,7 @@ class Execution:
 
     @property
     def finishes_when_steered(self) -> bool:
-        return getattr(self.tool, "on_steer", "cancel") == "finish"
+        return getattr(self.call.tool, "on_steer", "cancel") == "finish"
 
     def _update(self, update: AgentToolResult) -> None:
         if self.is_over:
@@ -108,7 +106,7 @@ class Execution:
         # Most tools report nothing. Of two threads that report at once, `setdefault` gives both the same relay.
         relay = self.relays.get("relay")
         if relay is None:
-            made = Relay(self.call.id, self.call.name, self._run, self._backlog)
+            made = Relay(self.call.id, self.call.name, self._run)
             relay = self.relays.setdefault("relay", made)
         relay.post(update)
 
