@@ -27,7 +27,7 @@ from .run.failures import as_agent_error
 from .run.relay import is_long, masked_result
 from .run.state import Run
 from .run.supervisor import LAST_MOMENTS, Interrupted
-from .run.tool_call import Execution, PendingCall, context_for, not_an_object
+from .run.tool_call import PendingCall, context_for, not_an_object
 from .tool import AgentTool, AgentToolResult, as_result, error_result
 from .types import AssistantMessage, PolicyStop, StopReason, Text, ToolCall, ToolOutcome, ToolResultMessage
 from .values.value import copy_json, frozen_json, show
@@ -75,7 +75,6 @@ class _Batch:
         "_finished",
         "_steering_deadline",
         "calls",
-        "message",
         "needs_approval",
         "needs_screening",
         "run",
@@ -87,13 +86,12 @@ class _Batch:
 
     def __init__(self, run: Run, message: AssistantMessage, calls: Sequence[ToolCall]) -> None:
         self.run = run
-        self.message = message
         self.supervisor = run.supervisor
         self.calls: list[PendingCall] = []
         self.was_steered = False
         self.unresolved: dict[PendingCall, None] = {}
-        self.running: dict[Execution, None] = {}
-        self._finished: list[Execution] = []
+        self.running: dict[PendingCall, None] = {}
+        self._finished: list[PendingCall] = []
         self._steering_deadline: float | None = None
         # What most batches do not need is not even begun: a coroutine costs as much as the look that makes it
         # unnecessary.
@@ -102,7 +100,7 @@ class _Batch:
         find = run.toolbox.find
         for index, block in enumerate(calls):
             tool = find(block.name)
-            call = PendingCall(block, tool, index)
+            call = PendingCall(block, tool, index, run)
             self.calls.append(call)
             self.unresolved[call] = None
             if tool is None:
@@ -122,7 +120,6 @@ class _Batch:
             result = msgspec.structs.replace(result, content=(*result.content, Text(f"\n{call.note}")))
         if result is not call.masked:
             result = masked_result(run.redactor, result)
-        call.result = result
         call.message = message = ToolResultMessage(
             call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
         )
@@ -214,7 +211,7 @@ class _Batch:
                 call.arguments, call.note = answer.arguments, answer.note
                 if self.run.config.pre_dispatch_policies:
                     await self._screen_one(call, self.run.policy_context())
-                scope = None if call.result is not None else await self._scope(call)
+                scope = None if call.message is not None else await self._scope(call)
             if scope is not None:
                 call.grant = Grant(call.name, call.arguments, scope)
 
@@ -256,9 +253,8 @@ class _Batch:
 
     def _needs_approval(self, call: PendingCall) -> bool:
         mode = self.run.config.approval_mode
-        if mode == _BYPASSED or call.name in self.run.unasked_tools:
-            return False
-        return mode == _ENABLED or bool(getattr(call.tool, "requires_approval", False))
+        is_asked_for = mode == _ENABLED or getattr(call.tool, "requires_approval", False)
+        return bool(is_asked_for) and mode != _BYPASSED and call.name not in self.run.unasked_tools
 
     async def _ask(self, call: PendingCall, scope: dict[str, Any]) -> Approve | ApproveWith | Reject:
         """The answer, in which anything but a clear yes is a no."""
@@ -368,28 +364,28 @@ class _Batch:
             run.emit(ToolExecutionStart(call.id, call.name, copy_json(call.arguments)))
             if self.supervisor.is_interrupted:
                 return  # whoever saw the start called it off
-        execution = Execution(call, run)
-        self.running[execution] = None
+        call.context = context_for(run, call, call.report)
+        self.running[call] = None
         begin = self.supervisor.begin if is_alone else self.supervisor.spawn
-        execution.task = begin(self._invoke(execution, tool))
-        if execution.task is not None and self._finished:
-            execution.result = None  # it came to its end at once, but not well: its task is yet to say so
+        call.task = begin(self._invoke(call, tool))
+        if call.task is not None and self._finished:
+            call.given = None  # it came to its end at once, but not well: its task is yet to say so
 
-    async def _invoke(self, execution: Execution, tool: AgentTool) -> None:
+    async def _invoke(self, call: PendingCall, tool: AgentTool) -> None:
         """Gets the tool's result; whatever it raises is an error result, an attempt to end the program included."""
         try:
-            given = await tool.execute(copy_json(execution.call.arguments), execution.context)
+            given = await tool.execute(copy_json(call.arguments), call.context)
             result = given if type(given) is AgentToolResult else as_result(given, tool.name)
             if is_long(result):  # looking through it for secrets here would keep everything else waiting
                 result = await self.run.threads.run(lambda: masked_result(self.run.redactor, result))
-                execution.call.masked = result
-            execution.result = result
+                call.masked = result
+            call.given = result
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            execution.result = error_result(error)
+            call.given = error_result(error)
         finally:
-            self._finished.append(execution)
+            self._finished.append(call)
             self.supervisor.wake()
 
     async def _wait_for_running(self) -> None:
@@ -413,7 +409,7 @@ class _Batch:
                 self._steer()
             if self._steering_deadline is not None and self.supervisor.loop.time() >= self._steering_deadline:
                 self._steering_deadline = None
-                late = [execution for execution in self.running if not execution.finishes_when_steered]
+                late = [call for call in self.running if not call.finishes_when_steered]
                 await self._stop(late, STEERED, self.supervisor.loop.time() + GRACE)
             if self.run.channel is not None and self.run.channel.is_full:
                 await self.supervisor.park(self.run.channel.has_room)
@@ -429,52 +425,50 @@ class _Batch:
         """Asks what is running to come to an end; tools that finish when steered are left alone."""
         self.was_steered = True
         self._steering_deadline = self.supervisor.loop.time() + GRACE
-        for execution in self.running:
-            if not execution.finishes_when_steered:
-                execution.context.cancel.cancel()
+        for call in self.running:
+            if not call.finishes_when_steered:
+                call.context.cancel.cancel()
 
     async def _end_running(self) -> None:
         """An abort: a tool that listens for it has a moment to end by itself, the others are stopped at once."""
-        late = [execution for execution in self.running if not execution.is_done]
-        listening = [execution for execution in late if execution.context.is_listening]
-        for execution in late:
-            if execution not in listening and execution.task is not None:
-                execution.task.cancel()
+        late = [call for call in self.running if not call.is_done]
+        listening = [call for call in late if call.context.is_listening]
+        for call in late:
+            if call not in listening and call.task is not None:
+                call.task.cancel()
         if listening:
             until = self.supervisor.deadline - LAST_MOMENTS + GRACE
-            await self.supervisor.park(
-                lambda: all(execution.is_done for execution in listening), until, through_interrupt=True
-            )
-        stopped = [execution for execution in late if execution not in listening or not execution.is_done]
-        await self._stop([*stopped, *[item for item in self.running if item not in stopped]], ABORTED, late=stopped)
+            await self.supervisor.park(lambda: all(call.is_done for call in listening), until, through_interrupt=True)
+        stopped = [call for call in late if call not in listening or not call.is_done]
+        await self._stop([*stopped, *[call for call in self.running if call not in stopped]], ABORTED, late=stopped)
 
     async def _stop(
         self,
-        executions: list[Execution],
+        calls: list[PendingCall],
         why: str,
         until: float | None = None,
-        late: list[Execution] | None = None,
+        late: list[PendingCall] | None = None,
     ) -> None:
-        """Ends executions by force: one that had not finished by itself has no say in its result."""
+        """Ends calls by force: one that had not finished by itself has no say in its result."""
         if late is None:
-            late = [execution for execution in executions if not execution.is_done]
-        await self.supervisor.stop([execution.task for execution in late if execution.task is not None], until)
-        for execution in executions:
-            self._finish(execution, why if execution in late else None)
+            late = [call for call in calls if not call.is_done]
+        await self.supervisor.stop([call.task for call in late if call.task is not None], until)
+        for call in calls:
+            self._finish(call, why if call in late else None)
 
-    def _finish(self, execution: Execution, forced: str | None = None) -> None:
-        """Takes the result of an execution that is over, unless it was ended by force."""
-        if execution not in self.running:
+    def _finish(self, call: PendingCall, forced: str | None = None) -> None:
+        """Takes what a call that is over came to, unless it was ended by force."""
+        if call not in self.running:
             return  # it was stopped, and came to its end after all
-        del self.running[execution]
-        has_run = not execution.context.has_invalid_arguments
-        execution.close()
-        result, task = execution.result, execution.task
+        del self.running[call]
+        has_run = not call.context.has_invalid_arguments
+        call.close()
+        result, task = call.given, call.task
         if result is None or forced is not None or (task is not None and task.cancelled()):
             why = STEERED if self.was_steered else "tool call cancelled from within"
-            self._refuse(execution.call, forced or why, _CANCELLED)
+            self._refuse(call, forced or why, _CANCELLED)
             return
-        self._resolve(execution.call, result, _RAN if not result.is_error else _FAILED if has_run else _INVALID)
+        self._resolve(call, result, _RAN if not result.is_error else _FAILED if has_run else _INVALID)
 
 
 def _frozen(arguments: dict[str, Any]) -> dict[str, Any] | None:

@@ -304,14 +304,11 @@ class MessageAssembler:
         if kind is self._delta_type and delta.index is self._delta_index and type(delta.delta) is str:
             self._append(delta.delta)
             return
-        action = self._accepts.get(kind)
-        if action is None:
-            problem = self._misplaced(kind)
-        else:
-            try:
-                problem = action[0](self, action[1], event)
-            except Exception as error:  # an event with something in it that no event has
-                problem = f"{kind.__name__} that cannot be read: {error}"
+        take, block_kind = self._accepts.get(kind) or _MISPLACED
+        try:
+            problem = take(self, block_kind, event)
+        except Exception as error:  # an event with something in it that no event has
+            problem = f"{kind.__name__} that cannot be read: {error}"
         if problem is not None:
             self._break(problem)
 
@@ -335,8 +332,9 @@ class MessageAssembler:
         self.is_broken = True
         self.fail(StreamFailed(f"broken event sequence: {problem}", ErrorKind.STREAM))
 
-    def _misplaced(self, kind: type) -> str | None:
+    def misplaced(self, _: type, event: object) -> str | None:
         """What is wrong with an event that cannot be taken here."""
+        kind = type(event)
         if self.is_finished:
             return None if self.is_broken else f"{kind.__name__} after the terminal event"
         if kind not in self._ALL:
@@ -359,13 +357,10 @@ class MessageAssembler:
             return f"{type(event).__name__} for block {index}, which is not an open {block_kind.__name__}"
         if not isinstance(delta, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a stream may say anything
             return f"{type(event).__name__} whose delta is a {type(delta).__name__}"
-        block.fragments.append(delta)
-        self._expect(block, index)
+        self._delta_type, self._delta_index = type(event), index
+        append = self._append = block.fragments.append
+        append(delta)
         return None
-
-    def _expect(self, block: _OpenBlock, index: int) -> None:
-        """Prepares for a delta of this block: what comes next is nearly always one."""
-        self._delta_type, self._delta_index, self._append = _DELTA_OF[block.kind], index, block.fragments.append
 
     def _begin(self, block_kind: type, event: Any) -> str | None:
         index, blocks = event.index, self._blocks
@@ -379,7 +374,8 @@ class MessageAssembler:
             self._call_ids.add(event.id)
         block = self._open[index] = _OpenBlock(block_kind, event if block_kind is ToolCall else None)
         blocks.append(block)
-        self._expect(block, index)
+        # What comes next is nearly always a delta of this block.
+        self._delta_type, self._delta_index, self._append = _DELTA_OF[block_kind], index, block.fragments.append
         return None
 
     def _close(self, block_kind: type, event: Any) -> str | None:
@@ -461,6 +457,9 @@ class MessageAssembler:
             usage=failure.usage or self._usage or Usage(),
             cost=failure.cost or self._cost or Cost(),
         )
+
+
+_MISPLACED: _Action = (MessageAssembler.misplaced, object)
 
 
 def _block(block: _OpenBlock) -> AssistantBlock:

@@ -248,13 +248,11 @@ class Toolbox(Mapping[str, AgentTool]):
             if name in self._by_name:
                 raise ValueError(f"two tools are named {name!r}: tool names are unique in an agent")
             self._by_name[name] = item
+        self.find: Callable[[str], AgentTool | None] = self._by_name.get
         self._validators: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> AgentTool:
         return self._by_name[name]
-
-    def find(self, name: str) -> AgentTool | None:
-        return self._by_name.get(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)

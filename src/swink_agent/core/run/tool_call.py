@@ -1,4 +1,4 @@
-"""One tool call on its way to a result: what was asked, what will run, and the execution once it has started.
+"""One tool call on its way to a result: what was asked, what will run, and what came of it.
 
 Owns the state of a call. What happens to the calls of a batch, and when, is in `dispatch`.
 """
@@ -17,17 +17,22 @@ from ..types import ToolCall, ToolResultMessage
 from .relay import Relay
 from .state import Run
 
-__all__ = ["Execution", "PendingCall", "context_for", "not_an_object"]
+__all__ = ["PendingCall", "context_for", "not_an_object"]
 
 _LONGEST_EXCERPT = 200
 
 
 class PendingCall:
-    """One call on its way to a result."""
+    """One call on its way to a result, with the ways to reach it once it has started."""
 
     __slots__ = (
+        "_is_over",
+        "_relays",
+        "_run",
         "arguments",
         "asked",
+        "context",
+        "given",
         "grant",
         "id",
         "index",
@@ -36,11 +41,12 @@ class PendingCall:
         "message",
         "name",
         "note",
-        "result",
+        "task",
         "tool",
     )
 
-    def __init__(self, call: ToolCall, tool: AgentTool | None, index: int) -> None:
+    def __init__(self, call: ToolCall, tool: AgentTool | None, index: int, run: Run) -> None:
+        self._run = run
         self.index = index
         """Among the calls of its reply."""
         self.id = call.id
@@ -53,13 +59,45 @@ class PendingCall:
         """What the model is told behind the result."""
         self.tool = tool
         self.grant: Grant | None = None
-        self.masked: AgentToolResult | None = None
-        """A long result in which no secret is left any more."""
-        self.result: AgentToolResult | None = None
-        self.message: ToolResultMessage
-        """The result as it enters the history: there when the batch is left."""
         self.is_checked = False
         """Whether the arguments are known to be valid."""
+        self.context: ToolContext
+        """What the tool is given: there while it runs."""
+        self.task: asyncio.Task[Any] | None = None
+        """`None` for one that came to its end at once."""
+        self.given: AgentToolResult | None = None
+        """What the tool gave back."""
+        self.masked: AgentToolResult | None = None
+        """A long result in which no secret is left any more."""
+        self.message: ToolResultMessage | None = None
+        """The result as it enters the history: there when the batch is left."""
+        self._is_over = False
+        self._relays: dict[str, Relay] = {}
+
+    @property
+    def is_done(self) -> bool:
+        return self.task is None or self.task.done()
+
+    @property
+    def finishes_when_steered(self) -> bool:
+        return getattr(self.tool, "on_steer", "cancel") == "finish"
+
+    def report(self, update: AgentToolResult) -> None:
+        """Takes a partial result, from any thread."""
+        if self._is_over:
+            return
+        # Most tools report nothing. Of two threads that report at once, `setdefault` gives both the same relay.
+        relay = self._relays.get("relay")
+        if relay is None:
+            relay = self._relays.setdefault("relay", Relay(self.id, self.name, self._run))
+        relay.post(update)
+
+    def close(self) -> None:
+        """Lets the updates out that still wait, and takes no more."""
+        self._is_over = True
+        for relay in self._relays.values():
+            relay.close()
+        del self.context  # it holds this, and the two would keep the batch until the collector comes
 
 
 def context_for(run: Run, call: PendingCall, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
@@ -75,47 +113,6 @@ def context_for(run: Run, call: PendingCall, on_update: Callable[[AgentToolResul
         run.transcript,
         run.redactor,
     )
-
-
-class Execution:
-    """A call that has started: its task, and the ways to reach it."""
-
-    __slots__ = ("_run", "call", "context", "is_over", "relays", "result", "task")
-
-    def __init__(self, call: PendingCall, run: Run) -> None:
-        self._run = run
-        self.call = call
-        self.is_over = False
-        self.relays: dict[str, Relay] = {}
-        self.context = context_for(run, call, self._update)
-        self.task: asyncio.Task[Any] | None = None
-        """`None` for one that came to its end at once."""
-        self.result: AgentToolResult | None = None
-
-    @property
-    def is_done(self) -> bool:
-        return self.task is None or self.task.done()
-
-    @property
-    def finishes_when_steered(self) -> bool:
-        return getattr(self.call.tool, "on_steer", "cancel") == "finish"
-
-    def _update(self, update: AgentToolResult) -> None:
-        if self.is_over:
-            return
-        # Most tools report nothing. Of two threads that report at once, `setdefault` gives both the same relay.
-        relay = self.relays.get("relay")
-        if relay is None:
-            made = Relay(self.call.id, self.call.name, self._run)
-            relay = self.relays.setdefault("relay", made)
-        relay.post(update)
-
-    def close(self) -> None:
-        """Lets the updates out that still wait, and takes no more."""
-        self.is_over = True
-        for relay in self.relays.values():
-            relay.close()
-        del self.context  # it holds this, and the two would keep the batch until the collector comes
 
 
 def not_an_object(name: str, text: str) -> str:

@@ -148,12 +148,13 @@ class Transcript:
         waiting: list[str] = []  # the calls whose results must come next, in this order
         fresh = self._llm[self._checked :]
         for message in fresh:
-            if type(message) is ToolResultMessage:
+            kind = type(message)
+            if kind is ToolResultMessage:
                 if not waiting or waiting.pop(0) != message.tool_call_id:
                     return False
             elif waiting:
                 return False
-            elif type(message) is AssistantMessage:
+            elif kind is AssistantMessage:
                 waiting = [block.id for block in message.content if type(block) is ToolCall]
                 if message.is_failed or (not waiting and is_empty(message)):
                     return False
