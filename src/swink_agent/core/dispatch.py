@@ -24,11 +24,11 @@ from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEn
 from .policy import PolicyContext, PreDispatchContext, Skip
 from .run.consulting import consult_before_dispatch
 from .run.failures import as_agent_error
-from .run.relay import is_long, masked_result
+from .run.relay import masked_result, masked_unless_long
 from .run.state import Run
 from .run.supervisor import LAST_MOMENTS, Interrupted
 from .run.tool_call import PendingCall, context_for, not_an_object
-from .tool import AgentTool, AgentToolResult, as_result, error_result
+from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
 from .types import AssistantMessage, PolicyStop, StopReason, Text, ToolCall, ToolOutcome, ToolResultMessage
 from .values.value import copy_json, frozen_json, show
 
@@ -100,7 +100,7 @@ class _Batch:
         find = run.toolbox.find
         for index, block in enumerate(calls):
             tool = find(block.name)
-            call = PendingCall(block, tool, index, run)
+            call = PendingCall(run, tool, index, block.id, block.name, block.arguments, block.arguments)
             self.calls.append(call)
             self.unresolved[call] = None
             if tool is None:
@@ -364,22 +364,22 @@ class _Batch:
             run.emit(ToolExecutionStart(call.id, call.name, copy_json(call.arguments)))
             if self.supervisor.is_interrupted:
                 return  # whoever saw the start called it off
-        call.context = context_for(run, call, call.report)
+        call.context = context = context_for(run, call, call.report)
         self.running[call] = None
         begin = self.supervisor.begin if is_alone else self.supervisor.spawn
-        call.task = begin(self._invoke(call, tool))
+        call.task = begin(self._invoke(call, tool, context))
         if call.task is not None and self._finished:
             call.given = None  # it came to its end at once, but not well: its task is yet to say so
 
-    async def _invoke(self, call: PendingCall, tool: AgentTool) -> None:
+    async def _invoke(self, call: PendingCall, tool: AgentTool, context: ToolContext) -> None:
         """Gets the tool's result; whatever it raises is an error result, an attempt to end the program included."""
         try:
-            given = await tool.execute(copy_json(call.arguments), call.context)
+            given = await tool.execute(copy_json(call.arguments), context)
             result = given if type(given) is AgentToolResult else as_result(given, tool.name)
-            if is_long(result):  # looking through it for secrets here would keep everything else waiting
-                result = await self.run.threads.run(lambda: masked_result(self.run.redactor, result))
-                call.masked = result
-            call.given = result
+            masked = masked_unless_long(self.run.redactor, result)
+            if masked is None:  # looking through it for secrets here would keep everything else waiting
+                masked = await self.run.threads.run(lambda: masked_result(self.run.redactor, result))
+            call.given = call.masked = masked
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -427,12 +427,12 @@ class _Batch:
         self._steering_deadline = self.supervisor.loop.time() + GRACE
         for call in self.running:
             if not call.finishes_when_steered:
-                call.context.cancel.cancel()
+                call.call_off()
 
     async def _end_running(self) -> None:
         """An abort: a tool that listens for it has a moment to end by itself, the others are stopped at once."""
         late = [call for call in self.running if not call.is_done]
-        listening = [call for call in late if call.context.is_listening]
+        listening = [call for call in late if call.is_listening]
         for call in late:
             if call not in listening and call.task is not None:
                 call.task.cancel()
@@ -461,7 +461,7 @@ class _Batch:
         if call not in self.running:
             return  # it was stopped, and came to its end after all
         del self.running[call]
-        has_run = not call.context.has_invalid_arguments
+        has_run = call.context is None or not call.context.has_invalid_arguments
         call.close()
         result, task = call.given, call.task
         if result is None or forced is not None or (task is not None and task.cancelled()):

@@ -324,8 +324,9 @@ def _result_of(run: Run) -> AgentResult:
     elif run.error is not None:
         stop_reason = StopReason.ERROR
     else:
-        replies = [message.stop_reason for message in messages if type(message) is AssistantMessage]
-        stop_reason = replies[-1] if replies else StopReason.STOP
+        replies = (message for message in reversed(messages) if type(message) is AssistantMessage)
+        last = next(replies, None)
+        stop_reason = StopReason.STOP if last is None else last.stop_reason
     return AgentResult(
         messages=messages,
         stop_reason=stop_reason,

@@ -235,17 +235,14 @@ _Action: TypeAlias = "tuple[Callable[[MessageAssembler, type, Any], str | None],
 _DELTA_OF: dict[type, type] = {Text: TextDelta, Thinking: ThinkingDelta, ToolCall: ToolCallDelta}
 
 
-class _OpenBlock:
+class _OpenBlock(msgspec.Struct):
     """A block while it is streamed: fragments are kept in a list and joined once."""
 
-    __slots__ = ("arguments", "call", "fragments", "kind", "signature")
-
-    def __init__(self, kind: type, call: ToolCallStart | None = None) -> None:
-        self.kind = kind
-        self.call = call
-        self.fragments: list[str] = []
-        self.signature: str | None = None
-        self.arguments: dict[str, Any] | None = None
+    kind: type
+    call: ToolCallStart | None = None
+    fragments: list[str] = []
+    signature: str | None = None
+    arguments: dict[str, Any] | None = None
 
 
 class MessageAssembler:

@@ -30,7 +30,18 @@ _ENDED = object()
 class Host(Coroutine[Any, Any, Any]):
     """What the task of a host runs: nothing, until it is lent for good; then the rest of that work."""
 
-    __slots__ = ("_context", "_error", "_idle", "_is_closed", "_loop", "_outer", "_waits_for", "_work", "is_free", "task")
+    __slots__ = (
+        "_context",
+        "_error",
+        "_idle",
+        "_is_closed",
+        "_loop",
+        "_outer",
+        "_waits_for",
+        "_work",
+        "is_free",
+        "task",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, outer: asyncio.Task[Any]) -> None:
         self._loop = loop

@@ -13,7 +13,7 @@ import msgspec
 
 from ..approval import Grant
 from ..tool import AgentTool, AgentToolResult, ToolContext
-from ..types import ToolCall, ToolResultMessage
+from ..types import ToolResultMessage
 from .relay import Relay
 from .state import Run
 
@@ -22,82 +22,71 @@ __all__ = ["PendingCall", "context_for", "not_an_object"]
 _LONGEST_EXCERPT = 200
 
 
-class PendingCall:
+class PendingCall(msgspec.Struct, eq=False):
     """One call on its way to a result, with the ways to reach it once it has started."""
 
-    __slots__ = (
-        "_is_over",
-        "_relays",
-        "_run",
-        "arguments",
-        "asked",
-        "context",
-        "given",
-        "grant",
-        "id",
-        "index",
-        "is_checked",
-        "masked",
-        "message",
-        "name",
-        "note",
-        "task",
-        "tool",
-    )
-
-    def __init__(self, call: ToolCall, tool: AgentTool | None, index: int, run: Run) -> None:
-        self._run = run
-        self.index = index
-        """Among the calls of its reply."""
-        self.id = call.id
-        self.name = call.name
-        self.asked = call.arguments
-        """What the model asked for."""
-        self.arguments = call.arguments
-        """What will run: frozen, and nothing but copies of it is handed out."""
-        self.note = ""
-        """What the model is told behind the result."""
-        self.tool = tool
-        self.grant: Grant | None = None
-        self.is_checked = False
-        """Whether the arguments are known to be valid."""
-        self.context: ToolContext
-        """What the tool is given: there while it runs."""
-        self.task: asyncio.Task[Any] | None = None
-        """`None` for one that came to its end at once."""
-        self.given: AgentToolResult | None = None
-        """What the tool gave back."""
-        self.masked: AgentToolResult | None = None
-        """A long result in which no secret is left any more."""
-        self.message: ToolResultMessage | None = None
-        """The result as it enters the history: there when the batch is left."""
-        self._is_over = False
-        self._relays: dict[str, Relay] = {}
+    run: Run
+    tool: AgentTool | None
+    index: int
+    """Among the calls of its reply."""
+    id: str
+    name: str
+    asked: dict[str, Any]
+    """What the model asked for."""
+    arguments: dict[str, Any]
+    """What will run: frozen, and nothing but copies of it is handed out."""
+    is_checked: bool = False
+    """Whether the arguments are known to be valid."""
+    grant: Grant | None = None
+    note: str = ""
+    """What the model is told behind the result."""
+    context: ToolContext | None = None
+    """What the tool is given, while it runs."""
+    task: asyncio.Task[Any] | None = None
+    """`None` for one that came to its end at once."""
+    given: AgentToolResult | None = None
+    """What the tool gave back."""
+    masked: AgentToolResult | None = None
+    """The same, once no secret is left in it."""
+    message: ToolResultMessage | None = None
+    """The result as it enters the history: there when the batch is left."""
+    is_over: bool = False
+    relays: dict[str, Relay] = {}
 
     @property
     def is_done(self) -> bool:
         return self.task is None or self.task.done()
 
     @property
+    def is_listening(self) -> bool:
+        """Whether the tool looks at its token, and is given a moment to end by itself."""
+        return self.context is not None and self.context.is_listening
+
+    @property
     def finishes_when_steered(self) -> bool:
         return getattr(self.tool, "on_steer", "cancel") == "finish"
 
+    def call_off(self) -> None:
+        """Tells the tool, if it listens, that nobody waits for it any more."""
+        if self.context is not None:
+            self.context.cancel.cancel()
+
     def report(self, update: AgentToolResult) -> None:
         """Takes a partial result, from any thread."""
-        if self._is_over:
+        if self.is_over:
             return
         # Most tools report nothing. Of two threads that report at once, `setdefault` gives both the same relay.
-        relay = self._relays.get("relay")
+        relay = self.relays.get("relay")
         if relay is None:
-            relay = self._relays.setdefault("relay", Relay(self.id, self.name, self._run))
+            relay = self.relays.setdefault("relay", Relay(self.id, self.name, self.run))
         relay.post(update)
 
     def close(self) -> None:
         """Lets the updates out that still wait, and takes no more."""
-        self._is_over = True
-        for relay in self._relays.values():
+        self.is_over = True
+        for relay in self.relays.values():
             relay.close()
-        del self.context  # it holds this, and the two would keep the batch until the collector comes
+        self.context = None  # it holds this, and the two would keep the batch until the collector comes
 
 
 def context_for(run: Run, call: PendingCall, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:

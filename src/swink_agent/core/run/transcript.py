@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..context import Snapshot, is_empty, repair_pairs
-from ..types import LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolCall, ToolResultMessage
+from ..types import FAILURES, LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolCall, ToolResultMessage
 
 if TYPE_CHECKING:
     from ..journal import MessageSource, Recorder
@@ -148,15 +148,14 @@ class Transcript:
         waiting: list[str] = []  # the calls whose results must come next, in this order
         fresh = self._llm[self._checked :]
         for message in fresh:
-            kind = type(message)
-            if kind is ToolResultMessage:
+            if type(message) is ToolResultMessage:
                 if not waiting or waiting.pop(0) != message.tool_call_id:
                     return False
             elif waiting:
                 return False
-            elif kind is AssistantMessage:
+            elif type(message) is AssistantMessage:
                 waiting = [block.id for block in message.content if type(block) is ToolCall]
-                if message.is_failed or (not waiting and is_empty(message)):
+                if message.stop_reason in FAILURES or (not waiting and is_empty(message)):
                     return False
                 if len(waiting) > 1 and len(set(waiting)) < len(waiting):
                     return False
