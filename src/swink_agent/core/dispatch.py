@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,7 +27,7 @@ from .run.failures import as_agent_error
 from .run.relay import masked_result, masked_unless_long
 from .run.state import Run
 from .run.supervisor import LAST_MOMENTS, Interrupted
-from .run.tool_call import PendingCall, context_for, not_an_object
+from .run.tool_call import PendingCall, not_an_object
 from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
 from .types import AssistantMessage, PolicyStop, StopReason, Text, ToolCall, ToolOutcome, ToolResultMessage
 from .values.value import copy_json, frozen_json, show
@@ -77,6 +77,7 @@ class _Batch:
         "calls",
         "needs_approval",
         "needs_screening",
+        "redactor",
         "run",
         "running",
         "supervisor",
@@ -87,6 +88,7 @@ class _Batch:
     def __init__(self, run: Run, message: AssistantMessage, calls: Sequence[ToolCall]) -> None:
         self.run = run
         self.supervisor = run.supervisor
+        self.redactor = run.redactor
         self.calls: list[PendingCall] = []
         self.was_steered = False
         self.unresolved: dict[PendingCall, None] = {}
@@ -119,7 +121,7 @@ class _Batch:
         if call.note:
             result = msgspec.structs.replace(result, content=(*result.content, Text(f"\n{call.note}")))
         if result is not call.masked:
-            result = masked_result(run.redactor, result)
+            result = masked_result(self.redactor, result)
         call.message = message = ToolResultMessage(
             call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
         )
@@ -220,7 +222,7 @@ class _Batch:
         foresee = getattr(call.tool, "foresee", None)
         if foresee is None or self.run.toolbox.problems(call.name, call.arguments) is not None:
             return False
-        arguments, context = copy_json(call.arguments), context_for(self.run, call)
+        arguments, context = copy_json(call.arguments), self._context_for(call)
         try:
             refusal = await self.supervisor.wait(self.run.threads.run(lambda: foresee(arguments, context)))
         except ToolError as error:
@@ -364,21 +366,38 @@ class _Batch:
             run.emit(ToolExecutionStart(call.id, call.name, copy_json(call.arguments)))
             if self.supervisor.is_interrupted:
                 return  # whoever saw the start called it off
-        call.context = context = context_for(run, call, call.report)
+        call.context = context = self._context_for(call, call.report)
         self.running[call] = None
         begin = self.supervisor.begin if is_alone else self.supervisor.spawn
         call.task = begin(self._invoke(call, tool, context))
         if call.task is not None and self._finished:
             call.given = None  # it came to its end at once, but not well: its task is yet to say so
 
+    def _context_for(
+        self, call: PendingCall, on_update: Callable[[AgentToolResult], None] | None = None
+    ) -> ToolContext:
+        run = self.run
+        return ToolContext(
+            call.id,
+            run.cancel,
+            run.state,
+            run.config.execution_root,
+            on_update,
+            run.threads,
+            call.grant,
+            run.id,
+            run.transcript,
+            self.redactor,
+        )
+
     async def _invoke(self, call: PendingCall, tool: AgentTool, context: ToolContext) -> None:
         """Gets the tool's result; whatever it raises is an error result, an attempt to end the program included."""
         try:
             given = await tool.execute(copy_json(call.arguments), context)
             result = given if type(given) is AgentToolResult else as_result(given, tool.name)
-            masked = masked_unless_long(self.run.redactor, result)
+            masked = masked_unless_long(self.redactor, result)
             if masked is None:  # looking through it for secrets here would keep everything else waiting
-                masked = await self.run.threads.run(lambda: masked_result(self.run.redactor, result))
+                masked = await self.run.threads.run(lambda: masked_result(self.redactor, result))
             call.given = call.masked = masked
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise

@@ -288,7 +288,7 @@ class MessageAssembler:
         # What the provider told, which counts however the reply ends.
         self._usage: Usage | None = None
         self._cost: Cost | None = None
-        # The block that was opened last or had the last delta, so that its next one costs two comparisons and an append.
+        # The block that was opened last or had the last delta: its next one costs two comparisons and an append.
         self._delta_type: type | None = None
         self._delta_index = -1
         self._append = _reject
@@ -296,11 +296,12 @@ class MessageAssembler:
     def feed(self, event: AssistantMessageEvent) -> None:
         """Takes the next event."""
         kind: type = type(event)
-        delta: Any = event
-        # By `is`, for the same number: one that only equals it, or is too large to be shared, goes the longer way.
-        if kind is self._delta_type and delta.index is self._delta_index and type(delta.delta) is str:
-            self._append(delta.delta)
-            return
+        if kind is self._delta_type:
+            delta: Any = event
+            # By `is`, for the same number: one that only equals it, or is too large to be shared, goes the longer way.
+            if delta.index is self._delta_index and type(delta.delta) is str:
+                self._append(delta.delta)
+                return
         take, block_kind = self._accepts.get(kind) or _MISPLACED
         try:
             problem = take(self, block_kind, event)

@@ -6,7 +6,6 @@ Owns the state of a call. What happens to the calls of a batch, and when, is in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from ..types import ToolResultMessage
 from .relay import Relay
 from .state import Run
 
-__all__ = ["PendingCall", "context_for", "not_an_object"]
+__all__ = ["PendingCall", "not_an_object"]
 
 _LONGEST_EXCERPT = 200
 
@@ -87,21 +86,6 @@ class PendingCall(msgspec.Struct, eq=False):
         for relay in self.relays.values():
             relay.close()
         self.context = None  # it holds this, and the two would keep the batch until the collector comes
-
-
-def context_for(run: Run, call: PendingCall, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
-    return ToolContext(
-        call.id,
-        run.cancel,
-        run.state,
-        run.config.execution_root,
-        on_update,
-        run.threads,
-        call.grant,
-        run.id,
-        run.transcript,
-        run.redactor,
-    )
 
 
 def not_an_object(name: str, text: str) -> str:
