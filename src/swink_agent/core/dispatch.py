@@ -308,7 +308,7 @@ class _Batch:
                 self._start(call, is_alone)
             if is_alone and self._finished and not supervisor.is_interrupted:
                 self._finish(self._finished.pop())  # it ended at once: there is nothing to wait for
-                if run.may_have_steering() and await run.poll("steering"):
+                if (run.has_to_poll or run.steering) and await run.poll("steering"):
                     self._steer()
             if self.running:
                 await self._wait_for_running()
@@ -368,8 +368,8 @@ class _Batch:
                 return  # whoever saw the start called it off
         call.context = context = self._context_for(call, call.report)
         self.running[call] = None
-        begin = self.supervisor.begin if is_alone else self.supervisor.spawn
-        call.task = begin(self._invoke(call, tool, context))
+        work = self._invoke(call, tool, context)
+        call.task = self.supervisor.begin(work) if is_alone else self.supervisor.spawn(work)
         if call.task is not None and self._finished:
             call.given = None  # it came to its end at once, but not well: its task is yet to say so
 
@@ -422,9 +422,10 @@ class _Batch:
                     relay.pump()
             while self._finished:
                 self._finish(self._finished.pop(0))
-                if not self.was_steered and self.run.may_have_steering() and await self.run.poll("steering"):
+                may_be_steered = not self.was_steered and (self.run.has_to_poll or self.run.steering)
+                if may_be_steered and await self.run.poll("steering"):
                     self._steer()
-            if not self.was_steered and self.run.has_steering() and await self.run.poll("steering"):
+            if not self.was_steered and self.run.steering and await self.run.poll("steering"):
                 self._steer()
             if self._steering_deadline is not None and self.supervisor.loop.time() >= self._steering_deadline:
                 self._steering_deadline = None
@@ -435,7 +436,7 @@ class _Batch:
 
     def _has_news(self) -> bool:
         """Whether a tool has finished, steering waits, or there is room again for updates that found none."""
-        if self._finished or (not self.was_steered and self.run.has_steering()):
+        if self._finished or (not self.was_steered and self.run.steering):
             return True
         channel = self.run.channel
         return bool(self.run.backlog and channel is not None and channel.has_room())

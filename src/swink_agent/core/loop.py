@@ -132,7 +132,7 @@ async def _run_turns(run: Run, overflow: bool) -> None:
                 await supervisor.rest()  # before the last look at the queues: what comes meanwhile is seen there
             if run.stopped_by is not None or run.error is not None or supervisor.is_interrupted:
                 return
-            if run.may_have_steering() and not any(source == "steering" for source, _ in run.pending):
+            if (run.has_to_poll or run.steering) and not any(source == "steering" for source, _ in run.pending):
                 await run.poll("steering")
             if not has_results and not run.pending:
                 break

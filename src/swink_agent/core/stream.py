@@ -278,7 +278,7 @@ class MessageAssembler:
         """Whether the terminal event has come, or none can come any more."""
         self.is_broken = False
         """Whether the event sequence was wrong, which no retry mends."""
-        self._accepts = self._FIRST
+        self._accepts = _FIRST
         """What is to be done with each kind of event that may come now."""
         self._blocks: list[_OpenBlock] = []
         self._open: dict[int, _OpenBlock] = {}
@@ -323,29 +323,29 @@ class MessageAssembler:
 
     def _end(self) -> None:
         self.is_finished = True
-        self._accepts = self._NONE
+        self._accepts = _NONE
         self._delta_type = None
 
     def _break(self, problem: str) -> None:
         self.is_broken = True
         self.fail(StreamFailed(f"broken event sequence: {problem}", ErrorKind.STREAM))
 
-    def misplaced(self, _: type, event: object) -> str | None:
+    def _misplaced(self, _: type, event: object) -> str | None:
         """What is wrong with an event that cannot be taken here."""
         kind = type(event)
         if self.is_finished:
             return None if self.is_broken else f"{kind.__name__} after the terminal event"
-        if kind not in self._ALL:
+        if kind not in _ALL:
             return f"a {kind.__name__}, which is no stream event"
         return f"{kind.__name__} before StreamStart"
 
     def _start(self, _: type, event: StreamStart) -> str | None:
-        if self._accepts is self._ALL:
+        if self._accepts is _ALL:
             return "a second StreamStart"
-        self._accepts = self._ALL
+        self._accepts = _ALL
         return None
 
-    def _fail(self, _: type, event: StreamFailed) -> None:
+    def _take_failure(self, _: type, event: StreamFailed) -> None:
         self.fail(event)
 
     def _add(self, block_kind: type, event: AssistantMessageDelta) -> str | None:
@@ -409,7 +409,7 @@ class MessageAssembler:
         self._end()
         return None
 
-    _ALL: ClassVar[dict[type, _Action]] = {
+    ALL: ClassVar[dict[type, _Action]] = {
         StreamStart: (_start, object),
         TextStart: (_begin, Text),
         TextDelta: (_add, Text),
@@ -421,10 +421,11 @@ class MessageAssembler:
         ToolCallDelta: (_add, ToolCall),
         ToolCallEnd: (_close, ToolCall),
         StreamDone: (_finish, object),
-        StreamFailed: (_fail, object),
+        StreamFailed: (_take_failure, object),
     }
-    _FIRST: ClassVar[dict[type, _Action]] = {StreamStart: _ALL[StreamStart], StreamFailed: _ALL[StreamFailed]}
-    _NONE: ClassVar[dict[type, _Action]] = {}
+    FIRST: ClassVar[dict[type, _Action]] = {StreamStart: ALL[StreamStart], StreamFailed: ALL[StreamFailed]}
+    NONE: ClassVar[dict[type, _Action]] = {}
+    MISPLACED: ClassVar[Any] = (_misplaced, object)
 
     def snapshot(self) -> AssistantMessage:
         """The message so far, open blocks included."""
@@ -457,7 +458,9 @@ class MessageAssembler:
         )
 
 
-_MISPLACED: _Action = (MessageAssembler.misplaced, object)
+# What a class holds is slow to reach from its objects in Python 3.11.
+_ALL, _FIRST, _NONE = MessageAssembler.ALL, MessageAssembler.FIRST, MessageAssembler.NONE
+_MISPLACED: _Action = MessageAssembler.MISPLACED
 
 
 def _block(block: _OpenBlock) -> AssistantBlock:
@@ -475,12 +478,10 @@ _decode = msgspec.json.Decoder().decode
 
 def _parsed(text: str) -> dict[str, Any] | None:
     """The arguments, or `None` if the text is not a JSON object; no text at all is an empty one."""
-    if not text.strip():
-        return {}
     try:
         value: Any = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
+        return None if text.strip() else {}
     return value if type(value) is dict else None  # pyright: ignore[reportUnknownVariableType]
 
 

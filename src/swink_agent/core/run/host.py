@@ -15,16 +15,19 @@ import asyncio
 
 # What asyncio documents for whoever steps a task by himself ("Extending"), underscores and all.
 from asyncio import _enter_task, _leave_task  # pyright: ignore[reportPrivateUsage]
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context, copy_context
 from sys import getrefcount
 from typing import Any
 from weakref import getweakrefcount
 
-__all__ = ["Host"]
+__all__ = ["Host", "is_cancelling"]
 
 _NOTHING = object()
 _ENDED = object()
+
+is_cancelling: Callable[[asyncio.Task[Any]], int] = asyncio.Task.cancelling
+"""As a function: to find a task's method takes longer than to call it."""
 
 
 class Host(Coroutine[Any, Any, Any]):
@@ -77,7 +80,7 @@ class Host(Coroutine[Any, Any, Any]):
             waits_for = context.run(next, work.__await__(), _ENDED)
             if waits_for is not _ENDED:
                 self._waits_for = waits_for
-            elif task.cancelling():
+            elif is_cancelling(task):
                 self._error = asyncio.CancelledError()  # it cancelled the task that it was in, and ended there
             elif (
                 getrefcount(task) == holders

@@ -62,10 +62,8 @@ class Run:
     """One invocation of the loop, from `AgentStart` to `AgentEnd`."""
 
     __slots__ = (
-        "_has_to_poll",
         "_queues",
         "_redactor",
-        "_steering",
         "assembler",
         "audience",
         "backlog",
@@ -78,6 +76,7 @@ class Run:
         "executing",
         "has_recovered",
         "has_reserving_policies",
+        "has_to_poll",
         "id",
         "instructions",
         "loop",
@@ -87,6 +86,7 @@ class Run:
         "refusal",
         "start",
         "state",
+        "steering",
         "stopped_by",
         "supervisor",
         "system_prompt",
@@ -138,9 +138,10 @@ class Run:
         self._queues = provider if type(provider) is MessageQueues else None
         if self._queues is not None:
             self._queues.on_steering = self.supervisor.wake_soon
-        self._steering: Collection[AgentMessage] = () if self._queues is None else self._queues.steering
-        self._has_to_poll = self._queues is None or self._queues.provider is not None
-        """Whether only polling tells what waits: of the agent's own queues, a look does."""
+        self.steering: Collection[AgentMessage] = () if self._queues is None else self._queues.steering
+        """What is known to wait: a look at it is all that most turns need."""
+        self.has_to_poll = self._queues is None or self._queues.provider is not None
+        """Whether there may be more than is known: what a provider of the application's has, only polling tells."""
         self.threads = WorkerThreads()
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         self.pending: list[tuple[InjectionSource, AgentMessage]] = []
@@ -216,14 +217,6 @@ class Run:
             return False
         self.queue(source, messages)
         return bool(messages)
-
-    def may_have_steering(self) -> bool:
-        """Whether polling for it is worth it."""
-        return self._has_to_poll or bool(self._steering)
-
-    def has_steering(self) -> bool:
-        """Whether it is known to wait; of a message provider of the application's, only polling tells."""
-        return bool(self._steering)
 
     def put_back(self) -> None:
         """Returns what was polled but never entered the context."""

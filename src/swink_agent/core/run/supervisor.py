@@ -15,10 +15,11 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
+from time import monotonic
 from typing import Any, TypeVar, cast
 
 from ..cancel import CancellationToken, call_in
-from .host import Host
+from .host import Host, is_cancelling
 
 __all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor", "as_exception", "call"]
 
@@ -161,7 +162,7 @@ class Supervisor:
         """
         if self._ready is None or self._ready:
             return True
-        now = self.loop.time()
+        now = monotonic()
         if now < self._next_round:
             return False
         self._next_round = now + _ROUND
@@ -193,7 +194,7 @@ class Supervisor:
         if self._task is None or self.is_interrupted:
             return self.spawn(work)
         host, self._host = self._host, None  # not to be had while there is work in it
-        if host is None or host.task.cancelling():  # one that was cancelled is nobody else's to use
+        if host is None or is_cancelling(host.task):  # one that was cancelled is nobody else's to use
             host = Host(self.loop, self._task)
         if host.begin(work, answer):
             if host.is_free:

@@ -49,7 +49,6 @@ class PendingCall(msgspec.Struct, eq=False):
     """The same, once no secret is left in it."""
     message: ToolResultMessage | None = None
     """The result as it enters the history: there when the batch is left."""
-    is_over: bool = False
     relays: dict[str, Relay] = {}
 
     @property
@@ -72,8 +71,8 @@ class PendingCall(msgspec.Struct, eq=False):
 
     def report(self, update: AgentToolResult) -> None:
         """Takes a partial result, from any thread."""
-        if self.is_over:
-            return
+        if self.context is None:
+            return  # it is over
         # Most tools report nothing. Of two threads that report at once, `setdefault` gives both the same relay.
         relay = self.relays.get("relay")
         if relay is None:
@@ -82,10 +81,9 @@ class PendingCall(msgspec.Struct, eq=False):
 
     def close(self) -> None:
         """Lets the updates out that still wait, and takes no more."""
-        self.is_over = True
+        self.context = None  # it holds this, and the two would keep the batch until the collector comes
         for relay in self.relays.values():
             relay.close()
-        self.context = None  # it holds this, and the two would keep the batch until the collector comes
 
 
 def not_an_object(name: str, text: str) -> str:
