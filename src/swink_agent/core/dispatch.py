@@ -98,6 +98,7 @@ class _Batch:
         # What most batches do not need is not even begun: a coroutine costs as much as the look that makes it
         # unnecessary.
         self.needs_screening = bool(run.config.pre_dispatch_policies)
+        is_all_asked = run.config.approval_mode == _ENABLED
         self.needs_approval = False
         find = run.toolbox.find
         for index, block in enumerate(calls):
@@ -107,8 +108,8 @@ class _Batch:
             self.unresolved[call] = None
             if tool is None:
                 self.needs_screening = True
-            elif self._needs_approval(call):
-                self.needs_approval = True
+            elif is_all_asked or getattr(tool, "requires_approval", False):
+                self.needs_approval = True  # or so it seems: each call is looked at in its turn
             if block.partial_json is not None:
                 if message.stop_reason == StopReason.LENGTH:
                     self._refuse(call, CUT_OFF, ToolOutcome.INCOMPLETE)

@@ -15,7 +15,7 @@ import asyncio
 
 # What asyncio documents for whoever steps a task by himself ("Extending"), underscores and all.
 from asyncio import _enter_task, _leave_task  # pyright: ignore[reportPrivateUsage]
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from contextvars import Context, copy_context
 from sys import getrefcount
 from typing import Any
@@ -26,7 +26,7 @@ __all__ = ["Host", "is_cancelling"]
 _NOTHING = object()
 _ENDED = object()
 
-is_cancelling: Callable[[asyncio.Task[Any]], int] = asyncio.Task.cancelling
+is_cancelling = asyncio.Task[Any].cancelling
 """As a function: to find a task's method takes longer than to call it."""
 
 
