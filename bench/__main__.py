@@ -3,6 +3,9 @@
 python -m bench                 everything that is installed
 python -m bench --quick         fewer repeats
 python -m bench --check         exit 1 if one of ours is over its limit
+
+What is compared is measured by turns: first one go of each, then another of each, and so on. Something else that
+keeps the machine busy for a while then disturbs a go of every side, and all goes of none.
 """
 
 from __future__ import annotations
@@ -18,18 +21,32 @@ import time
 import tracemalloc
 from collections.abc import Awaitable, Callable, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from .bare import Bare
 from .ours import SwinkAgent
 from .peers import installed_peers
 
 Contender = Any
+Go = Callable[[], float]
+"""One go of some work: what it took."""
+LEAST = 0.5
+"""Seconds for which a row is measured at least, unless each side has had `MOST` goes by then: the shorter the work,
+the more goes it takes to meet a quiet moment."""
+MOST = 40
 
 
-def cpu(work: Callable[[], Awaitable[Any]], repeats: int, clock: Callable[[], float] = time.process_time) -> float:
-    """Seconds for one go: the minimum, after one go to warm up."""
-    best = float("inf")
+class Measure(NamedTuple):
+    """What is to be measured of one contender, and the figure that follows from the best go of each."""
+
+    goes: list[Go]
+    figure: Callable[..., float]
+    is_steady: bool = False
+    """Whether one go tells it all."""
+
+
+def cpu(work: Callable[[], Awaitable[Any]], clock: Callable[[], float] = time.process_time) -> Go:
+    """Seconds for one go."""
 
     async def measured() -> float:
         gc.collect()
@@ -37,47 +54,71 @@ def cpu(work: Callable[[], Awaitable[Any]], repeats: int, clock: Callable[[], fl
         await work()
         return clock() - start
 
-    asyncio.run(measured())
-    for _ in range(repeats):
-        best = min(best, asyncio.run(measured()))
-    return best
+    return lambda: asyncio.run(measured())
 
 
-def turn(contender: Contender, repeats: int) -> float:
+def measured_by_turns(measures: Sequence[Measure], repeats: int) -> list[float | Exception]:
+    """The figure of each, or what went wrong: from the minimum of each go, after one to warm up."""
+    best = [[float("inf") for _ in measure.goes] for measure in measures]
+    failures: dict[int, Exception] = {}
+
+    def once() -> None:
+        for number, measure in enumerate(measures):
+            if number not in failures:
+                try:
+                    best[number] = [min(before, go()) for before, go in zip(best[number], measure.goes, strict=True)]
+                except (RecursionError, AssertionError) as error:
+                    failures[number] = error
+
+    once()
+    if not any(measure.is_steady for measure in measures):
+        best = [[float("inf") for _ in measure.goes] for measure in measures]
+        rounds, start = 0, time.perf_counter()
+        while rounds < repeats or (rounds < MOST and time.perf_counter() - start < LEAST):
+            once()
+            rounds += 1
+    return [failures.get(number) or measure.figure(*best[number]) for number, measure in enumerate(measures)]
+
+
+def turn(contender: Contender) -> Measure:
     """Seconds of CPU for one turn with one validated tool call, in a run of 100."""
-    return cpu(lambda: contender.tool_turns(100), repeats) / 100
+    return Measure([cpu(lambda: contender.tool_turns(100))], lambda run: run / 100)
 
 
-def delta(contender: Contender, repeats: int, deltas: int = 20_000) -> float:
+def delta(contender: Contender, deltas: int = 20_000) -> Measure:
     """Seconds of CPU for one streamed text delta, read through the event stream."""
 
     async def work() -> None:
         seen = await contender.stream_text(deltas)
         assert seen == deltas, f"{contender.name} delivered {seen} of {deltas} deltas"
 
-    return cpu(work, repeats) / deltas
+    return Measure([cpu(work)], lambda run: run / deltas)
 
 
-def delta_growth(contender: Contender, repeats: int) -> float:
+def delta_growth(contender: Contender) -> Measure:
     """The cost of a delta in a stream of 80,000, against one in a stream of 1,000."""
-    return delta(contender, max(5, repeats // 2), 80_000) / delta(contender, repeats * 3, 1_000)
+    long, short = delta(contender, 80_000), delta(contender, 1_000)
+    return Measure(
+        [*long.goes, *short.goes * 3],  # of the short one more: a few milliseconds are easily disturbed
+        lambda run, *shorts: long.figure(run) / short.figure(min(shorts)),
+    )
 
 
-def parallel(contender: Contender, repeats: int) -> float:
+def parallel(contender: Contender) -> Measure:
     """Seconds of wall time for 100 tools of 10 ms in one turn."""
-    return cpu(lambda: contender.parallel_tools(100, 0.01), repeats, time.perf_counter)
+    return Measure([cpu(lambda: contender.parallel_tools(100, 0.01), time.perf_counter)], float)
 
 
-def many_agents(contender: Contender, repeats: int) -> float:
+def many_agents(contender: Contender) -> Measure:
     """Seconds of CPU for 1,000 agents at once, each with five tool turns."""
 
     async def work() -> None:
         await asyncio.gather(*[contender.make_agent()(5) for _ in range(1_000)])
 
-    return cpu(work, repeats)
+    return Measure([cpu(work)], float)
 
 
-def memory(contender: Contender, repeats: int) -> float:
+def memory(contender: Contender) -> Measure:
     """Bytes per agent, at the peak of that."""
 
     async def work() -> int:
@@ -90,29 +131,28 @@ def memory(contender: Contender, repeats: int) -> float:
         tracemalloc.stop()
         return peak
 
-    return asyncio.run(work()) / 1_000
+    return Measure([lambda: asyncio.run(work())], lambda peak: peak / 1_000, is_steady=True)
 
 
-def history_growth(contender: Contender, repeats: int) -> float:
+def history_growth(contender: Contender) -> Measure:
     """The cost of a turn after 2,000 messages, against one after 100: what ten more turns add to one."""
 
-    def one_turn(history: int) -> float:
-        long = cpu(lambda: contender.history_turns(history, 11), repeats)
-        short = cpu(lambda: contender.history_turns(history, 1), repeats)
-        return (long - short) / 10
+    def turns(history: int, count: int) -> Go:
+        return cpu(lambda: contender.history_turns(history, count))
 
-    return one_turn(2_000) / one_turn(100)
+    return Measure(
+        [turns(2_000, 11), turns(2_000, 1), turns(100, 11), turns(100, 1)],
+        lambda long_11, long_1, short_11, short_1: (long_11 - long_1) / (short_11 - short_1),
+    )
 
 
-def guarded(contender: Contender, repeats: int) -> float:
+def guarded(contender: Contender) -> Measure:
     """The cost of a turn with everything on, against one of the plain agent: what 100 more turns add to 20."""
     if not hasattr(contender, "guarded_turns"):
-        return 1.0
-
-    def one_turn(turns: Callable[[int], Awaitable[None]]) -> float:
-        return (cpu(lambda: turns(120), repeats) - cpu(lambda: turns(20), repeats)) / 100
-
-    return one_turn(contender.guarded_turns) / one_turn(contender.tool_turns)
+        return Measure([], lambda: 1.0)
+    goes = [cpu(lambda: contender.guarded_turns(120)), cpu(lambda: contender.guarded_turns(20))]
+    goes += [cpu(lambda: contender.tool_turns(120)), cpu(lambda: contender.tool_turns(20))]
+    return Measure(goes, lambda on_120, on_20, plain_120, plain_20: (on_120 - on_20) / (plain_120 - plain_20))
 
 
 def import_once(contender: Contender, compiled: str) -> tuple[float, int]:
@@ -147,15 +187,18 @@ def imports(contenders: Sequence[Contender], repeats: int) -> list[float]:
     return [yardstick * median(column) for column in ratios]
 
 
-def modules(contender: Contender, repeats: int) -> float:
-    with tempfile.TemporaryDirectory() as compiled:
-        return float(import_once(contender, compiled)[1])
+def modules(contender: Contender) -> Measure:
+    def go() -> float:
+        with tempfile.TemporaryDirectory() as compiled:
+            return float(import_once(contender, compiled)[1])
+
+    return Measure([go], float, is_steady=True)
 
 
 ABSOLUTE = "against the bare loop"
 IN_TURN = "against the bare loop, all of them measured together"
 OWN = "against itself"
-TABLE: list[tuple[str, str, Callable[[Any, int], Any], float, float, str]] = [
+TABLE: list[tuple[str, str, Callable[..., Any], float, float, str]] = [
     # work, kind of ratio, measure, limit for ours, unit, format of the bare loop's own figure
     ("one turn with one validated tool call", ABSOLUTE, turn, 10, 1e6, "{:.1f} µs"),
     ("one streamed text delta", ABSOLUTE, delta, 6, 1e6, "{:.2f} µs"),
@@ -185,13 +228,16 @@ def main() -> int:
     for name, kind, measure, limit, scale, shape in TABLE:
         if options.only not in name:
             continue
-        figures: list[float | None] = measure(contenders, repeats) if kind is IN_TURN else []
-        for contender in contenders if not figures else ():
-            try:
-                figures.append(measure(contender, repeats))
-            except (RecursionError, AssertionError) as error:
-                print(f"{contender.name}: {name}: {error!r}", file=sys.stderr)
-                figures.append(None)
+        figures: list[float | None] = []
+        outcomes: Sequence[float | Exception]
+        if kind is IN_TURN:
+            outcomes = measure(contenders, repeats)
+        else:
+            outcomes = measured_by_turns([measure(contender) for contender in contenders], repeats)
+        for contender, outcome in zip(contenders, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                print(f"{contender.name}: {name}: {outcome!r}", file=sys.stderr)
+            figures.append(None if isinstance(outcome, Exception) else outcome)
         yardstick = 1.0 if kind is OWN else figures[0]
         assert yardstick is not None
         shown = [_ratio(figure, yardstick, scale if measure is memory else 1) for figure in figures[1:]]

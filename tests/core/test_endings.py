@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -166,6 +167,7 @@ async def test_blocking_is_refused_also_when_the_abort_comes_at_the_last_moment(
 
 
 async def test_blocking_is_refused_also_behind_others_who_wait_for_the_run_in_this_event_loop() -> None:
+    gc.collect()  # else it may come below, and take up the moments that an aborted run has to end in
     slow = Slow()
     agent = Agent(MODEL, stream_fn=scripted(call("slow"), "whole"), tools=[slow.tool()])
     first = asyncio.ensure_future(agent.prompt("first"))

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -23,11 +24,11 @@ from .events import ToolApprovalRequested, ToolApprovalResolved, ToolExecutionEn
 from .policy import PolicyContext, PreDispatchContext, Skip
 from .run.consulting import consult_before_dispatch
 from .run.failures import as_agent_error
-from .run.relay import Relay, is_long, masked_result
+from .run.relay import masked_result, masked_unless_long
 from .run.state import Run
 from .run.supervisor import LAST_MOMENTS, Interrupted
-from .run.tool_call import Execution, PendingCall, context_for, not_an_object
-from .tool import AgentTool, AgentToolResult, as_result, error_result
+from .run.tool_call import PendingCall, not_an_object
+from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
 from .types import AssistantMessage, PolicyStop, StopReason, Text, ToolCall, ToolOutcome, ToolResultMessage
 from .values.value import copy_json, frozen_json, show
 
@@ -46,6 +47,7 @@ GRACE = 0.05
 _ENABLED, _BYPASSED = ApprovalMode.ENABLED, ApprovalMode.BYPASSED
 _RAN, _FAILED, _CANCELLED, _INVALID = ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.CANCELLED, ToolOutcome.INVALID
 _SKIPPED = ToolOutcome.SKIPPED
+_MESSAGE = attrgetter("message")
 
 log = logging.getLogger("swink_agent")
 
@@ -63,53 +65,51 @@ async def dispatch(
         await batch.execute()
     except Interrupted:
         pass
-    if batch.needs_an_end:
+    if batch.running or batch.unresolved:
         await batch.leave()
-    return tuple([call.message for call in batch.calls]), batch.was_steered
+    return tuple(map(_MESSAGE, batch.calls)), batch.was_steered
 
 
 class _Batch:
     __slots__ = (
         "_finished",
-        "_running",
         "_steering_deadline",
-        "_unresolved",
-        "backlog",
         "calls",
-        "message",
         "needs_approval",
         "needs_screening",
+        "redactor",
         "run",
+        "running",
         "supervisor",
+        "unresolved",
         "was_steered",
     )
 
     def __init__(self, run: Run, message: AssistantMessage, calls: Sequence[ToolCall]) -> None:
         self.run = run
-        self.message = message
         self.supervisor = run.supervisor
+        self.redactor = run.redactor
         self.calls: list[PendingCall] = []
         self.was_steered = False
-        self.backlog: set[Relay] = set()
-        """The relays with updates for which the reader has no room."""
-        self._unresolved: dict[PendingCall, None] = {}
-        self._running: dict[Execution, None] = {}
-        self._finished: list[Execution] = []
+        self.unresolved: dict[PendingCall, None] = {}
+        self.running: dict[PendingCall, None] = {}
+        self._finished: list[PendingCall] = []
         self._steering_deadline: float | None = None
         # What most batches do not need is not even begun: a coroutine costs as much as the look that makes it
         # unnecessary.
         self.needs_screening = bool(run.config.pre_dispatch_policies)
+        is_all_asked = run.config.approval_mode == _ENABLED
         self.needs_approval = False
         find = run.toolbox.find
         for index, block in enumerate(calls):
             tool = find(block.name)
-            call = PendingCall(block, tool, index)
+            call = PendingCall(run, tool, index, block.id, block.name, block.arguments, block.arguments)
             self.calls.append(call)
-            self._unresolved[call] = None
+            self.unresolved[call] = None
             if tool is None:
                 self.needs_screening = True
-            elif self._needs_approval(call):
-                self.needs_approval = True
+            elif is_all_asked or getattr(tool, "requires_approval", False):
+                self.needs_approval = True  # or so it seems: each call is looked at in its turn
             if block.partial_json is not None:
                 if message.stop_reason == StopReason.LENGTH:
                     self._refuse(call, CUT_OFF, ToolOutcome.INCOMPLETE)
@@ -122,12 +122,11 @@ class _Batch:
         if call.note:
             result = msgspec.structs.replace(result, content=(*result.content, Text(f"\n{call.note}")))
         if result is not call.masked:
-            result = masked_result(run.redactor, result)
-        call.result = result
+            result = masked_result(self.redactor, result)
         call.message = message = ToolResultMessage(
             call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
         )
-        del self._unresolved[call]
+        del self.unresolved[call]
         run.executing.discard(call.id)
         if run.transcript.recorder is not None:
             run.transcript.recorder.resolved(message, call.index, run.state)
@@ -140,10 +139,10 @@ class _Batch:
 
     async def leave(self) -> None:
         """Ends what still runs, and gives every call that has no result one that says why."""
-        if self._running:
+        if self.running:
             await self._end_running()
         is_stopped = self.run.stopped_by is not None and not self.supervisor.is_interrupted
-        for call in list(self._unresolved):
+        for call in list(self.unresolved):
             self._refuse(call, self._why_not_run(), ToolOutcome.SKIPPED if is_stopped else _CANCELLED)
 
     def _why_not_run(self) -> str:
@@ -155,21 +154,17 @@ class _Batch:
         text = f"tool call not run: policy {stop.policy} stopped the run"
         return f"{text}: {stop.reason}" if stop.reason else text
 
-    @property
-    def needs_an_end(self) -> bool:
-        return bool(self._running or self._unresolved)
-
     # -- screening -----------------------------------------------------------------------------------------------
 
     async def screen(self) -> None:
         """Every call passes the pre-dispatch policies before any is put up for approval."""
         if self.run.config.pre_dispatch_policies:
             snapshot = self.run.policy_context()
-            for call in list(self._unresolved):
+            for call in list(self.unresolved):
                 await self._screen_one(call, snapshot)
                 if self.run.stopped_by is not None:
                     return
-        for call in list(self._unresolved):
+        for call in list(self.unresolved):
             if call.tool is None:
                 names = ", ".join(self.run.toolbox) or "none"
                 self._refuse(call, f"unknown tool {show(call.name)}; available: {names}", ToolOutcome.UNKNOWN_TOOL)
@@ -196,7 +191,7 @@ class _Batch:
     # -- approval ------------------------------------------------------------------------------------------------
 
     async def approve(self) -> None:
-        for call in list(self._unresolved):
+        for call in list(self.unresolved):
             if self.run.stopped_by is not None or self.supervisor.is_interrupted:
                 return
             if not self._needs_approval(call) or await self._is_foreseen(call):
@@ -219,7 +214,7 @@ class _Batch:
                 call.arguments, call.note = answer.arguments, answer.note
                 if self.run.config.pre_dispatch_policies:
                     await self._screen_one(call, self.run.policy_context())
-                scope = None if call.result is not None else await self._scope(call)
+                scope = None if call.message is not None else await self._scope(call)
             if scope is not None:
                 call.grant = Grant(call.name, call.arguments, scope)
 
@@ -228,7 +223,7 @@ class _Batch:
         foresee = getattr(call.tool, "foresee", None)
         if foresee is None or self.run.toolbox.problems(call.name, call.arguments) is not None:
             return False
-        arguments, context = copy_json(call.arguments), context_for(self.run, call)
+        arguments, context = copy_json(call.arguments), self._context_for(call)
         try:
             refusal = await self.supervisor.wait(self.run.threads.run(lambda: foresee(arguments, context)))
         except ToolError as error:
@@ -261,9 +256,8 @@ class _Batch:
 
     def _needs_approval(self, call: PendingCall) -> bool:
         mode = self.run.config.approval_mode
-        if mode == _BYPASSED or call.name in self.run.unasked_tools:
-            return False
-        return mode == _ENABLED or bool(getattr(call.tool, "requires_approval", False))
+        is_asked_for = mode == _ENABLED or getattr(call.tool, "requires_approval", False)
+        return bool(is_asked_for) and mode != _BYPASSED and call.name not in self.run.unasked_tools
 
     async def _ask(self, call: PendingCall, scope: dict[str, Any]) -> Approve | ApproveWith | Reject:
         """The answer, in which anything but a clear yes is a no."""
@@ -295,28 +289,29 @@ class _Batch:
     # -- execution -----------------------------------------------------------------------------------------------
 
     async def execute(self) -> None:
-        if self.run.stopped_by is not None:
+        run, supervisor = self.run, self.supervisor
+        if run.stopped_by is not None:
             return
-        ready = list(self._unresolved)
-        groups = [ready] if self.run.config.tool_execution == "concurrent" else await self._groups(ready)
+        ready = list(self.unresolved)
+        groups = [ready] if run.config.tool_execution == "concurrent" else await self._groups(ready)
         if groups is None:
             return
         for group in groups:
-            if self.was_steered or self.supervisor.is_interrupted:
+            if self.was_steered or supervisor.is_interrupted:
                 return
-            recorder = self.run.transcript.recorder
+            recorder = run.transcript.recorder
             if recorder is not None:
                 self._record_starts(group, recorder)
-                if not recorder.is_safe(self.run.state) and not await self._may_start():
+                if not recorder.is_safe(run.state) and not await self._may_start():
                     return
             is_alone = len(group) == 1  # else they all start before the first of them does anything
             for call in group:
                 self._start(call, is_alone)
-            if is_alone and self._finished and not self.supervisor.is_interrupted:
+            if is_alone and self._finished and not supervisor.is_interrupted:
                 self._finish(self._finished.pop())  # it ended at once: there is nothing to wait for
-                if self.run.may_have("steering") and await self.run.poll("steering"):
+                if (run.has_to_poll or run.steering) and await run.poll("steering"):
                     self._steer()
-            if self._running:
+            if self.running:
                 await self._wait_for_running()
 
     def _record_starts(self, group: list[PendingCall], recorder: Recorder) -> None:
@@ -336,7 +331,7 @@ class _Batch:
             await run.make_durable()
         except Exception as error:
             run.refusal = as_agent_error(error, "the journal")
-            for call in list(self._unresolved):
+            for call in list(self.unresolved):
                 self._refuse(call, f"tool call not run: {run.refusal}", ToolOutcome.NEVER_RAN)
             return False
         return True
@@ -372,28 +367,45 @@ class _Batch:
             run.emit(ToolExecutionStart(call.id, call.name, copy_json(call.arguments)))
             if self.supervisor.is_interrupted:
                 return  # whoever saw the start called it off
-        execution = Execution(call, tool, run, self.backlog)
-        self._running[execution] = None
-        begin = self.supervisor.begin if is_alone else self.supervisor.spawn
-        execution.task = begin(self._invoke(execution, tool))
-        if execution.task is not None and self._finished:
-            execution.result = None  # it came to its end at once, but not well: its task is yet to say so
+        call.context = context = self._context_for(call, call.report)
+        self.running[call] = None
+        work = self._invoke(call, tool, context)
+        call.task = self.supervisor.begin(work) if is_alone else self.supervisor.spawn(work)
+        if call.task is not None and self._finished:
+            call.given = None  # it came to its end at once, but not well: its task is yet to say so
 
-    async def _invoke(self, execution: Execution, tool: AgentTool) -> None:
+    def _context_for(
+        self, call: PendingCall, on_update: Callable[[AgentToolResult], None] | None = None
+    ) -> ToolContext:
+        run = self.run
+        return ToolContext(
+            call.id,
+            run.cancel,
+            run.state,
+            run.config.execution_root,
+            on_update,
+            run.threads,
+            call.grant,
+            run.id,
+            run.transcript,
+            self.redactor,
+        )
+
+    async def _invoke(self, call: PendingCall, tool: AgentTool, context: ToolContext) -> None:
         """Gets the tool's result; whatever it raises is an error result, an attempt to end the program included."""
         try:
-            given = await tool.execute(copy_json(execution.call.arguments), execution.context)
+            given = await tool.execute(copy_json(call.arguments), context)
             result = given if type(given) is AgentToolResult else as_result(given, tool.name)
-            if is_long(result):  # looking through it for secrets here would keep everything else waiting
-                result = await self.run.threads.run(lambda: masked_result(self.run.redactor, result))
-                execution.call.masked = result
-            execution.result = result
+            masked = masked_unless_long(self.redactor, result)
+            if masked is None:  # looking through it for secrets here would keep everything else waiting
+                masked = await self.run.threads.run(lambda: masked_result(self.redactor, result))
+            call.given = call.masked = masked
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            execution.result = error_result(error)
+            call.given = error_result(error)
         finally:
-            self._finished.append(execution)
+            self._finished.append(call)
             self.supervisor.wake()
 
     async def _wait_for_running(self) -> None:
@@ -401,84 +413,83 @@ class _Batch:
 
         Steering is polled after each result, and whenever it is known to wait.
         """
-        while self._running:
+        while self.running:
             if not self._finished:
                 await self.supervisor.park(self._has_news, self._steering_deadline)
             if self.supervisor.is_interrupted:
                 return
-            if self.backlog:
-                for relay in list(self.backlog):
+            if self.run.backlog:
+                for relay in list(self.run.backlog):
                     relay.pump()
             while self._finished:
                 self._finish(self._finished.pop(0))
-                if not self.was_steered and self.run.may_have("steering") and await self.run.poll("steering"):
+                may_be_steered = not self.was_steered and (self.run.has_to_poll or self.run.steering)
+                if may_be_steered and await self.run.poll("steering"):
                     self._steer()
-            if not self.was_steered and self.run.has_steering() and await self.run.poll("steering"):
+            if not self.was_steered and self.run.steering and await self.run.poll("steering"):
                 self._steer()
             if self._steering_deadline is not None and self.supervisor.loop.time() >= self._steering_deadline:
                 self._steering_deadline = None
-                late = [execution for execution in self._running if not execution.finishes_when_steered]
+                late = [call for call in self.running if not call.finishes_when_steered]
                 await self._stop(late, STEERED, self.supervisor.loop.time() + GRACE)
             if self.run.channel is not None and self.run.channel.is_full:
                 await self.supervisor.park(self.run.channel.has_room)
 
     def _has_news(self) -> bool:
         """Whether a tool has finished, steering waits, or there is room again for updates that found none."""
-        if self._finished or (not self.was_steered and self.run.has_steering()):
+        if self._finished or (not self.was_steered and self.run.steering):
             return True
         channel = self.run.channel
-        return bool(self.backlog and channel is not None and channel.has_room())
+        return bool(self.run.backlog and channel is not None and channel.has_room())
 
     def _steer(self) -> None:
         """Asks what is running to come to an end; tools that finish when steered are left alone."""
         self.was_steered = True
         self._steering_deadline = self.supervisor.loop.time() + GRACE
-        for execution in self._running:
-            if not execution.finishes_when_steered:
-                execution.context.cancel.cancel()
+        for call in self.running:
+            if not call.finishes_when_steered:
+                call.call_off()
 
     async def _end_running(self) -> None:
         """An abort: a tool that listens for it has a moment to end by itself, the others are stopped at once."""
-        late = [execution for execution in self._running if not execution.is_done]
-        listening = [execution for execution in late if execution.context.is_listening]
-        for execution in late:
-            if execution not in listening and execution.task is not None:
-                execution.task.cancel()
+        late = [call for call in self.running if not call.is_done]
+        listening = [call for call in late if call.is_listening]
+        for call in late:
+            if call not in listening and call.task is not None:
+                call.task.cancel()
         if listening:
             until = self.supervisor.deadline - LAST_MOMENTS + GRACE
-            await self.supervisor.park(
-                lambda: all(execution.is_done for execution in listening), until, through_interrupt=True
-            )
-        stopped = [execution for execution in late if execution not in listening or not execution.is_done]
-        await self._stop([*stopped, *[item for item in self._running if item not in stopped]], ABORTED, late=stopped)
+            await self.supervisor.park(lambda: all(call.is_done for call in listening), until, through_interrupt=True)
+        stopped = [call for call in late if call not in listening or not call.is_done]
+        await self._stop([*stopped, *[call for call in self.running if call not in stopped]], ABORTED, late=stopped)
 
     async def _stop(
         self,
-        executions: list[Execution],
+        calls: list[PendingCall],
         why: str,
         until: float | None = None,
-        late: list[Execution] | None = None,
+        late: list[PendingCall] | None = None,
     ) -> None:
-        """Ends executions by force: one that had not finished by itself has no say in its result."""
+        """Ends calls by force: one that had not finished by itself has no say in its result."""
         if late is None:
-            late = [execution for execution in executions if not execution.is_done]
-        await self.supervisor.stop([execution.task for execution in late if execution.task is not None], until)
-        for execution in executions:
-            self._finish(execution, why if execution in late else None)
+            late = [call for call in calls if not call.is_done]
+        await self.supervisor.stop([call.task for call in late if call.task is not None], until)
+        for call in calls:
+            self._finish(call, why if call in late else None)
 
-    def _finish(self, execution: Execution, forced: str | None = None) -> None:
-        """Takes the result of an execution that is over, unless it was ended by force."""
-        if execution not in self._running:
+    def _finish(self, call: PendingCall, forced: str | None = None) -> None:
+        """Takes what a call that is over came to, unless it was ended by force."""
+        if call not in self.running:
             return  # it was stopped, and came to its end after all
-        del self._running[execution]
-        has_run = not execution.context.has_invalid_arguments
-        execution.close()
-        result, task = execution.result, execution.task
+        del self.running[call]
+        has_run = call.context is None or not call.context.has_invalid_arguments
+        call.close()
+        result, task = call.given, call.task
         if result is None or forced is not None or (task is not None and task.cancelled()):
             why = STEERED if self.was_steered else "tool call cancelled from within"
-            self._refuse(execution.call, forced or why, _CANCELLED)
+            self._refuse(call, forced or why, _CANCELLED)
             return
-        self._resolve(execution.call, result, _RAN if not result.is_error else _FAILED if has_run else _INVALID)
+        self._resolve(call, result, _RAN if not result.is_error else _FAILED if has_run else _INVALID)
 
 
 def _frozen(arguments: dict[str, Any]) -> dict[str, Any] | None:

@@ -130,9 +130,9 @@ async def _run_turns(run: Run, overflow: bool) -> None:
             overflow = False
             if not has_results:
                 await supervisor.rest()  # before the last look at the queues: what comes meanwhile is seen there
-            if run.is_over:
+            if run.stopped_by is not None or run.error is not None or supervisor.is_interrupted:
                 return
-            if run.may_have("steering") and not any(source == "steering" for source, _ in run.pending):
+            if (run.has_to_poll or run.steering) and not any(source == "steering" for source, _ in run.pending):
                 await run.poll("steering")
             if not has_results and not run.pending:
                 break
@@ -168,7 +168,7 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     if problem is None and recorder is not None and not recorder.is_safe(run.state):
         problem = await _refusal(run)
 
-    if run.supervisor.is_eager and run.supervisor.is_held_up:
+    if run.supervisor.is_eager and run.supervisor.is_held_up():
         await run.supervisor.give_way()  # a run in which nothing ever waits would keep everything else waiting
     message = await ask_model(run, problem)
     usage = message.usage
@@ -324,8 +324,9 @@ def _result_of(run: Run) -> AgentResult:
     elif run.error is not None:
         stop_reason = StopReason.ERROR
     else:
-        replies = [message.stop_reason for message in messages if type(message) is AssistantMessage]
-        stop_reason = replies[-1] if replies else StopReason.STOP
+        replies = (message for message in reversed(messages) if type(message) is AssistantMessage)
+        last = next(replies, None)
+        stop_reason = StopReason.STOP if last is None else last.stop_reason
     return AgentResult(
         messages=messages,
         stop_reason=stop_reason,

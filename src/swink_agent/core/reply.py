@@ -115,8 +115,12 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
             options = msgspec.structs.replace(options, api_key=None, headers={}, extra={})
         if run.config.get_api_key is not None:
             options = await _with_api_key(options, run.config.get_api_key, run, model)
-        begun = _begin_reading(run, model, stream_fn, assembler, options)
-        cause = None if begun is None else await _read_on(run, model, assembler, *begun)
+        if options.api_key is not None or options.headers:
+            register_secrets(run, options)
+        context = AgentContext(run.instructions, run.transcript.conversation(), run.toolbox.tools)
+        reading = _read(run, assembler, stream_fn, model, context, options)
+        task = run.supervisor.begin(reading)  # none if all of it was read at once
+        cause = None if task is None else await _read_on(run, model, assembler, task, reading)
         if run.supervisor.is_interrupted and not assembler.is_finished:
             raise Interrupted
         if assembler.failure is not None:
@@ -143,7 +147,7 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         run.assembler = MessageAssembler(model)  # what was streamed is void, also if the wait is aborted
         if delay is not None:
             await _back_off(run, error, attempt - 1, delay)
-        if run.supervisor.is_eager and run.supervisor.is_held_up:
+        if run.supervisor.is_eager and run.supervisor.is_held_up():
             await run.supervisor.give_way()
 
 
@@ -151,18 +155,6 @@ def _count(run: Run, failed: AssistantMessage) -> None:
     """Adds what an attempt cost that is to be repeated; the one that stays is counted with its message."""
     run.usage += failed.usage
     run.cost += failed.cost
-
-
-def _begin_reading(
-    run: Run, model: ModelSpec, stream_fn: StreamFn, assembler: MessageAssembler, options: StreamOptions
-) -> tuple[asyncio.Task[Any], Coroutine[Any, Any, None]] | None:
-    """One call to the provider, whose reply is read into the assembler; `None` if that was done at once."""
-    if options.api_key is not None or options.headers:
-        register_secrets(run, options)
-    context = AgentContext(run.instructions, run.transcript.conversation(), run.toolbox.tools)
-    reading = _read(run, assembler, stream_fn, model, context, options)
-    task = run.supervisor.begin(reading)
-    return None if task is None else (task, reading)
 
 
 async def _read_on(
@@ -219,7 +211,7 @@ async def _read(
                     ended = _has_ended(stream, assembler)
                     is_open = not (ended if isinstance(ended, bool) else await ended)
                 return
-            if type(event) in _DELTAS and audience.all:
+            if audience.all and type(event) in _DELTAS:
                 delta: Any = event
                 emit(MessageUpdate(delta))
                 if channel is not None and channel.is_full:

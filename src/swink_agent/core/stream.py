@@ -232,19 +232,17 @@ _KINDS = frozenset(ErrorKind)
 
 
 _Action: TypeAlias = "tuple[Callable[[MessageAssembler, type, Any], str | None], type]"
+_DELTA_OF: dict[type, type] = {Text: TextDelta, Thinking: ThinkingDelta, ToolCall: ToolCallDelta}
 
 
-class _OpenBlock:
+class _OpenBlock(msgspec.Struct):
     """A block while it is streamed: fragments are kept in a list and joined once."""
 
-    __slots__ = ("arguments", "call", "fragments", "kind", "signature")
-
-    def __init__(self, kind: type, call: ToolCallStart | None = None) -> None:
-        self.kind = kind
-        self.call = call
-        self.fragments: list[str] = []
-        self.signature: str | None = None
-        self.arguments: dict[str, Any] | None = None
+    kind: type
+    call: ToolCallStart | None = None
+    fragments: list[str] = []
+    signature: str | None = None
+    arguments: dict[str, Any] | None = None
 
 
 class MessageAssembler:
@@ -280,7 +278,7 @@ class MessageAssembler:
         """Whether the terminal event has come, or none can come any more."""
         self.is_broken = False
         """Whether the event sequence was wrong, which no retry mends."""
-        self._accepts = self._FIRST
+        self._accepts = _FIRST
         """What is to be done with each kind of event that may come now."""
         self._blocks: list[_OpenBlock] = []
         self._open: dict[int, _OpenBlock] = {}
@@ -290,7 +288,7 @@ class MessageAssembler:
         # What the provider told, which counts however the reply ends.
         self._usage: Usage | None = None
         self._cost: Cost | None = None
-        # The block of the last delta, so that the next one costs two comparisons and an append.
+        # The block that was opened last or had the last delta: its next one costs two comparisons and an append.
         self._delta_type: type | None = None
         self._delta_index = -1
         self._append = _reject
@@ -298,18 +296,17 @@ class MessageAssembler:
     def feed(self, event: AssistantMessageEvent) -> None:
         """Takes the next event."""
         kind: type = type(event)
-        delta: Any = event
-        if kind is self._delta_type and delta.index == self._delta_index and type(delta.delta) is str:
-            self._append(delta.delta)
-            return
-        action = self._accepts.get(kind)
-        if action is None:
-            problem = self._misplaced(kind)
-        else:
-            try:
-                problem = action[0](self, action[1], event)
-            except Exception as error:  # an event with something in it that no event has
-                problem = f"{kind.__name__} that cannot be read: {error}"
+        if kind is self._delta_type:
+            delta: Any = event
+            # By `is`, for the same number: one that only equals it, or is too large to be shared, goes the longer way.
+            if delta.index is self._delta_index and type(delta.delta) is str:
+                self._append(delta.delta)
+                return
+        take, block_kind = self._accepts.get(kind) or _MISPLACED
+        try:
+            problem = take(self, block_kind, event)
+        except Exception as error:  # an event with something in it that no event has
+            problem = f"{kind.__name__} that cannot be read: {error}"
         if problem is not None:
             self._break(problem)
 
@@ -326,28 +323,29 @@ class MessageAssembler:
 
     def _end(self) -> None:
         self.is_finished = True
-        self._accepts = self._NONE
+        self._accepts = _NONE
         self._delta_type = None
 
     def _break(self, problem: str) -> None:
         self.is_broken = True
         self.fail(StreamFailed(f"broken event sequence: {problem}", ErrorKind.STREAM))
 
-    def _misplaced(self, kind: type) -> str | None:
+    def _misplaced(self, _: type, event: object) -> str | None:
         """What is wrong with an event that cannot be taken here."""
+        kind = type(event)
         if self.is_finished:
             return None if self.is_broken else f"{kind.__name__} after the terminal event"
-        if kind not in self._ALL:
+        if kind not in _ALL:
             return f"a {kind.__name__}, which is no stream event"
         return f"{kind.__name__} before StreamStart"
 
     def _start(self, _: type, event: StreamStart) -> str | None:
-        if self._accepts is self._ALL:
+        if self._accepts is _ALL:
             return "a second StreamStart"
-        self._accepts = self._ALL
+        self._accepts = _ALL
         return None
 
-    def _fail(self, _: type, event: StreamFailed) -> None:
+    def _take_failure(self, _: type, event: StreamFailed) -> None:
         self.fail(event)
 
     def _add(self, block_kind: type, event: AssistantMessageDelta) -> str | None:
@@ -374,6 +372,8 @@ class MessageAssembler:
             self._call_ids.add(event.id)
         block = self._open[index] = _OpenBlock(block_kind, event if block_kind is ToolCall else None)
         blocks.append(block)
+        # What comes next is nearly always a delta of this block.
+        self._delta_type, self._delta_index, self._append = _DELTA_OF[block_kind], index, block.fragments.append
         return None
 
     def _close(self, block_kind: type, event: Any) -> str | None:
@@ -409,7 +409,7 @@ class MessageAssembler:
         self._end()
         return None
 
-    _ALL: ClassVar[dict[type, _Action]] = {
+    ALL: ClassVar[dict[type, _Action]] = {
         StreamStart: (_start, object),
         TextStart: (_begin, Text),
         TextDelta: (_add, Text),
@@ -421,14 +421,18 @@ class MessageAssembler:
         ToolCallDelta: (_add, ToolCall),
         ToolCallEnd: (_close, ToolCall),
         StreamDone: (_finish, object),
-        StreamFailed: (_fail, object),
+        StreamFailed: (_take_failure, object),
     }
-    _FIRST: ClassVar[dict[type, _Action]] = {StreamStart: _ALL[StreamStart], StreamFailed: _ALL[StreamFailed]}
-    _NONE: ClassVar[dict[type, _Action]] = {}
+    FIRST: ClassVar[dict[type, _Action]] = {StreamStart: ALL[StreamStart], StreamFailed: ALL[StreamFailed]}
+    NONE: ClassVar[dict[type, _Action]] = {}
+    MISPLACED: ClassVar[Any] = (_misplaced, object)
 
     def snapshot(self) -> AssistantMessage:
         """The message so far, open blocks included."""
-        return self._message(tuple([_block(block) for block in self._blocks]))
+        content, model, done = tuple(map(_block, self._blocks)), self.model, self._terminal
+        if done is None:
+            return AssistantMessage(content, model.provider, model.model_id)
+        return AssistantMessage(content, model.provider, model.model_id, done.usage, done.cost, done.stop_reason)
 
     def message(self) -> AssistantMessage:
         """The message, once the stream is over. One that ended without a terminal event is a broken sequence."""
@@ -442,8 +446,10 @@ class MessageAssembler:
         """The message that a failure leaves: text and thinking stay, tool calls, which never ran, do not."""
         is_abort = failure.kind == ErrorKind.ABORTED or failure.stop_reason == StopReason.ABORTED
         blocks = tuple([_block(block) for block in self._blocks if block.kind is not ToolCall and block.fragments])
-        return self._message(
+        return AssistantMessage(
             blocks,
+            self.model.provider,
+            self.model.model_id,
             stop_reason=StopReason.ABORTED if is_abort else StopReason.ERROR,
             error_message=failure.message,
             error_kind=ErrorKind.ABORTED if is_abort else failure.kind,
@@ -451,18 +457,19 @@ class MessageAssembler:
             cost=failure.cost or self._cost or Cost(),
         )
 
-    def _message(self, content: tuple[AssistantBlock, ...], **fields: Any) -> AssistantMessage:
-        done, model = self._terminal, self.model
-        if done is not None and not fields:
-            return AssistantMessage(content, model.provider, model.model_id, done.usage, done.cost, done.stop_reason)
-        return AssistantMessage(content, model.provider, model.model_id, **fields)
+
+# What a class holds is slow to reach from its objects in Python 3.11.
+_ALL, _FIRST, _NONE = MessageAssembler.ALL, MessageAssembler.FIRST, MessageAssembler.NONE
+_MISPLACED: _Action = MessageAssembler.MISPLACED
 
 
 def _block(block: _OpenBlock) -> AssistantBlock:
+    call, arguments = block.call, block.arguments
+    if call is not None and arguments is not None:
+        return ToolCall(call.id, call.name, arguments)
     text = "".join(block.fragments)
-    if block.call is not None:
-        partial = text if block.arguments is None else None
-        return ToolCall(block.call.id, block.call.name, block.arguments or {}, partial)
+    if call is not None:
+        return ToolCall(call.id, call.name, {}, text)
     return Text(text) if block.kind is Text else Thinking(text, block.signature)
 
 
@@ -471,12 +478,10 @@ _decode = msgspec.json.Decoder().decode
 
 def _parsed(text: str) -> dict[str, Any] | None:
     """The arguments, or `None` if the text is not a JSON object; no text at all is an empty one."""
-    if not text.strip():
-        return {}
     try:
         value: Any = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
+        return None if text.strip() else {}
     return value if type(value) is dict else None  # pyright: ignore[reportUnknownVariableType]
 
 

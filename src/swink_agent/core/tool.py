@@ -173,22 +173,18 @@ class AgentTool(Protocol):
 
 def as_result(value: Any, name: str) -> AgentToolResult:
     """What a tool returned, as a result: text as it is, blocks and results as they are, anything else as JSON."""
-    if type(value) in _PLAIN:  # by far the most, and none of what follows
-        return _as_json(value, name)
-    if isinstance(value, AgentToolResult):
-        return value
-    if isinstance(value, str):
-        return AgentToolResult((Text(_encodable(value)),))
-    match value:
-        case Text() | Image() | Extension():
-            return AgentToolResult((value,))
-        case list() | tuple() if value and all(type(item) in _RESULT_BLOCKS for item in cast("Sequence[Any]", value)):
-            return AgentToolResult(cast("Sequence[UserBlock]", value))
-        case _:
-            return _as_json(value, name)
-
-
-def _as_json(value: Any, name: str) -> AgentToolResult:
+    if type(value) not in _PLAIN:  # as few are
+        match value:
+            case AgentToolResult():
+                return value
+            case str():
+                return AgentToolResult((Text(_encodable(value)),))
+            case Text() | Image() | Extension():
+                return AgentToolResult((value,))
+            case list() | tuple() if value and all(type(item) in _RESULT_BLOCKS for item in cast("list[Any]", value)):
+                return AgentToolResult(cast("Sequence[UserBlock]", value))
+            case _:
+                pass
     try:
         return AgentToolResult((Text(_ENCODER.encode(value).decode()),))
     except (TypeError, ValueError, RecursionError) as error:
@@ -248,13 +244,11 @@ class Toolbox(Mapping[str, AgentTool]):
             if name in self._by_name:
                 raise ValueError(f"two tools are named {name!r}: tool names are unique in an agent")
             self._by_name[name] = item
+        self.find: Callable[[str], AgentTool | None] = self._by_name.get
         self._validators: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> AgentTool:
         return self._by_name[name]
-
-    def find(self, name: str) -> AgentTool | None:
-        return self._by_name.get(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)

@@ -177,6 +177,10 @@ class StopReason(StrEnum):
     ERROR = "error"
 
 
+FAILURES = (StopReason.ERROR, StopReason.ABORTED)
+"""No set: hashing the member of an enum is a call of a Python function."""
+
+
 class ToolOutcome(StrEnum):
     """How the result of a tool call came about."""
 
@@ -373,8 +377,7 @@ class AssistantMessage(Value, frozen=True, tag_field="role", tag="assistant", gc
     @property
     def is_failed(self) -> bool:
         """Whether the reply ended in an error or an abort."""
-        # As strings: hashing the member of an enum, which a set would do, is a call of a Python function.
-        return self.stop_reason == "error" or self.stop_reason == "aborted"
+        return self.stop_reason in FAILURES
 
 
 class ToolResultMessage(Value, frozen=True, tag_field="role", tag="tool_result"):

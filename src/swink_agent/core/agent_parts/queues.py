@@ -22,14 +22,16 @@ QueueName: TypeAlias = Literal["steering", "follow_up"]
 class MessageQueues:
     """An agent's message provider: its own queues first, then the provider that the application gave, if any."""
 
-    __slots__ = ("_lock", "_modes", "_queues", "on_steering", "provider")
+    __slots__ = ("_lock", "_modes", "_queues", "on_steering", "provider", "steering")
 
     def __init__(self, steering: QueueMode, follow_up: QueueMode, provider: MessageProvider | None) -> None:
         for mode in (steering, follow_up):
             if mode not in ("one_at_a_time", "all"):
                 raise ValueError(f"a queue's mode is 'one_at_a_time' or 'all', not {mode!r}")
         self._modes: dict[QueueName, QueueMode] = {"steering": steering, "follow_up": follow_up}
-        self._queues: dict[QueueName, deque[AgentMessage]] = {"steering": deque(), "follow_up": deque()}
+        self.steering: deque[AgentMessage] = deque()
+        """What waits to interrupt: for a look, as often as one likes."""
+        self._queues: dict[QueueName, deque[AgentMessage]] = {"steering": self.steering, "follow_up": deque()}
         self._lock = threading.Lock()
         self.provider = provider
         self.on_steering: Callable[[], None] | None = None
@@ -41,9 +43,6 @@ class MessageQueues:
             on_steering = self.on_steering
         if name == "steering" and messages and on_steering is not None:
             on_steering()
-
-    def has(self, name: QueueName) -> bool:
-        return bool(self._queues[name])
 
     def put_back(self, name: QueueName, messages: Sequence[AgentMessage]) -> None:
         """Returns messages to the head of their queue."""

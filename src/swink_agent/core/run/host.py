@@ -21,19 +21,35 @@ from sys import getrefcount
 from typing import Any
 from weakref import getweakrefcount
 
-__all__ = ["Host"]
+__all__ = ["Host", "is_cancelling"]
 
 _NOTHING = object()
 _ENDED = object()
+
+is_cancelling = asyncio.Task[Any].cancelling
+"""As a function: to find a task's method takes longer than to call it."""
 
 
 class Host(Coroutine[Any, Any, Any]):
     """What the task of a host runs: nothing, until it is lent for good; then the rest of that work."""
 
-    __slots__ = ("_context", "_error", "_idle", "_is_closed", "_loop", "_waits_for", "_work", "is_free", "task")
+    __slots__ = (
+        "_context",
+        "_error",
+        "_idle",
+        "_is_closed",
+        "_loop",
+        "_outer",
+        "_waits_for",
+        "_work",
+        "is_free",
+        "task",
+    )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, outer: asyncio.Task[Any]) -> None:
         self._loop = loop
+        self._outer = outer
+        """The task of the caller, which steps aside for a first step."""
         self._is_closed = False
         self._idle: asyncio.Future[None] | None = None
         """What the task sleeps on while it has no work, once the event loop has been there."""
@@ -47,19 +63,16 @@ class Host(Coroutine[Any, Any, Any]):
         """What the first step raised, for the task to raise."""
         self.task: asyncio.Task[Any] = asyncio.Task(self, loop=loop)
 
-    def begin(
-        self, work: Coroutine[Any, Any, Any], outer: asyncio.Task[Any] | None, answer: Sequence[Any] = ()
-    ) -> bool:
+    def begin(self, work: Coroutine[Any, Any, Any], answer: Sequence[Any] = ()) -> bool:
         """Takes the first step of `work` in the task; says whether that was all of it.
 
         If it was not, or if it raised, the task goes on with it and ends as the work does. So it does, at the next
-        turn of the event loop, if the work left somebody behind who still knows the task (`is_free`). `outer` is the
-        task of the caller; `answer` holds what the work has returned, if it returns anything.
+        turn of the event loop, if the work left somebody behind who still knows the task (`is_free`). `answer` holds
+        what the work has returned, if it returns anything.
         """
         loop, task, context = self._loop, self.task, copy_context()
         has_ended = False
-        if outer is not None:
-            _leave_task(loop, outer)
+        _leave_task(loop, self._outer)
         _enter_task(loop, task)
         holders, weakly = getrefcount(task), getweakrefcount(task)
         try:
@@ -67,7 +80,7 @@ class Host(Coroutine[Any, Any, Any]):
             waits_for = context.run(next, work.__await__(), _ENDED)
             if waits_for is not _ENDED:
                 self._waits_for = waits_for
-            elif task.cancelling():
+            elif is_cancelling(task):
                 self._error = asyncio.CancelledError()  # it cancelled the task that it was in, and ended there
             elif (
                 getrefcount(task) == holders
@@ -81,8 +94,7 @@ class Host(Coroutine[Any, Any, Any]):
             self._error = error
         finally:
             _leave_task(loop, task)
-            if outer is not None:
-                _enter_task(loop, outer)
+            _enter_task(loop, self._outer)
         self._work, self._context = work, context
         self.is_free = False
         self._wake()

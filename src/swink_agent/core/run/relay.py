@@ -34,7 +34,6 @@ class Relay:
     """The updates of one call, in order; the last ones joined where there are too many."""
 
     __slots__ = (
-        "_backlog",
         "_buffer",
         "_call_id",
         "_is_closed",
@@ -46,11 +45,10 @@ class Relay:
         "_text",
     )
 
-    def __init__(self, call_id: str, name: str, run: Run, backlog: set[Relay]) -> None:
+    def __init__(self, call_id: str, name: str, run: Run) -> None:
         self._call_id = call_id
         self._name = name
         self._run = run
-        self._backlog = backlog
         self._buffer: deque[AgentToolResult] = deque()
         self._lock = threading.Lock()
         self._text: RedactorStream | None = None
@@ -88,9 +86,9 @@ class Relay:
         while self._buffer and not (channel is not None and channel.is_full):
             self._emit_first()
         if self._buffer:
-            self._backlog.add(self)
+            self._run.backlog.add(self)
         else:
-            self._backlog.discard(self)
+            self._run.backlog.discard(self)
 
     def close(self) -> None:
         """Emits the rest, room or not, so that it comes before the call's end."""
@@ -98,7 +96,7 @@ class Relay:
             self._is_closed = True
         while self._buffer:
             self._emit_first()
-        self._backlog.discard(self)
+        self._run.backlog.discard(self)
         if self._text is not None and (rest := self._text.finish()):
             self._emit(AgentToolResult.text(rest))
 
@@ -136,29 +134,23 @@ class Relay:
         return "".join(shown)
 
 
-def is_long(result: AgentToolResult) -> bool:
-    """Whether it takes more than a moment to look through the result for secrets."""
-    content = result.content
-    if result.details is None and len(content) == 1 and type(content[0]) is Text:  # as most are
-        return len(content[0].text) > _LONG
-    size = 0
-    for block in content:
-        if type(block) is Text:
-            size += len(block.text)
-    details: Any = result.details
+def masked_unless_long(redactor: Redactor, result: AgentToolResult) -> AgentToolResult | None:
+    """The result without secrets; `None` if it takes more than a moment to look through it for them."""
+    content, details = result.content, result.details
+    if details is None and len(content) == 1 and type(first := content[0]) is Text:  # as most are
+        if len(first.text) > _LONG:
+            return None
+        text = redactor.redact(first.text)
+        return result if text == first.text else AgentToolResult((Text(text),), None, result.is_error)
+    size = sum([len(block.text) for block in content if type(block) is Text])
     if isinstance(details, dict):
-        for value in cast("dict[str, Any]", details).values():
-            if type(value) is str:
-                size += len(value)
-    return size > _LONG
+        size += sum([len(value) for value in cast("dict[str, Any]", details).values() if type(value) is str])
+    return None if size > _LONG else masked_result(redactor, result)
 
 
 def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
     """The result without secrets: the same object if it has none."""
     is_clean = result.details is None
-    if is_clean and len(result.content) == 1 and type(first := result.content[0]) is Text:  # as most are
-        text = redactor.redact(first.text)
-        return result if text == first.text else AgentToolResult((Text(text),), None, result.is_error)
     content: list[UserBlock] = []
     for block in result.content:
         if type(block) is Text and (text := redactor.redact(block.text)) != block.text:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
@@ -32,6 +32,7 @@ from .transcript import Transcript
 
 if TYPE_CHECKING:
     from ..secrets.redaction import Redactor
+    from .relay import Relay
 
 __all__ = ["EmitFn", "Run"]
 
@@ -65,6 +66,7 @@ class Run:
         "_redactor",
         "assembler",
         "audience",
+        "backlog",
         "cancel",
         "channel",
         "config",
@@ -74,6 +76,7 @@ class Run:
         "executing",
         "has_recovered",
         "has_reserving_policies",
+        "has_to_poll",
         "id",
         "instructions",
         "loop",
@@ -83,6 +86,7 @@ class Run:
         "refusal",
         "start",
         "state",
+        "steering",
         "stopped_by",
         "supervisor",
         "system_prompt",
@@ -134,11 +138,17 @@ class Run:
         self._queues = provider if type(provider) is MessageQueues else None
         if self._queues is not None:
             self._queues.on_steering = self.supervisor.wake_soon
+        self.steering: Collection[AgentMessage] = () if self._queues is None else self._queues.steering
+        """What is known to wait: a look at it is all that most turns need."""
+        self.has_to_poll = self._queues is None or self._queues.provider is not None
+        """Whether there may be more than is known: what a provider of the application's has, only polling tells."""
         self.threads = WorkerThreads()
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         self.pending: list[tuple[InjectionSource, AgentMessage]] = []
         """Messages that lead the next turn."""
         self.executing: set[str] = set()
+        self.backlog: set[Relay] = set()
+        """The relays of running tools with updates for which the reader has no room."""
         self.assembler: MessageAssembler | None = None
         """The reply that is being streamed, if one is."""
         self.turn_index = 0
@@ -165,11 +175,6 @@ class Run:
     @property
     def is_interrupted(self) -> bool:
         return self.supervisor.is_interrupted
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing may follow the turn that just ended."""
-        return self.stopped_by is not None or self.error is not None or self.supervisor.is_interrupted
 
     async def close(self) -> None:
         self.threads.close()
@@ -212,15 +217,6 @@ class Run:
             return False
         self.queue(source, messages)
         return bool(messages)
-
-    def may_have(self, source: InjectionSource) -> bool:
-        """Whether polling is worth it: the agent's own queues can be looked at, a provider has to be asked."""
-        queues = self._queues
-        return queues is None or queues.provider is not None or queues.has(source)
-
-    def has_steering(self) -> bool:
-        """Whether steering is known to wait; of a message provider of the application's, only polling tells."""
-        return self._queues is not None and self._queues.has("steering")
 
     def put_back(self) -> None:
         """Returns what was polled but never entered the context."""

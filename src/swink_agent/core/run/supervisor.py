@@ -15,10 +15,11 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
+from time import monotonic
 from typing import Any, TypeVar, cast
 
 from ..cancel import CancellationToken, call_in
-from .host import Host
+from .host import Host, is_cancelling
 
 __all__ = ["LAST_MOMENTS", "Interrupted", "Supervisor", "as_exception", "call"]
 
@@ -87,11 +88,11 @@ class Supervisor:
         self.spawn: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]] = (
             self.loop.create_task if has_factory else partial(asyncio.Task, loop=self.loop)
         )
-        self.is_eager = not (is_watched or has_factory)
+        self._task = None if is_watched or has_factory else asyncio.current_task(self.loop)
+        """The one that drives the run, from its beginning to its end, if foreign code may take first steps in it."""
+        self.is_eager = self._task is not None
         """Whether foreign code takes its first step at once. Where somebody reads the events, he sees them first."""
         self._host: Host | None = None
-        self._task = asyncio.current_task(self.loop) if self.is_eager else None
-        """The one that drives the run, from its beginning to its end."""
         self._is_one_leaving = False
         """Whether a task of a first step ends at the next turn of the event loop."""
         self._ready: Sequence[object] | None = getattr(self.loop, "_ready", None)
@@ -154,7 +155,6 @@ class Supervisor:
                 if timer is not None:
                     timer.cancel()
 
-    @property
     def is_held_up(self) -> bool:
         """Whether something else in the event loop waits for its turn, or may.
 
@@ -162,7 +162,7 @@ class Supervisor:
         """
         if self._ready is None or self._ready:
             return True
-        now = self.loop.time()
+        now = monotonic()
         if now < self._next_round:
             return False
         self._next_round = now + _ROUND
@@ -191,12 +191,12 @@ class Supervisor:
 
         `answer` is where the work puts what it returns, if it returns anything.
         """
-        if not self.is_eager or self.is_interrupted:
+        if self._task is None or self.is_interrupted:
             return self.spawn(work)
         host, self._host = self._host, None  # not to be had while there is work in it
-        if host is None or host.task.cancelling():  # one that was cancelled is nobody else's to use
-            host = Host(self.loop)
-        if host.begin(work, self._task, answer):
+        if host is None or is_cancelling(host.task):  # one that was cancelled is nobody else's to use
+            host = Host(self.loop, self._task)
+        if host.begin(work, answer):
             if host.is_free:
                 self._host = host
             else:

@@ -1,4 +1,4 @@
-"""One tool call on its way to a result: what was asked, what will run, and the execution once it has started.
+"""One tool call on its way to a result: what was asked, what will run, and what came of it.
 
 Owns the state of a call. What happens to the calls of a batch, and when, is in `dispatch`.
 """
@@ -6,118 +6,84 @@ Owns the state of a call. What happens to the calls of a batch, and when, is in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from ..approval import Grant
 from ..tool import AgentTool, AgentToolResult, ToolContext
-from ..types import ToolCall, ToolResultMessage
+from ..types import ToolResultMessage
 from .relay import Relay
 from .state import Run
 
-__all__ = ["Execution", "PendingCall", "context_for", "not_an_object"]
+__all__ = ["PendingCall", "not_an_object"]
 
 _LONGEST_EXCERPT = 200
 
 
-class PendingCall:
-    """One call on its way to a result."""
+class PendingCall(msgspec.Struct, eq=False):
+    """One call on its way to a result, with the ways to reach it once it has started."""
 
-    __slots__ = (
-        "arguments",
-        "asked",
-        "grant",
-        "id",
-        "index",
-        "is_checked",
-        "masked",
-        "message",
-        "name",
-        "note",
-        "result",
-        "tool",
-    )
-
-    def __init__(self, call: ToolCall, tool: AgentTool | None, index: int) -> None:
-        self.index = index
-        """Among the calls of its reply."""
-        self.id = call.id
-        self.name = call.name
-        self.asked = call.arguments
-        """What the model asked for."""
-        self.arguments = call.arguments
-        """What will run: frozen, and nothing but copies of it is handed out."""
-        self.note = ""
-        """What the model is told behind the result."""
-        self.tool = tool
-        self.grant: Grant | None = None
-        self.masked: AgentToolResult | None = None
-        """A long result in which no secret is left any more."""
-        self.result: AgentToolResult | None = None
-        self.message: ToolResultMessage
-        """The result as it enters the history: there when the batch is left."""
-        self.is_checked = False
-        """Whether the arguments are known to be valid."""
-
-
-def context_for(run: Run, call: PendingCall, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
-    return ToolContext(
-        call.id,
-        run.cancel,
-        run.state,
-        run.config.execution_root,
-        on_update,
-        run.threads,
-        call.grant,
-        run.id,
-        run.transcript,
-        run.redactor,
-    )
-
-
-class Execution:
-    """A call that has started: its task, and the ways to reach it."""
-
-    __slots__ = ("_backlog", "_run", "call", "context", "is_over", "relays", "result", "task", "tool")
-
-    def __init__(self, call: PendingCall, tool: AgentTool, run: Run, backlog: set[Relay]) -> None:
-        self._run = run
-        self._backlog = backlog
-        self.call = call
-        self.tool = tool
-        self.is_over = False
-        self.relays: dict[str, Relay] = {}
-        self.context = context_for(run, call, self._update)
-        self.task: asyncio.Task[Any] | None = None
-        """`None` for one that came to its end at once."""
-        self.result: AgentToolResult | None = None
+    run: Run
+    tool: AgentTool | None
+    index: int
+    """Among the calls of its reply."""
+    id: str
+    name: str
+    asked: dict[str, Any]
+    """What the model asked for."""
+    arguments: dict[str, Any]
+    """What will run: frozen, and nothing but copies of it is handed out."""
+    is_checked: bool = False
+    """Whether the arguments are known to be valid."""
+    grant: Grant | None = None
+    note: str = ""
+    """What the model is told behind the result."""
+    context: ToolContext | None = None
+    """What the tool is given, while it runs."""
+    task: asyncio.Task[Any] | None = None
+    """`None` for one that came to its end at once."""
+    given: AgentToolResult | None = None
+    """What the tool gave back."""
+    masked: AgentToolResult | None = None
+    """The same, once no secret is left in it."""
+    message: ToolResultMessage | None = None
+    """The result as it enters the history: there when the batch is left."""
+    relays: dict[str, Relay] = {}
 
     @property
     def is_done(self) -> bool:
         return self.task is None or self.task.done()
 
     @property
+    def is_listening(self) -> bool:
+        """Whether the tool looks at its token, and is given a moment to end by itself."""
+        return self.context is not None and self.context.is_listening
+
+    @property
     def finishes_when_steered(self) -> bool:
         return getattr(self.tool, "on_steer", "cancel") == "finish"
 
-    def _update(self, update: AgentToolResult) -> None:
-        if self.is_over:
-            return
+    def call_off(self) -> None:
+        """Tells the tool, if it listens, that nobody waits for it any more."""
+        if self.context is not None:
+            self.context.cancel.cancel()
+
+    def report(self, update: AgentToolResult) -> None:
+        """Takes a partial result, from any thread."""
+        if self.context is None:
+            return  # it is over
         # Most tools report nothing. Of two threads that report at once, `setdefault` gives both the same relay.
         relay = self.relays.get("relay")
         if relay is None:
-            made = Relay(self.call.id, self.call.name, self._run, self._backlog)
-            relay = self.relays.setdefault("relay", made)
+            relay = self.relays.setdefault("relay", Relay(self.id, self.name, self.run))
         relay.post(update)
 
     def close(self) -> None:
         """Lets the updates out that still wait, and takes no more."""
-        self.is_over = True
+        self.context = None  # it holds this, and the two would keep the batch until the collector comes
         for relay in self.relays.values():
             relay.close()
-        del self.context  # it holds this, and the two would keep the batch until the collector comes
 
 
 def not_an_object(name: str, text: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..context import Snapshot, is_empty, repair_pairs
-from ..types import LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolCall, ToolResultMessage
+from ..types import FAILURES, LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, ToolCall, ToolResultMessage
 
 if TYPE_CHECKING:
     from ..journal import MessageSource, Recorder
@@ -147,7 +147,7 @@ class Transcript:
         """Adds the new messages as they are, if they are a valid conversation as they are; says whether."""
         waiting: list[str] = []  # the calls whose results must come next, in this order
         fresh = self._llm[self._checked :]
-        for message in fresh:
+        for message in () if len(fresh) == 2 and _is_answered(*fresh) else fresh:
             if type(message) is ToolResultMessage:
                 if not waiting or waiting.pop(0) != message.tool_call_id:
                     return False
@@ -155,7 +155,7 @@ class Transcript:
                 return False
             elif type(message) is AssistantMessage:
                 waiting = [block.id for block in message.content if type(block) is ToolCall]
-                if message.is_failed or (not waiting and is_empty(message)):
+                if message.stop_reason in FAILURES or (not waiting and is_empty(message)):
                     return False
                 if len(waiting) > 1 and len(set(waiting)) < len(waiting):
                     return False
@@ -175,6 +175,18 @@ class Transcript:
             self._sent = []  # a new list: snapshots of the old one stay as they are
         self._sent.extend(repaired[len(self._sent) :])
         self._checked = end
+
+
+def _is_answered(reply: LlmMessage, result: LlmMessage) -> bool:
+    """Whether these are one call and its result, as after most turns: then there is nothing more to look at."""
+    return (
+        type(result) is ToolResultMessage
+        and type(reply) is AssistantMessage
+        and len(reply.content) == 1
+        and type(call := reply.content[0]) is ToolCall
+        and call.id == result.tool_call_id
+        and reply.stop_reason not in FAILURES
+    )
 
 
 def _replaced(messages: list[AgentMessage], old: AgentMessage, new: AgentMessage) -> list[AgentMessage]:

@@ -107,7 +107,7 @@ def copy_json(value: T) -> T:
 
 def frozen_json(value: Any) -> Any:
     """JSON data that nobody can change: a copy whose dicts and lists refuse it. What is frozen already is shared."""
-    if type(value) in _SCALARS or type(value) in _FROZEN:
+    if type(value) is not dict and (type(value) in _SCALARS or type(value) in _FROZEN):
         return value
     if isinstance(value, dict):
         data: dict[Any, Any] = value  # pyright: ignore[reportUnknownVariableType] - and no `cast`, which is a call
