@@ -460,7 +460,8 @@ class SessionLog:
             fill_line(line, number, at, entry)
             if self._prefix:
                 line[:0], self._prefix = self._prefix, b""
-            taken = self._write_bytes(self._descriptor, line)
+            write = self._write_bytes  # looked up as what it is, not as a method, which takes longer
+            taken = write(self._descriptor, line)
             if taken != len(line):
                 raise OSError(f"only {taken} of {len(line)} bytes were taken")
             self._unsummarized += taken

@@ -56,9 +56,9 @@ def may_need_masking(entry: RecordEntry) -> bool:
         for block in message.content:
             if type(block) is not ToolCall or block.partial_json is not None:
                 return True
-            arguments = block.arguments
-            if not _NO_TEXT.issuperset(map(type, arguments.values())) or max(map(len, arguments), default=0) >= SHORTEST_TEXT:
-                return True
+            for name, value in block.arguments.items():
+                if type(value) not in _NO_TEXT or len(name) >= SHORTEST_TEXT:
+                    return True
         return False
     if type(entry) is ToolStarted:
         return entry.arguments is not None

@@ -39,6 +39,7 @@ __all__ = ["SummaryCounter"]
 
 NumberedEntry: TypeAlias = tuple[int, int, RecordEntry]
 """An entry behind its number and its time."""
+_NO_USAGE, _NO_COST = Usage(), Cost()
 _at = itemgetter(1)
 
 
@@ -82,16 +83,17 @@ class SummaryCounter:
         opened, messages, replied = self._open, 0, self._run_replies.append
         for number, _, entry in records:
             if type(entry) is MessageAdded:
-                message = entry.message
-                if type(message) is ToolResultMessage:
-                    if entry.call not in opened:
+                message, call = entry.message, entry.call
+                kind = type(message)
+                if kind is ToolResultMessage:
+                    if call not in opened:
                         self.is_sure = False  # where it belongs is for the fold to say
                         break
-                    opened.discard(entry.call)
+                    opened.discard(call)
                 elif opened:
                     self.is_sure = False  # a reply whose calls were never answered
                     break
-                elif type(message) is AssistantMessage:
+                elif kind is AssistantMessage:
                     content = message.content
                     if len(content) != 1:
                         opened.update(range(len(message.tool_calls)))
@@ -99,7 +101,7 @@ class SummaryCounter:
                         opened.add(0)
                     if entry.source == "reply":
                         replied(message)
-                elif not self._first and type(message) is UserMessage:
+                elif kind is UserMessage and not self._first:
                     self._first, self._first_number = title_from(extract_text(message.content)), number
                 messages += 1
             elif type(entry) is not ToolStarted:
@@ -127,8 +129,10 @@ class SummaryCounter:
 
     def _add_run_replies(self) -> None:
         for message in self._run_replies:
-            self._run_usage += message.usage
-            self._run_cost += message.cost
+            if message.usage != _NO_USAGE:
+                self._run_usage += message.usage
+            if message.cost != _NO_COST:
+                self._run_cost += message.cost
         self._run_replies.clear()
 
     def summary(self) -> Summary:
