@@ -87,7 +87,9 @@ def open_whole(folder: Path, repeats: int) -> float:
         kept = [decoder.decode(line) for line in lines if b'"type":"summary"' not in line[:80]]
         assert len(kept) == 12_500
 
-    return best(lambda: store.load(session.id), repeats) / best(decode, repeats)
+    # In turns, so that a busy machine is busy for both.
+    costs = [(best(lambda: store.load(session.id), 0), best(decode, 0)) for _ in range(2 * repeats)]
+    return min(one for one, _ in costs) / min(other for _, other in costs)
 
 
 def turn(folder: Path, repeats: int) -> float:

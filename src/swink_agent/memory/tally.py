@@ -84,8 +84,7 @@ class SummaryCounter:
         for number, _, entry in records:
             if type(entry) is MessageAdded:
                 message, call = entry.message, entry.call
-                kind = type(message)
-                if kind is ToolResultMessage:
+                if type(message) is ToolResultMessage:
                     if call not in opened:
                         self.is_sure = False  # where it belongs is for the fold to say
                         break
@@ -93,7 +92,7 @@ class SummaryCounter:
                 elif opened:
                     self.is_sure = False  # a reply whose calls were never answered
                     break
-                elif kind is AssistantMessage:
+                elif type(message) is AssistantMessage:
                     content = message.content
                     if len(content) != 1:
                         opened.update(range(len(message.tool_calls)))
@@ -101,7 +100,7 @@ class SummaryCounter:
                         opened.add(0)
                     if entry.source == "reply":
                         replied(message)
-                elif kind is UserMessage and not self._first:
+                elif type(message) is UserMessage and not self._first:
                     self._first, self._first_number = title_from(extract_text(message.content)), number
                 messages += 1
             elif type(entry) is not ToolStarted:
