@@ -59,7 +59,7 @@ class Tape(FileOperations):
         return descriptor
 
     def write(self, descriptor: int, data: bytes) -> int:
-        self.steps.append(Written(os.fstat(descriptor).st_ino, data))  # it may be on disk before this returns
+        self.steps.append(Written(os.fstat(descriptor).st_ino, bytes(data)))  # it may be on disk before this returns
         return super().write(descriptor, data)
 
     def sync(self, descriptor: int) -> None:

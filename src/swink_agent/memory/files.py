@@ -19,7 +19,7 @@ class FileOperations:
         return os.open(path, flags | os.O_CLOEXEC, mode)
 
     write = staticmethod(os.write)  # the system's own, without a call around it: it is done for every record
-    """Writes once; returns how many bytes were taken."""
+    """Writes once; returns how many bytes were taken. What it is given is used again after it returns: keep a copy."""
 
     def empty(self, descriptor: int) -> None:
         """Takes everything out of a file."""

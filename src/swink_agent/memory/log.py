@@ -23,7 +23,7 @@ from pathlib import Path
 from time import monotonic, time_ns
 from typing import NamedTuple, cast
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from swink_agent.core.cancel import call_in
 from swink_agent.core.journal import MessageAdded, MessageReplaced, RunEnded
@@ -35,8 +35,8 @@ from .files import FileOperations, close_quietly
 from .fold import Fold
 from .info import title_from
 from .masking import masked, may_need_masking
-from .records import RecordEntry, SessionStarted, Summary, encode_line
-from .tally import SummaryCounter
+from .records import RecordEntry, SessionStarted, Summary, fill_line
+from .tally import NumberedEntry, SummaryCounter
 
 __all__ = ["SessionLog"]
 
@@ -44,16 +44,6 @@ _IDLE = 1.0
 """Seconds after which a thread with nothing to write ends."""
 _MOST_UNSUMMARIZED = 64 * 1024
 """Bytes after which the next quiet moment gets a summary, so that a list reads little."""
-
-
-class _Record(Struct, frozen=True, gc=False):
-    """An entry with its number and time. Not tracked by the garbage collector: there may be very many."""
-
-    number: int
-    at: int
-    entry: RecordEntry
-    redactor: Redactor | None
-    """What masks it."""
 
 
 class _Waiter(NamedTuple):
@@ -76,6 +66,7 @@ class SessionLog:
         "_is_closed",
         "_is_idle",
         "_is_inherited",
+        "_line",
         "_lock",
         "_masked_titles",
         "_number",
@@ -115,7 +106,7 @@ class SessionLog:
     ) -> None:
         self.path = path
         self._fold = fold
-        self._unfolded: list[_Record] = []
+        self._unfolded: list[NumberedEntry] = []
         """What the fold has not been given yet: nobody may ever ask for it."""
         self._tally = SummaryCounter(fold.summary(), is_open=fold.is_open)
         self._tallied = 0
@@ -123,6 +114,8 @@ class SessionLog:
         self._files = files
         self._write_bytes = files.write
         self._descriptor = descriptor
+        self._line = bytearray()
+        """The line that is being written: one record at a time is, by the thread or whoever has the lock."""
         self._sync = sync
         self._folders = () if folders is None else tuple(folders)
         """Where names are new, which are still to be made to survive a crash."""
@@ -141,7 +134,8 @@ class SessionLog:
         self._synced = number if folders is None else -1
         self.is_durable = not sync or folders is None
         """Whether `durable` would return at once."""
-        self._queue: deque[_Record] = deque()
+        self._queue: deque[tuple[int, int, RecordEntry, Redactor | None]] = deque()
+        """What the thread is to write: number, time, entry, and what masks it."""
         self._waiters: list[_Waiter] = []
         self._thread: threading.Thread | None = None
         self._is_idle = False
@@ -203,26 +197,23 @@ class SessionLog:
         # For every record of every run: no step that is not needed. A `with` costs twice as much.
         if self._process != getpid():
             self._leave_to_parent()
-        kind, lock = type(entry), self._lock
+        lock = self._lock
         lock.acquire()
         try:
-            if redactor is not self._redactor and redactor is not None:
+            if redactor is not None and redactor is not self._redactor:
                 self._mask_with(redactor)
             if self._unsummarized > _MOST_UNSUMMARIZED and self._is_quiet_before(entry):
                 self._add_summary()
-            self._number = number = self._number + 1
+            number = self._number + 1
+            self._number = number
             if self._failure is None and not self._is_closed:
-                record = _Record(number, time_ns() // 1_000_000, entry, redactor)
-                if kind is not Summary:  # which says nothing new to those who made it
-                    self._unfolded.append(record)
+                at = time_ns() // 1_000_000
+                self._unfolded.append((number, at, entry))
                 if self._sync:
-                    self._hand_over(record)
+                    self._hand_over(number, at, entry, redactor)
                 else:
-                    try:
-                        self._write(record)
-                    except Exception as error:
-                        self._fail(error, "written")
-            if kind is RunEnded and not self._counted().is_open:
+                    self._write(number, at, entry, redactor)
+            if type(entry) is RunEnded and not self._counted().is_open:
                 self._add_summary()
             return number
         finally:
@@ -240,9 +231,10 @@ class SessionLog:
         if new is not start:
             try:
                 self._files.empty(self._descriptor)
-                self._write(_Record(0, start.created, new, None))
             except Exception as error:
                 self._fail(error, "written")
+            else:
+                self._write(0, start.created, new, None)
 
     def _is_quiet_before(self, entry: RecordEntry) -> bool:
         """Whether no call waits for its result, and this is not one."""
@@ -252,16 +244,20 @@ class SessionLog:
         """Takes an entry that is not the agent's, and returns its number."""
         return self.record(entry, self._redactor)
 
-    def _hand_over(self, record: _Record) -> None:
+    def _hand_over(self, number: int, at: int, entry: RecordEntry, redactor: Redactor | None) -> None:
         self.is_durable = False
-        self._queue.append(record)
+        self._queue.append((number, at, entry, redactor))
         if self._thread is None or self._is_idle:
             self._start()
 
     def _add_summary(self) -> None:
+        """Says what the records so far come to. Those who made it learn nothing new by it: it is folded by nobody."""
         summary = self._counted().summary()
         self._unsummarized = 0
-        self._summarized = self.record(summary, self._redactor)
+        self._summarized = self._number = number = self._number + 1
+        if self._failure is None and not self._is_closed:
+            keep = self._hand_over if self._sync else self._write
+            keep(number, time_ns() // 1_000_000, summary, self._redactor)
 
     def _counted(self) -> SummaryCounter | Fold:
         """Who knows what a list shows: the tally, or the fold where counting does not do."""
@@ -283,8 +279,8 @@ class SessionLog:
         """What was recorded so far comes to."""
         with self._guard:
             self._count()
-            for one in self._unfolded:
-                self._fold.add(one.number, one.entry, one.at)
+            for number, at, entry in self._unfolded:
+                self._fold.add(number, entry, at)
             self._unfolded.clear()
             self._tallied = 0
             return self._fold
@@ -438,36 +434,41 @@ class SessionLog:
                     return
                 queued = list(self._queue)
                 self._queue.clear()
-            step = "written"
-            try:
-                for one in queued:
-                    if not self._is_closed:
-                        self._write(one)
-                with self._lock:
-                    if queued:
-                        self._wake.notify_all()
-                    is_due = bool(self._waiters) and not self._queue
-                    written = self._written
-                if is_due:
-                    step = "synced"
+            for one in queued:
+                if self._is_closed or self._failure is not None:
+                    break
+                self._write(*one)
+            with self._lock:
+                if queued:
+                    self._wake.notify_all()
+                is_due = bool(self._waiters) and not self._queue
+                written = self._written
+            if is_due:
+                try:
                     self._sync_file()
                     self._release(written)
-            except Exception as error:
-                with self._lock:
-                    self._fail(error, step)
+                except Exception as error:
+                    with self._lock:
+                        self._fail(error, "synced")
 
-    def _write(self, record: _Record) -> None:
-        entry, redactor = record.entry, record.redactor
-        if redactor is not None and may_need_masking(entry):
-            entry = self._masked(record.number, entry, redactor)
-        line = encode_line(record.number, record.at, entry)
-        if self._prefix:
-            line, self._prefix = self._prefix + line, b""
-        taken = self._write_bytes(self._descriptor, line)
-        if taken != len(line):
-            raise OSError(f"only {taken} of {len(line)} bytes were taken")
-        self._unsummarized += taken
-        self._written = record.number
+    def _write(self, number: int, at: int, entry: RecordEntry, redactor: Redactor | None) -> None:
+        """Writes one record with one write. What goes wrong ends the log."""
+        try:
+            if redactor is not None and may_need_masking(entry):
+                entry = self._masked(number, entry, redactor)
+            line = self._line
+            fill_line(line, number, at, entry)
+            if self._prefix:
+                line[:0], self._prefix = self._prefix, b""
+            write = self._write_bytes  # looked up as what it is, not as a method, which takes longer
+            taken = write(self._descriptor, line)
+            if taken != len(line):
+                raise OSError(f"only {taken} of {len(line)} bytes were taken")
+            self._unsummarized += taken
+            self._written = number
+        except Exception as error:
+            with self._lock:
+                self._fail(error, "written")
 
     def _masked(self, number: int, entry: RecordEntry, redactor: Redactor) -> RecordEntry:
         """The entry without secrets. A title is the start of a masked text, not the mask of a start: half a secret is

@@ -18,8 +18,8 @@ from zlib import crc32
 
 import msgspec
 
-from swink_agent.core.journal import JournalEntry
-from swink_agent.core.types import Cost, CustomMessage, ModelSpec, Usage
+from swink_agent.core.journal import JournalEntry, MessageAdded, MessageSource, ToolStarted
+from swink_agent.core.types import AgentMessage, Cost, CustomMessage, ModelSpec, Usage
 from swink_agent.core.values.value import Value
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "UnknownMessage",
     "UnknownRecord",
     "encode_line",
+    "fill_line",
 ]
 
 VERSION = 1
@@ -118,8 +119,31 @@ class SessionRecord(Value, frozen=True):
 # -- encoding ------------------------------------------------------------------------------------------------
 
 
+class _MessageLine(msgspec.Struct, gc=False):
+    """A line with a `MessageAdded`, its fields in their order on disk."""
+
+    seq: int
+    at: int
+    type: str
+    message: AgentMessage
+    source: MessageSource
+    call: int | None
+
+
+class _StartLine(msgspec.Struct, gc=False):
+    """A line with a `ToolStarted`, its fields in their order on disk."""
+
+    seq: int
+    at: int
+    type: str
+    call: int
+    call_id: str
+    name: str
+    arguments: dict[str, Any] | None
+
+
 class _Stamp(msgspec.Struct, gc=False):
-    """What a line begins with."""
+    """What any line begins with."""
 
     seq: int
     at: int
@@ -127,17 +151,38 @@ class _Stamp(msgspec.Struct, gc=False):
 
 def encode_line(number: int, at: int, entry: RecordEntry) -> bytes:
     """The record as a line, with the newline at its end. What is no JSON is written as text that shows it."""
-    stamp = _Stamp(number, at)
+    line = bytearray()
+    fill_line(line, number, at, entry)
+    return bytes(line)
+
+
+def fill_line(line: bytearray, number: int, at: int, entry: RecordEntry) -> None:
+    """Makes the record's line of what was in `line`: for whoever writes many, and needs each only until the next."""
     try:
-        encoded = _encode_lines([stamp, entry])
+        # What a busy agent records is encoded in one go; the rest takes half as long again.
+        if type(entry) is MessageAdded:
+            _encode_into(_MessageLine(number, at, "message", entry.message, entry.source, entry.call), line)
+        elif type(entry) is ToolStarted:
+            _encode_into(
+                _StartLine(number, at, "tool_started", entry.call, entry.call_id, entry.name, entry.arguments), line
+            )
+        else:
+            _fill_with_any(line, number, at, entry)
     except (TypeError, ValueError, OverflowError, UnicodeError):
-        encoded = _encode_lines([stamp, _plain(entry)])
-    # Two objects become one, and its end is left open: no other bytes of them are a newline.
-    body = encoded.replace(b"}\n{", b",", 1)[:-2]
-    return body + b',"crc":"%08x"}\n' % crc32(body)
+        _fill_with_any(line, number, at, _plain(entry))
+    line.pop()  # its end is left open for the checksum
+    line += b',"crc":"%08x"}\n' % crc32(line)
 
 
-_encode_lines = msgspec.json.Encoder(enc_hook=str).encode_lines  # in half the time of a template for the stamp
+def _fill_with_any(line: bytearray, number: int, at: int, entry: Any) -> None:
+    """Two objects become one: the second begins where the first would end."""
+    _encode_into(_Stamp(number, at), line)
+    seam = len(line) - 1
+    _encode_into(entry, line, seam)
+    line[seam] = ord(",")
+
+
+_encode_into = msgspec.json.Encoder(enc_hook=str).encode_into
 
 
 def _plain(value: Any) -> Any:

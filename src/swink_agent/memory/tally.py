@@ -10,8 +10,8 @@ Owns the counting. What the numbers mean is said by `Summary`, and what they mus
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
-from typing import Protocol
+from operator import itemgetter
+from typing import TypeAlias
 
 from swink_agent.core.journal import (
     HistoryCut,
@@ -37,19 +37,10 @@ from .records import RecordEntry, Summary, TitleChanged
 
 __all__ = ["SummaryCounter"]
 
+NumberedEntry: TypeAlias = tuple[int, int, RecordEntry]
+"""An entry behind its number and its time."""
 _NO_USAGE, _NO_COST = Usage(), Cost()
-_at = attrgetter("at")
-
-
-class NumberedEntry(Protocol):
-    """An entry with its number and time."""
-
-    @property
-    def number(self) -> int: ...
-    @property
-    def at(self) -> int: ...
-    @property
-    def entry(self) -> RecordEntry: ...
+_at = itemgetter(1)
 
 
 class SummaryCounter:
@@ -62,6 +53,7 @@ class SummaryCounter:
         "_model",
         "_open",
         "_run_cost",
+        "_run_replies",
         "_run_usage",
         "_title",
         "_updated",
@@ -77,6 +69,8 @@ class SummaryCounter:
         self._run_usage, self._run_cost = summary.run_usage, summary.run_cost
         self._model, self._title, self._updated = summary.model, summary.title, summary.updated
         self._first, self._first_number = summary.first, summary.first_number
+        self._run_replies: list[AssistantMessage] = []
+        """Those that are not in `_run_usage` yet: most never are, for the end of the run says what all of it used."""
         self._open: set[int] = set()
         """The calls of the last reply that have no result yet."""
 
@@ -86,43 +80,35 @@ class SummaryCounter:
 
     def count(self, records: Sequence[NumberedEntry]) -> None:
         """Takes the next records, none of them a summary, as far as it can be sure of what they come to."""
-        opened, messages = self._open, 0
-        for record in records:
-            entry = record.entry
-            if type(entry) is ToolStarted:
-                continue  # the most frequent besides messages, and nothing to count
-            if type(entry) is not MessageAdded:
-                self._add_other(entry)
-            elif entry.call in opened and type(entry.message) is ToolResultMessage:
-                opened.discard(entry.call)
+        opened, messages, replied = self._open, 0, self._run_replies.append
+        for number, _, entry in records:
+            if type(entry) is MessageAdded:
+                message, call = entry.message, entry.call
+                if type(message) is ToolResultMessage:
+                    if call not in opened:
+                        self.is_sure = False  # where it belongs is for the fold to say
+                        break
+                    opened.discard(call)
+                elif opened:
+                    self.is_sure = False  # a reply whose calls were never answered
+                    break
+                elif type(message) is AssistantMessage:
+                    content = message.content
+                    if len(content) != 1:
+                        opened.update(range(len(message.tool_calls)))
+                    elif type(content[0]) is ToolCall:
+                        opened.add(0)
+                    if entry.source == "reply":
+                        replied(message)
+                elif type(message) is UserMessage and not self._first:
+                    self._first, self._first_number = title_from(extract_text(message.content)), number
                 messages += 1
-                continue
-            else:
-                self._add_message(record.number, entry)
-            if not self.is_sure:
-                break
+            elif type(entry) is not ToolStarted:
+                self._add_other(entry)
+                if not self.is_sure:
+                    break
         self.messages += messages
         self._updated = max(self._updated, max(map(_at, records), default=0))
-
-    def _add_message(self, number: int, entry: MessageAdded) -> None:
-        message = entry.message
-        if self._open or type(message) is ToolResultMessage:
-            # A reply whose calls were never answered; or a result, and where it belongs is for the fold to say.
-            self.is_sure = False
-            return
-        self.messages += 1
-        if type(message) is AssistantMessage:
-            content = message.content
-            if len(content) == 1:
-                if type(content[0]) is ToolCall:
-                    self._open.add(0)
-            else:
-                self._open.update(range(len(message.tool_calls)))
-            if entry.source == "reply" and (message.usage != _NO_USAGE or message.cost != _NO_COST):
-                self._run_usage += message.usage
-                self._run_cost += message.cost
-        elif not self._first and type(message) is UserMessage:
-            self._first, self._first_number = title_from(extract_text(message.content)), number
 
     def _add_other(self, entry: RecordEntry) -> None:
         if isinstance(entry, HistoryCut | MessageReplaced):
@@ -132,14 +118,25 @@ class SummaryCounter:
         elif isinstance(entry, TitleChanged):
             self._title = entry.title
         elif isinstance(entry, RunStarted):
+            self._add_run_replies()
             self._usage, self._cost = self._usage + self._run_usage, self._cost + self._run_cost
             self._run_usage, self._run_cost = Usage(), Cost()
         elif isinstance(entry, RunEnded):
             self._usage, self._cost = self._usage + entry.usage, self._cost + entry.cost
             self._run_usage, self._run_cost = Usage(), Cost()
+            self._run_replies.clear()
+
+    def _add_run_replies(self) -> None:
+        for message in self._run_replies:
+            if message.usage != _NO_USAGE:
+                self._run_usage += message.usage
+            if message.cost != _NO_COST:
+                self._run_cost += message.cost
+        self._run_replies.clear()
 
     def summary(self) -> Summary:
         """What it comes to so far."""
+        self._add_run_replies()
         return Summary(
             messages=self.messages,
             usage=self._usage,
