@@ -21,15 +21,20 @@ from swink_agent import (
     AgentToolResult,
     AlreadyRunning,
     AssistantMessage,
+    CompactionContext,
+    CompactionReport,
+    Cost,
     CustomMessage,
     ModelSpec,
     Redactor,
+    StopReason,
     Text,
     Thinking,
     ThinkingLevel,
     ToolCall,
     ToolOutcome,
     ToolResultMessage,
+    Usage,
     UserMessage,
     extract_text,
     tool,
@@ -485,6 +490,68 @@ def test_usage_counts_runs_by_their_end_and_what_was_cut_off_by_its_replies(stor
 
 
 # -- secrets and odd values ----------------------------------------------------------------------------------
+
+
+def test_usage_counts_a_compaction_once_in_a_run_that_was_cut_off_and_between_runs(store: JsonlSessionStore) -> None:
+    def used(total: int) -> dict[str, Any]:
+        return {"usage": Usage(total, total=total), "cost": Cost(total=total / 100)}
+
+    def total(session_id: str) -> tuple[int, float]:
+        (listed,) = [info for info in store.list() if info.id == session_id]
+        loaded = store.load(session_id).info
+        assert (listed.usage, listed.cost) == (loaded.usage, loaded.cost)
+        return loaded.usage.total, round(loaded.cost.total, 6)
+
+    report = CompactionReport(1, 100, 50, **used(7))
+    prompt = [RunStarted("r1"), MessageAdded(UserMessage("hi"), "prompt")]
+    compaction = ContextReplaced((UserMessage("a summary"), 2), report)
+    reply = MessageAdded(AssistantMessage("yes", **used(10)), "reply")
+    ended = RunEnded("r1", StopReason.STOP, **used(20))
+    assert total(crashed(store, *prompt, compaction, reply)) == (17, 0.17)
+    assert total(crashed(store, *prompt, compaction, reply, RunStarted("r2"))) == (17, 0.17)
+    assert total(crashed(store, *prompt, compaction, reply, ended)) == (20, 0.2), "the end of a run has all of it"
+    assert total(crashed(store, *prompt, reply, ended, compaction, compaction)) == (34, 0.34)
+    later = [RunStarted("r2"), MessageAdded(UserMessage("on"), "prompt"), RunEnded("r2", StopReason.STOP, **used(5))]
+    assert total(crashed(store, *prompt, reply, ended, compaction, *later)) == (32, 0.32)
+
+
+async def test_what_a_compaction_on_demand_used_is_on_record(store: JsonlSessionStore) -> None:
+    """Whether it changed something, had nothing to change, or failed: it was paid for."""
+    used: dict[str, Any] = {"usage": Usage(100, 10, total=110), "cost": Cost(total=0.25)}
+    asked: list[str] = []
+
+    async def ask(messages: Any, overflow: bool) -> Any:
+        context = CompactionContext.current()
+        if not overflow or context is None:
+            return None
+        await context.ask("Sum it up.")
+        asked.append(context.instructions or "")
+        if context.instructions == "fail":
+            raise ValueError("no")
+        return None if context.instructions == "keep" else messages[-2:]
+
+    agent = Agent(
+        "test:model", stream_fn=scripted(*["yes"] * 8, **used), async_transform_context=ask, system_prompt="Be brief."
+    )
+    with store.create() as session:
+        session.attach(agent)
+        await agent.prompt("one")
+        await agent.prompt("two")
+        assert session.info.usage.total == 220
+        assert await agent.compact("keep") is None
+        assert (session.info.usage.total, session.context) == (330, None)
+        assert await agent.compact() is not None
+        assert session.info.usage.total == 440
+        with pytest.raises(AgentError, match="no"):
+            await agent.compact("fail")
+        assert (session.info.usage.total, session.info.cost.total) == (550, 1.25)
+        assert session.context == tuple(agent.messages)[-2:]
+        await agent.prompt("three")
+        assert session.info.usage.total == 660
+    assert asked == ["keep", "", "fail"]
+    assert store.load(session.id).info.usage.total == 660
+    (info,) = store.list()
+    assert (info.usage.total, info.cost.total) == (660, 1.5)
 
 
 async def test_no_secret_reaches_the_disk(tmp_path: Path) -> None:
@@ -960,6 +1027,39 @@ def test_a_fork_begins_with_the_messages_of_another(recorded: RecordedFn) -> Non
         with pytest.raises(ValueError, match="messages"):
             store.fork(path.stem, wrong)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("answered", [None, 1])
+def test_a_fork_tells_the_model_of_unanswered_calls_what_its_history_tells(
+    store: JsonlSessionStore, answered: int | None
+) -> None:
+    """Also where a compaction stands between the two: a call that had started is never one that never ran."""
+    calls = [ToolCall(f"c{number}", "add", {"a": 1, "b": number}) for number in range(3)]
+    entries: list[Any] = [
+        MessageAdded(UserMessage("old"), "prompt"),
+        MessageAdded(AssistantMessage("older"), "reply"),
+        MessageAdded(UserMessage("go"), "prompt"),
+        ContextReplaced((UserMessage("a summary"), 3)),
+        MessageAdded(AssistantMessage(calls), "reply"),
+        ToolStarted(0, "c0", "add"),
+        ToolStarted(1, "c1", "add"),
+    ]
+    if answered is not None:
+        entries.append(MessageAdded(ToolResultMessage("c1", "2", tool_name="add"), "result", answered))
+    session_id = crashed(store, *entries)
+    for at in [*range(4, 8), None]:
+        with store.fork(session_id, at) as fork:
+            assert fork.context is not None
+            assert fork.context[-4:] == fork.messages[-4:]
+            agent = agent_that("done")
+            fork.attach(agent)
+        with store.fork(fork.id) as again:
+            assert again.context is not None
+            assert again.context[-4:] == fork.messages[-4:]
+        outcomes = [message.outcome for message in fork.messages if isinstance(message, ToolResultMessage)]
+        is_answered = answered is not None and (at is None or at > 5)
+        second = ToolOutcome.RAN if is_answered else ToolOutcome.LOST
+        assert outcomes == [ToolOutcome.LOST, second, ToolOutcome.NEVER_RAN]
 
 
 def test_a_fork_of_a_history_that_was_changed_has_no_context_from_before(store: JsonlSessionStore) -> None:

@@ -298,6 +298,9 @@ class Fold:
             self._find_first()
 
     def _replace_context(self, number: int, entry: ContextReplaced) -> None:
+        if entry.report is not None:
+            self._run_usage += entry.report.usage
+            self._run_cost += entry.report.cost
         lane = _AnsweredHistory(self)
         lost = 0
         for part in entry.parts:
@@ -350,7 +353,8 @@ class Fold:
                 return
 
     def _settle_run(self) -> None:
-        """A run without an end was cut off by a crash: it used what its replies say."""
+        """What no end of a run has counted: a run that was cut off used what its replies and compactions say, and a
+        compaction on demand is in no run."""
         self._usage, self._cost = self._usage + self._run_usage, self._cost + self._run_cost
         self._run_usage, self._run_cost = Usage(), Cost()
 
@@ -399,8 +403,13 @@ class Fold:
     @property
     def is_open(self) -> bool:
         """Whether a call waits for its result."""
+        return self.open_reply is not None
+
+    @property
+    def open_reply(self) -> int | None:
+        """The number of the entry that added the last reply, if a call of it waits for its result."""
         batch = self._history.batch
-        return batch is not None and None in batch.results
+        return batch.reply if batch is not None and None in batch.results else None
 
     def started(self, reply: int | None) -> frozenset[int]:
         """The calls of a reply, by the number of its entry, that had started."""

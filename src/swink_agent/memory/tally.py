@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from swink_agent.core.journal import (
+    ContextReplaced,
     HistoryCut,
     MessageAdded,
     MessageReplaced,
@@ -129,6 +130,10 @@ class SummaryCounter:
             self.is_sure = False
         elif isinstance(entry, ModelChanged):
             self._model = entry.model
+        elif isinstance(entry, ContextReplaced):
+            if entry.report is not None:
+                self._run_usage += entry.report.usage
+                self._run_cost += entry.report.cost
         elif isinstance(entry, TitleChanged):
             self._title = entry.title
         elif isinstance(entry, RunStarted):
