@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -388,6 +389,29 @@ def test_a_session_is_exported_to_stdout_or_a_file(store: JsonlSessionStore, pro
         assert (code, out, err.count("\n")) == (2, "", 1)
     assert program("export", "nope")[0] == 2
     assert program("export", session, "--format", "pdf")[0] == 2
+
+
+def test_an_export_goes_through_a_pipe_or_into_a_device_and_puts_no_file_in_its_place(
+    store: JsonlSessionStore, program: Any
+) -> None:
+    """As `-o >(gzip)` and `-o /dev/null` mean it; tried with pipes alone, since a test may be somebody who may replace
+    a device."""
+    session = talk(store, "What is it?")
+    page = program("export", session)[1]
+    os.mkfifo("pipe")
+    Path("link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with ThreadPoolExecutor() as pool:
+            read = pool.submit(Path("pipe").read_text)
+            assert program("export", session, "-o", name) == (0, "", "")
+            assert read.result(30) == page
+        assert Path("pipe").is_fifo()
+    reading, writing = os.pipe()
+    with ThreadPoolExecutor() as pool, open(reading) as end:
+        read = pool.submit(end.read)
+        assert program("export", session, "-o", f"/dev/fd/{writing}") == (0, "", "")
+        os.close(writing)
+        assert read.result(30) == page
 
 
 async def test_a_replay_tells_whether_the_agent_of_today_would_do_the_same(swink: Any) -> None:

@@ -84,7 +84,7 @@ class ContextReplaced(Value, frozen=True, tag="context", gc=False):
     """The transforms made another context, which is sent from now on.
 
     `parts` are the numbers of the entries that added its messages; a message that the transforms made stands as itself.
-    None at all is the whole history. `report` says what the transforms used; the end of a run has that in its own usage.
+    None at all is the whole history. `report` says what the transforms used; a run's end has that in its own usage.
     """
 
     parts: tuple[int | AgentMessage, ...]
