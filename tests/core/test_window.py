@@ -193,7 +193,7 @@ async def test_a_context_that_was_just_compacted_is_not_compacted_again_for_old_
 
 @pytest.mark.parametrize("overflow", [False, True])
 def test_first_messages_that_leave_no_room_do_not_stay(overflow: bool) -> None:
-    """One that is larger than the window would keep the conversation from ever going on, in this session or the next."""
+    """One that is larger than the window would keep the conversation from ever going on, also when it is resumed."""
     window = SlidingWindow(1_000, overflow_tokens=500)
     huge, refused, small = UserMessage("u" * 40_000), AssistantMessage("too long"), UserMessage("s" * 40)
     later = [UserMessage("and now?")]

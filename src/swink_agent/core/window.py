@@ -72,9 +72,10 @@ class SlidingWindow:
     Above `max_tokens` it goes down to about half of it, so that for many turns after that what is sent begins with the
     same messages, as providers' caches like it. Long results of tools are shortened first, then the oldest messages
     go. The newest message of the user and the last exchange always stay, and so do `keep_first` messages at the start,
-    usually the task, unless these leave no room for those; a call goes with its results. After an overflow the budget is `overflow_tokens`, or `max_tokens` if
-    that is less, or half of what was sent if that was within it. On demand (`Agent.compact`) it goes down to half of
-    what there is. `count` gives the tokens of one message; what the provider says of the last request corrects it.
+    usually the task, unless these leave no room for those; a call goes with its results. After an overflow the budget
+    is `overflow_tokens`, or `max_tokens` if that is less, or half of what was sent if that was within it. On demand
+    (`Agent.compact`) it goes down to half of what there is. `count` gives the tokens of one message; what the provider
+    says of the last request corrects it.
     """
 
     __slots__ = ("count", "keep_first", "max_tokens", "overflow_tokens")
