@@ -61,6 +61,7 @@ from swink_agent.memory import (
 )
 from swink_agent.memory.files import FileOperations
 from swink_agent.memory.records import LabelAdded, NoteAdded, SessionStarted, Summary, TitleChanged
+from swink_agent.memory.search import SessionIndex
 from swink_agent.testing import call, scripted, text
 
 RecordedFn = Callable[..., Path]
@@ -939,6 +940,40 @@ def test_a_deleted_session_leaves_nothing_in_the_search_index(store: JsonlSessio
     store.delete(session.id)
     left = b"".join(path.read_bytes() for path in store.folder.iterdir())
     assert b"xylophone" not in left
+
+
+def test_many_are_deleted_with_one_look_into_the_index(
+    store: JsonlSessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids: list[str] = []
+    for number in range(5):
+        with store.create() as session:
+            agent = agent_that("Yes?")
+            session.attach(agent)
+            agent.prompt_sync(f"About the xylophone {number}.")
+        ids.append(session.id)
+    assert len(store.search("xylophone")) == 5
+    (store.folder / f"{ids[0]}.damaged-1").write_text("xylophone")
+    forgotten: list[tuple[str, ...]] = []
+
+    def noted(index: SessionIndex, *session_ids: str, forget: Any = SessionIndex.forget) -> None:
+        forgotten.append(session_ids)
+        forget(index, *session_ids)
+
+    monkeypatch.setattr(SessionIndex, "forget", noted)
+    used = store.open(ids[4])
+    kept = store.delete_all([*ids, ids[0], "nope"])
+    assert {session_id: type(problem) for session_id, problem in kept.items()} == {
+        ids[4]: SessionInUse,
+        ids[0]: SessionNotFound,
+        "nope": SessionNotFound,
+    }
+    assert forgotten == [tuple(ids[:4])]
+    used.close()
+    assert [info.id for info in store.list()] == [ids[4]]
+    assert [hit.session.id for hit in store.search("xylophone")] == [ids[4]]
+    assert sorted(path.name for path in store.folder.iterdir() if "damaged" in path.name) == []
+    assert store.delete_all([]) == {}
 
 
 def test_a_search_looks_at_the_folder_once_however_many_sessions_there_are(
