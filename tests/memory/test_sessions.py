@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -1228,6 +1229,26 @@ async def test_state_that_is_no_json_is_refused_before_anything_is_recorded(stor
         result = await agent.prompt("hello")
         assert "not all of it is JSON" in (result.error or "")
     store.open(session.id).close()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [float("nan"), [float("inf")], b"bytes", {1: "a number as a key"}, {"when": datetime(2026, 1, 1)}, {"a", "b"}],
+    ids=["nan", "infinite", "bytes", "key", "time", "set"],
+)
+async def test_state_that_would_come_back_as_something_else_is_refused(store: JsonlSessionStore, odd: Any) -> None:
+    """An encoder makes null, text or a list of it, and the agent that goes on would not know what it was."""
+    agent = agent_that(text("a"), text("b"))
+    agent.state["odd"] = odd
+    with store.create() as session:
+        with pytest.raises(SessionError, match="not all of it is JSON"):
+            session.attach(agent)
+        agent.state["odd"] = ("a tuple", ["is", (1, 2.5)], {"a": "list"})
+        session.attach(agent)
+        assert (await agent.prompt("hello")).error is None
+        agent.state["odd"] = odd
+        assert "not all of it is JSON" in ((await agent.prompt("again")).error or "")
+    assert store.load(session.id).state == {"odd": ["a tuple", ["is", [1, 2.5]], {"a": "list"}]}
 
 
 async def test_state_is_recorded_as_it_changes(store: JsonlSessionStore) -> None:
