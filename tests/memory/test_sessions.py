@@ -1065,6 +1065,34 @@ def test_a_fork_begins_with_the_messages_of_another(recorded: RecordedFn) -> Non
     assert path.read_bytes() == before
 
 
+async def test_a_label_goes_with_the_place_that_it_names(store: JsonlSessionStore) -> None:
+    agent = agent_that(*["yes"] * 6)
+    with store.create() as session:
+        session.attach(agent)
+        for number in range(3):
+            await agent.prompt(f"question {number}")
+            session.label(f"after {number}")
+        agent.messages = list(agent.messages)[:4]
+        assert [label.text for label in session.labels] == ["after 0", "after 1"]
+        await agent.prompt("another way")
+        session.label("after another way")
+        agent.messages = [*list(agent.messages)[:2], UserMessage("given")]
+    loaded = store.load(session.id)
+    assert [(label.text, label.position) for label in loaded.labels] == [("after 0", 2)]
+
+
+def test_a_label_stays_where_a_history_is_only_answered(store: JsonlSessionStore) -> None:
+    """As when a session goes on after damage: what was recovered within its history is recorded then."""
+    calls = AssistantMessage([ToolCall("c", "add", {"a": 1, "b": 2})])
+    entries = [MessageAdded(UserMessage("go"), "prompt"), MessageAdded(calls, "reply")]
+    more = [MessageAdded(UserMessage("go on"), "prompt"), LabelAdded("here", 4)]
+    session_id = crashed(store, *entries, *more)
+    with store.open(session_id) as session:
+        session.attach(agent_that())
+    labels = store.load(session_id).labels
+    assert [(label.text, label.position) for label in labels] == [("here", 4)]
+
+
 @pytest.mark.parametrize("answered", [None, 1])
 def test_a_fork_tells_the_model_of_unanswered_calls_what_its_history_tells(
     store: JsonlSessionStore, answered: int | None

@@ -11,7 +11,7 @@ Owns the rules of the fold and of recovery. What a recovered result becomes when
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from swink_agent.core.journal import (
@@ -320,6 +320,7 @@ class Fold:
 
     def _cut(self, number: int, entry: HistoryCut) -> None:
         self.needs_all = self._is_partial
+        before = self._history.all()[1]
         self._history, self._context = _AnsweredHistory(self), None
         lost = 0
         known: dict[int, AgentMessage] = {}
@@ -340,6 +341,8 @@ class Fold:
         for orphan in self._orphans:
             known.setdefault(orphan, self._known[orphan])
         self._known = known
+        shared = _shared(before, self._history.all()[1])
+        self.labels = [label for label in self.labels if label.position <= shared]  # places that are still there
         self._find_first()
 
     def _find_first(self) -> None:
@@ -492,6 +495,14 @@ class Fold:
             recorded.get(id(message), message) if number is None or number < 0 else number
             for number, message in self._context.on_record()
         ]
+
+
+def _shared(before: Sequence[int | None], after: Sequence[int | None]) -> int:
+    """How many messages two histories begin with alike; one that was recovered may have got its number since."""
+    for at, (old, new) in enumerate(zip(before, after, strict=False)):
+        if old is not None and old != new:
+            return at
+    return min(len(before), len(after))
 
 
 def _start_of(message: UserMessage) -> str:
