@@ -93,6 +93,21 @@ async def test_resume_picks_from_a_list_with_a_preview(talk: Talk) -> None:
     await conversation.close()
 
 
+async def test_the_beginning_of_several_ids_is_not_taken_for_this_session(talk: Talk, tmp_path: Path) -> None:
+    conversation = await talk.open(text("Blue."))
+    await say(conversation, "colour?")
+    own = session_id(conversation)
+    elsewhere = tmp_path / "data" / "sessions" / f"{own[:-1]}{'0' if own[-1] != '0' else '1'}.jsonl"
+    elsewhere.write_bytes((elsewhere.parent / f"{own}.jsonl").read_bytes().replace(b'"cwd":"', b'"cwd":"/elsewhere'))
+    await conversation.submit(f"/resume {own[:8]}")
+    assert "is the beginning of 2 sessions" in told(conversation, "error")[-1]
+    await conversation.submit(f"/resume {own}")
+    assert told(conversation)[-1] == "this is that session"
+    await conversation.submit("#sessions")
+    assert f"▸ {own} " in told(conversation)[-1], "so much of it as tells it from those of other folders too"
+    await conversation.close()
+
+
 async def test_a_session_is_named_listed_and_loaded_by_its_name(talk: Talk) -> None:
     conversation = await talk.open(text("Blue."))
     await say(conversation, "colour?")
