@@ -132,6 +132,16 @@ def test_a_session_is_shown_with_numbers_that_fork_understands(store: JsonlSessi
 
 
 @pytest.mark.sweep
+def test_a_line_that_never_ends_is_shown_whole_only_on_demand(store: JsonlSessionStore, program: Any) -> None:
+    session = talk(store, f"begin {'x' * 1_000_000} end")
+    shown = program("show", session)[1]
+    assert len(shown) < 10_000
+    assert "  │ begin xxx" in shown
+    assert "xxx … [996,010 characters more] … xxx" in shown
+    assert "xxx end\n" in shown
+    assert "x" * 1_000_000 in program("show", session, "--full")[1]
+
+
 async def test_what_was_said_forges_no_row_and_no_id_is_cut(terminal: Any, swink: Any) -> None:
     store = JsonlSessionStore(swink.home / ".local/share/swink-agent/sessions")
     agent = Agent("scripted:a-model-with-a-rather-long-name", stream_fn=scripted(text(SAYINGS)))
