@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from swink_agent import Agent, CancellationToken, Cost, Stop, Usage, decode_event, tool
+from swink_agent import Agent, CancellationToken, CompactionContext, Cost, Stop, Usage, decode_event, tool
 from swink_agent.app.errors import ExitCode, NoModel
 from swink_agent.app.headless import HeadlessRun, Outcome
 from swink_agent.app.output import output_for
 from swink_agent.core.errors import Aborted
 from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import call, check_events, fail, scripted, stall, text, truncated
 
 SECRET = "canary-of-the-tests-4711"
@@ -57,6 +59,22 @@ async def test_an_answer_is_done_and_everything_is_counted() -> None:
         seconds=2.5,
     )
     assert outcome.is_answer
+
+
+async def test_attempts_that_were_repeated_and_summaries_of_no_use_are_counted_as_on_record(tmp_path: Path) -> None:
+    async def ask(messages: Any, overflow: bool) -> None:
+        context = CompactionContext.current()
+        assert context is not None
+        await context.ask("Sum it up.")  # and nothing comes of it
+
+    failed = fail("network", retry_after=0, usage=Usage(1, 1, total=2))
+    made = agent("a summary", failed, text("It is 3."), async_transform_context=ask)
+    with JsonlSessionStore(tmp_path).create() as session:
+        session.attach(made)
+        outcome = await outcome_of(made)
+    assert (outcome.exit_code, outcome.turns) == (ExitCode.DONE, 1)
+    assert outcome.usage.total == 15 + 2 + 15
+    assert (outcome.usage, outcome.cost) == (session.info.usage, session.info.cost)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Usage
+from swink_agent import Agent, Usage
 from swink_agent.core.journal import ModelChanged
 from swink_agent.memory import JsonlSessionStore
-from swink_agent.testing import FakeFailure, FakeProvider, FakeReply
+from swink_agent.testing import FakeFailure, FakeProvider, FakeReply, scripted
 
 FILES = ("--tools", "read_file,write_file,edit_file", "--approve", "all")
 READ = FakeReply(calls=[("read_file", {"path": "a.txt"})])
@@ -262,6 +262,28 @@ async def test_a_session_goes_on_with_its_model_or_with_the_one_that_is_named(sw
     assert lost.stderr.startswith("error: the session goes on with openai:gpt-5-mini, which cannot be asked: ")
     assert "-m goes on with another" in lost.stderr
     assert len(loaded.messages) == 10
+
+
+async def test_a_session_whose_model_nobody_here_knows_says_how_to_go_on_with_another(swink: Any) -> None:
+    """As one that another program recorded, with a model of its own."""
+    agent = Agent("scripted:demo", stream_fn=scripted("hi"))
+    with store_of(swink).create(cwd=swink.folder) as session:
+        session.attach(agent)
+        await agent.prompt("hello")
+    before = bytes_in(folder_of(swink))
+    async with FakeProvider("anthropic", ["Two."]) as provider:
+        swink.use(provider)
+        lost = await swink("-p", "x", "-c")
+        assert (lost.code, lost.stdout, lost.stderr.count("\n")) == (3, "", 1), lost
+        expected = (
+            "error: the session goes on with scripted:demo, which cannot be asked: no provider is called 'scripted'"
+        )
+        assert lost.stderr.startswith(expected)
+        assert lost.stderr.endswith("; -m goes on with another\n")
+        assert bytes_in(folder_of(swink)) == before
+        found = await swink("-p", "x", "-c", "-m", "anthropic:claude-sonnet-4-6")
+    assert (found.code, found.stdout) == (0, "Two.\n"), found
+    assert provider.rejections == []
 
 
 # -- secrets -------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,16 @@ def test_a_session_is_shown_with_numbers_that_fork_understands(store: JsonlSessi
 
 
 @pytest.mark.sweep
+def test_a_line_that_never_ends_is_shown_whole_only_on_demand(store: JsonlSessionStore, program: Any) -> None:
+    session = talk(store, f"begin {'x' * 1_000_000} end")
+    shown = program("show", session)[1]
+    assert len(shown) < 10_000
+    assert "  │ begin xxx" in shown
+    assert "xxx … [996,010 characters more] … xxx" in shown
+    assert "xxx end\n" in shown
+    assert "x" * 1_000_000 in program("show", session, "--full")[1]
+
+
 async def test_what_was_said_forges_no_row_and_no_id_is_cut(terminal: Any, swink: Any) -> None:
     store = JsonlSessionStore(swink.home / ".local/share/swink-agent/sessions")
     agent = Agent("scripted:a-model-with-a-rather-long-name", stream_fn=scripted(text(SAYINGS)))
@@ -388,6 +399,29 @@ def test_a_session_is_exported_to_stdout_or_a_file(store: JsonlSessionStore, pro
         assert (code, out, err.count("\n")) == (2, "", 1)
     assert program("export", "nope")[0] == 2
     assert program("export", session, "--format", "pdf")[0] == 2
+
+
+def test_an_export_goes_through_a_pipe_or_into_a_device_and_puts_no_file_in_its_place(
+    store: JsonlSessionStore, program: Any
+) -> None:
+    """As `-o >(gzip)` and `-o /dev/null` mean it; tried with pipes alone, since a test may be somebody who may replace
+    a device."""
+    session = talk(store, "What is it?")
+    page = program("export", session)[1]
+    os.mkfifo("pipe")
+    Path("link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with ThreadPoolExecutor() as pool:
+            read = pool.submit(Path("pipe").read_text)
+            assert program("export", session, "-o", name) == (0, "", "")
+            assert read.result(30) == page
+        assert Path("pipe").is_fifo()
+    reading, writing = os.pipe()
+    with ThreadPoolExecutor() as pool, open(reading) as end:
+        read = pool.submit(end.read)
+        assert program("export", session, "-o", f"/dev/fd/{writing}") == (0, "", "")
+        os.close(writing)
+        assert read.result(30) == page
 
 
 async def test_a_replay_tells_whether_the_agent_of_today_would_do_the_same(swink: Any) -> None:

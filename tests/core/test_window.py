@@ -191,6 +191,23 @@ async def test_a_context_that_was_just_compacted_is_not_compacted_again_for_old_
 # -- on demand -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("overflow", [False, True])
+def test_first_messages_that_leave_no_room_do_not_stay(overflow: bool) -> None:
+    """One that is larger than the window would keep the conversation from ever going on, also when it is resumed."""
+    window = SlidingWindow(1_000, overflow_tokens=500)
+    huge, refused, small = UserMessage("u" * 40_000), AssistantMessage("too long"), UserMessage("s" * 40)
+    later = [UserMessage("and now?")]
+    assert window([huge, refused, *later], overflow) == later
+    assert window([huge, refused, small, AssistantMessage("yes"), *later], overflow) == [
+        small,
+        AssistantMessage("yes"),
+        *later,
+    ]
+    pinned = [small, AssistantMessage("yes"), huge, refused, *later]
+    assert window(pinned, overflow) == [*pinned[:2], refused, *later], "those that fit stay"
+    assert window([small, refused, huge], overflow) is None, "where nothing helps, nothing is lost for it"
+
+
 async def test_on_demand_a_window_goes_down_to_half_of_what_there_is() -> None:
     agent = Agent(MODEL, stream_fn=scripted(), messages=exchanges(20), transform_context=SlidingWindow())
     before = estimate_tokens(list(agent.messages))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,20 @@ from swink_agent import (
     AgentToolResult,
     AlreadyRunning,
     AssistantMessage,
+    CompactionContext,
+    CompactionReport,
+    Cost,
     CustomMessage,
     ModelSpec,
     Redactor,
+    StopReason,
     Text,
     Thinking,
     ThinkingLevel,
     ToolCall,
     ToolOutcome,
     ToolResultMessage,
+    Usage,
     UserMessage,
     extract_text,
     tool,
@@ -56,6 +62,7 @@ from swink_agent.memory import (
 )
 from swink_agent.memory.files import FileOperations
 from swink_agent.memory.records import LabelAdded, NoteAdded, SessionStarted, Summary, TitleChanged
+from swink_agent.memory.search import SessionIndex
 from swink_agent.testing import call, scripted, text
 
 RecordedFn = Callable[..., Path]
@@ -487,6 +494,68 @@ def test_usage_counts_runs_by_their_end_and_what_was_cut_off_by_its_replies(stor
 # -- secrets and odd values ----------------------------------------------------------------------------------
 
 
+def test_usage_counts_a_compaction_once_in_a_run_that_was_cut_off_and_between_runs(store: JsonlSessionStore) -> None:
+    def used(total: int) -> dict[str, Any]:
+        return {"usage": Usage(total, total=total), "cost": Cost(total=total / 100)}
+
+    def total(session_id: str) -> tuple[int, float]:
+        (listed,) = [info for info in store.list() if info.id == session_id]
+        loaded = store.load(session_id).info
+        assert (listed.usage, listed.cost) == (loaded.usage, loaded.cost)
+        return loaded.usage.total, round(loaded.cost.total, 6)
+
+    report = CompactionReport(1, 100, 50, **used(7))
+    prompt = [RunStarted("r1"), MessageAdded(UserMessage("hi"), "prompt")]
+    compaction = ContextReplaced((UserMessage("a summary"), 2), report)
+    reply = MessageAdded(AssistantMessage("yes", **used(10)), "reply")
+    ended = RunEnded("r1", StopReason.STOP, **used(20))
+    assert total(crashed(store, *prompt, compaction, reply)) == (17, 0.17)
+    assert total(crashed(store, *prompt, compaction, reply, RunStarted("r2"))) == (17, 0.17)
+    assert total(crashed(store, *prompt, compaction, reply, ended)) == (20, 0.2), "the end of a run has all of it"
+    assert total(crashed(store, *prompt, reply, ended, compaction, compaction)) == (34, 0.34)
+    later = [RunStarted("r2"), MessageAdded(UserMessage("on"), "prompt"), RunEnded("r2", StopReason.STOP, **used(5))]
+    assert total(crashed(store, *prompt, reply, ended, compaction, *later)) == (32, 0.32)
+
+
+async def test_what_a_compaction_on_demand_used_is_on_record(store: JsonlSessionStore) -> None:
+    """Whether it changed something, had nothing to change, or failed: it was paid for."""
+    used: dict[str, Any] = {"usage": Usage(100, 10, total=110), "cost": Cost(total=0.25)}
+    asked: list[str] = []
+
+    async def ask(messages: Any, overflow: bool) -> Any:
+        context = CompactionContext.current()
+        if not overflow or context is None:
+            return None
+        await context.ask("Sum it up.")
+        asked.append(context.instructions or "")
+        if context.instructions == "fail":
+            raise ValueError("no")
+        return None if context.instructions == "keep" else messages[-2:]
+
+    agent = Agent(
+        "test:model", stream_fn=scripted(*["yes"] * 8, **used), async_transform_context=ask, system_prompt="Be brief."
+    )
+    with store.create() as session:
+        session.attach(agent)
+        await agent.prompt("one")
+        await agent.prompt("two")
+        assert session.info.usage.total == 220
+        assert await agent.compact("keep") is None
+        assert (session.info.usage.total, session.context) == (330, None)
+        assert await agent.compact() is not None
+        assert session.info.usage.total == 440
+        with pytest.raises(AgentError, match="no"):
+            await agent.compact("fail")
+        assert (session.info.usage.total, session.info.cost.total) == (550, 1.25)
+        assert session.context == tuple(agent.messages)[-2:]
+        await agent.prompt("three")
+        assert session.info.usage.total == 660
+    assert asked == ["keep", "", "fail"]
+    assert store.load(session.id).info.usage.total == 660
+    (info,) = store.list()
+    assert (info.usage.total, info.cost.total) == (660, 1.5)
+
+
 async def test_no_secret_reaches_the_disk(tmp_path: Path) -> None:
     secret = "correct-horse-battery-staple-99"
     store = JsonlSessionStore(tmp_path)
@@ -874,6 +943,40 @@ def test_a_deleted_session_leaves_nothing_in_the_search_index(store: JsonlSessio
     assert b"xylophone" not in left
 
 
+def test_many_are_deleted_with_one_look_into_the_index(
+    store: JsonlSessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids: list[str] = []
+    for number in range(5):
+        with store.create() as session:
+            agent = agent_that("Yes?")
+            session.attach(agent)
+            agent.prompt_sync(f"About the xylophone {number}.")
+        ids.append(session.id)
+    assert len(store.search("xylophone")) == 5
+    (store.folder / f"{ids[0]}.damaged-1").write_text("xylophone")
+    forgotten: list[tuple[str, ...]] = []
+
+    def noted(index: SessionIndex, *session_ids: str, forget: Any = SessionIndex.forget) -> None:
+        forgotten.append(session_ids)
+        forget(index, *session_ids)
+
+    monkeypatch.setattr(SessionIndex, "forget", noted)
+    used = store.open(ids[4])
+    kept = store.delete_all([*ids, ids[0], "nope"])
+    assert {session_id: type(problem) for session_id, problem in kept.items()} == {
+        ids[4]: SessionInUse,
+        ids[0]: SessionNotFound,
+        "nope": SessionNotFound,
+    }
+    assert forgotten == [tuple(ids[:4])]
+    used.close()
+    assert [info.id for info in store.list()] == [ids[4]]
+    assert [hit.session.id for hit in store.search("xylophone")] == [ids[4]]
+    assert sorted(path.name for path in store.folder.iterdir() if "damaged" in path.name) == []
+    assert store.delete_all([]) == {}
+
+
 def test_a_search_looks_at_the_folder_once_however_many_sessions_there_are(
     store: JsonlSessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -960,6 +1063,67 @@ def test_a_fork_begins_with_the_messages_of_another(recorded: RecordedFn) -> Non
         with pytest.raises(ValueError, match="messages"):
             store.fork(path.stem, wrong)
     assert path.read_bytes() == before
+
+
+async def test_a_label_goes_with_the_place_that_it_names(store: JsonlSessionStore) -> None:
+    agent = agent_that(*["yes"] * 6)
+    with store.create() as session:
+        session.attach(agent)
+        for number in range(3):
+            await agent.prompt(f"question {number}")
+            session.label(f"after {number}")
+        agent.messages = list(agent.messages)[:4]
+        assert [label.text for label in session.labels] == ["after 0", "after 1"]
+        await agent.prompt("another way")
+        session.label("after another way")
+        agent.messages = [*list(agent.messages)[:2], UserMessage("given")]
+    loaded = store.load(session.id)
+    assert [(label.text, label.position) for label in loaded.labels] == [("after 0", 2)]
+
+
+def test_a_label_stays_where_a_history_is_only_answered(store: JsonlSessionStore) -> None:
+    """As when a session goes on after damage: what was recovered within its history is recorded then."""
+    calls = AssistantMessage([ToolCall("c", "add", {"a": 1, "b": 2})])
+    entries = [MessageAdded(UserMessage("go"), "prompt"), MessageAdded(calls, "reply")]
+    more = [MessageAdded(UserMessage("go on"), "prompt"), LabelAdded("here", 4)]
+    session_id = crashed(store, *entries, *more)
+    with store.open(session_id) as session:
+        session.attach(agent_that())
+    labels = store.load(session_id).labels
+    assert [(label.text, label.position) for label in labels] == [("here", 4)]
+
+
+@pytest.mark.parametrize("answered", [None, 1])
+def test_a_fork_tells_the_model_of_unanswered_calls_what_its_history_tells(
+    store: JsonlSessionStore, answered: int | None
+) -> None:
+    """Also where a compaction stands between the two: a call that had started is never one that never ran."""
+    calls = [ToolCall(f"c{number}", "add", {"a": 1, "b": number}) for number in range(3)]
+    entries: list[Any] = [
+        MessageAdded(UserMessage("old"), "prompt"),
+        MessageAdded(AssistantMessage("older"), "reply"),
+        MessageAdded(UserMessage("go"), "prompt"),
+        ContextReplaced((UserMessage("a summary"), 3)),
+        MessageAdded(AssistantMessage(calls), "reply"),
+        ToolStarted(0, "c0", "add"),
+        ToolStarted(1, "c1", "add"),
+    ]
+    if answered is not None:
+        entries.append(MessageAdded(ToolResultMessage("c1", "2", tool_name="add"), "result", answered))
+    session_id = crashed(store, *entries)
+    for at in [*range(4, 8), None]:
+        with store.fork(session_id, at) as fork:
+            assert fork.context is not None
+            assert fork.context[-4:] == fork.messages[-4:]
+            agent = agent_that("done")
+            fork.attach(agent)
+        with store.fork(fork.id) as again:
+            assert again.context is not None
+            assert again.context[-4:] == fork.messages[-4:]
+        outcomes = [message.outcome for message in fork.messages if isinstance(message, ToolResultMessage)]
+        is_answered = answered is not None and (at is None or at > 5)
+        second = ToolOutcome.RAN if is_answered else ToolOutcome.LOST
+        assert outcomes == [ToolOutcome.LOST, second, ToolOutcome.NEVER_RAN]
 
 
 def test_a_fork_of_a_history_that_was_changed_has_no_context_from_before(store: JsonlSessionStore) -> None:
@@ -1093,6 +1257,26 @@ async def test_state_that_is_no_json_is_refused_before_anything_is_recorded(stor
         result = await agent.prompt("hello")
         assert "not all of it is JSON" in (result.error or "")
     store.open(session.id).close()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [float("nan"), [float("inf")], b"bytes", {1: "a number as a key"}, {"when": datetime(2026, 1, 1)}, {"a", "b"}],
+    ids=["nan", "infinite", "bytes", "key", "time", "set"],
+)
+async def test_state_that_would_come_back_as_something_else_is_refused(store: JsonlSessionStore, odd: Any) -> None:
+    """An encoder makes null, text or a list of it, and the agent that goes on would not know what it was."""
+    agent = agent_that(text("a"), text("b"))
+    agent.state["odd"] = odd
+    with store.create() as session:
+        with pytest.raises(SessionError, match="not all of it is JSON"):
+            session.attach(agent)
+        agent.state["odd"] = ("a tuple", ["is", (1, 2.5)], {"a": "list"})
+        session.attach(agent)
+        assert (await agent.prompt("hello")).error is None
+        agent.state["odd"] = odd
+        assert "not all of it is JSON" in ((await agent.prompt("again")).error or "")
+    assert store.load(session.id).state == {"odd": ["a tuple", ["is", [1, 2.5]], {"a": "list"}]}
 
 
 async def test_state_is_recorded_as_it_changes(store: JsonlSessionStore) -> None:

@@ -32,6 +32,7 @@ from swink_agent.core.events import (
     TurnEnd,
 )
 from swink_agent.core.types import (
+    AgentResult,
     AssistantMessage,
     Cost,
     ModelSpec,
@@ -207,24 +208,26 @@ class HeadlessRun:
             result = await self.agent.prompt(prompt)
         except AgentError as error:
             return self._failed(error)
-        return self._ended(result.exception)
+        return self._ended(result)
 
     async def _go_on(self) -> Callable[[float], Outcome]:
         """Goes on where the conversation stopped, if it stopped before an answer."""
         problem = "a schema (--schema) goes with a prompt, not with going on where a conversation stopped"
         if self._schema is None:
             try:
-                return self._ended((await self.agent.continue_loop()).exception)
+                return self._ended(await self.agent.continue_loop())
             except InvalidContinue:
                 problem = 'there is nothing to go on with: the model has said all it had to say; give a prompt: -p "…"'
             except NoMessages:
                 problem = 'there is nothing to go on with: nothing has been said yet; give a prompt: -p "…"'
         return self._made(ExitCode.USAGE, error=problem, stop_reason=StopReason.ERROR)
 
-    def _ended(self, error: AgentError | None) -> Callable[[float], Outcome]:
+    def _ended(self, result: AgentResult) -> Callable[[float], Outcome]:
         tally = self._tally
-        if error is not None:
-            return self._failed(error)
+        # With attempts that were repeated and summaries of no use, of which no event tells.
+        tally.usage, tally.cost = result.usage, result.cost
+        if result.exception is not None:
+            return self._failed(result.exception)
         if tally.stopped_by is not None:
             return self._made(ExitCode.LIMIT, error=f"{tally.stopped_by.policy} stopped it: {tally.stopped_by.reason}")
         if tally.stop_reason == StopReason.LENGTH:

@@ -15,7 +15,6 @@ from typing import Any
 
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, AuthError
-from swink_agent.core.providers import ProviderStreamFn
 from swink_agent.core.stream import StreamFn, StreamOptions
 from swink_agent.core.types import AgentContext, ModelSpec, ThinkingLevel, UserMessage
 
@@ -89,7 +88,7 @@ def stream_fn_of(
         return _local_stream_fn(model, settings, on_local_state)
     known = provider_named(model.provider)
     if known is None:
-        return ProviderStreamFn()  # which says who there is
+        raise NoModel(_unknown_provider(model.provider))
     address = settings[f"base_url.{known.name}"] if known.url_variables else None
     if address is not None and address.problem:
         raise NoModel(f"{known.name} cannot be asked: {address.problem}")

@@ -40,8 +40,14 @@ def write_whole(path: Path, content: str | bytes, *, mode: int = 0o600) -> None:
     """Replaces the file in one step, so that a reader or a crash sees the old content or the new, never half.
 
     A link is followed, so that a file kept elsewhere stays there; a file that exists keeps its mode, unless the mode
-    asked for is stricter. Missing folders are made for the user alone. Raises `OSError`.
+    asked for is stricter. Missing folders are made for the user alone. What is no file, such as a pipe or a device, is
+    written into and stays what it is. Raises `OSError`.
     """
+    content = content.encode() if isinstance(content, str) else content
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("wb") as stream:
+            stream.write(content)
+        return
     target = Path(os.path.realpath(path))
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
@@ -52,7 +58,7 @@ def write_whole(path: Path, content: str | bytes, *, mode: int = 0o600) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), mode)
-            file.write(content.encode() if isinstance(content, str) else content)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, target)

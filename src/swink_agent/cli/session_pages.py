@@ -42,6 +42,8 @@ _THOUGHT = "  ~ "
 _NOTE = "  * "
 _MORE = "  ┆ "
 _MOST_ROWS = 20
+_LONGEST_LINE = 4_000
+"""Characters of one line that are shown without `--full`."""
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 _COLUMNS = (("MESSAGES", 44), ("COST", 56), ("MODEL", 90))
 """What is left out of a list where the window is narrower than that."""
@@ -124,9 +126,23 @@ def rows_of(
     most = None if full else _MOST_ROWS
     for mark, text in blocks:
         following = _MORE if mark.startswith("  ▸") else mark
-        laid = laid_out(safe_text(redactor.redact(text.rstrip("\n"))), mark, following, width, most=most)
+        shown = redactor.redact(text.rstrip("\n"))
+        laid = laid_out(safe_text(shown if full else _short_lines(shown)), mark, following, width, most=most)
         rows += [palette.style(row, "dim") for row in laid] if mark == _THOUGHT else laid
     return rows
+
+
+def _short_lines(text: str) -> str:
+    """The text without the middle of its longest lines: where these are not broken, no number of rows limits them."""
+    if len(text) <= _LONGEST_LINE:
+        return text
+    return "\n".join([line if len(line) <= _LONGEST_LINE else _without_middle(line) for line in text.split("\n")])
+
+
+def _without_middle(line: str) -> str:
+    tail = _LONGEST_LINE * 2 // 5
+    head = _LONGEST_LINE - tail
+    return f"{line[:head]} … [{len(line) - _LONGEST_LINE:,} characters more] … {line[-tail:]}"
 
 
 def remarks(loaded: LoadedSession, redactor: Redactor, *, width: int | None, full: bool) -> dict[int, list[str]]:
@@ -138,7 +154,8 @@ def remarks(loaded: LoadedSession, redactor: Redactor, *, width: int | None, ful
         rows.setdefault(min(label.position, last), []).append(row)
     for note, position in zip(loaded.notes, loaded.fold.note_positions, strict=True):
         data = "" if note.data is None else f": {_plain(note.data)}"
-        text = safe_text(redactor.redact(f"{note.kind}{data}"))
+        said = redactor.redact(f"{note.kind}{data}")
+        text = safe_text(said if full else _short_lines(said))
         laid = laid_out(text, _NOTE, _MORE, width, most=None if full else _MOST_ROWS)
         rows.setdefault(min(position, last), []).extend(laid)
     return rows

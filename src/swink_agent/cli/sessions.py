@@ -322,22 +322,21 @@ def _unused_since(store: JsonlSessionStore, oldest: int) -> list[SessionInfo]:
 
 def _delete(store: JsonlSessionStore, ids: Sequence[str], *, spares_used: bool = False) -> int:
     """Deletes what can be deleted, and tells of the rest; with `spares_used` one in use is no failure."""
-    from swink_agent.memory import SessionError, SessionInUse
+    from swink_agent.memory import SessionInUse
 
     from .entry import complain
 
-    deleted = spared = 0
-    for session_id in ids:
-        try:
-            store.delete(session_id)
-            deleted += 1
-        except SessionInUse:
-            if spares_used:
-                spared += 1
-            else:
-                complain(_in_use(session_id))
-        except SessionError as error:
-            complain(str(error))
+    with session_problems():
+        kept = store.delete_all(ids)
+    spared = 0
+    for session_id, problem in kept.items():
+        if not isinstance(problem, SessionInUse):
+            complain(str(problem))
+        elif spares_used:
+            spared += 1
+        else:
+            complain(_in_use(session_id))
+    deleted = len(ids) - len(kept)
     if deleted:
         click.echo(f"{_counted(deleted, 'session')} deleted.", err=True)
     if spared:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -41,6 +41,7 @@ __all__ = [
     "RunStarted",
     "StateChanged",
     "ToolStarted",
+    "decoded_state",
 ]
 
 # Entries are not tracked by the garbage collector (`gc=False`): they hold no cycles, and a journal may keep many.
@@ -84,6 +85,7 @@ class ContextReplaced(Value, frozen=True, tag="context", gc=False):
     """The transforms made another context, which is sent from now on.
 
     `parts` are the numbers of the entries that added its messages; a message that the transforms made stands as itself.
+    None at all is the whole history. `report` says what the transforms used; a run's end has that in its own usage.
     """
 
     parts: tuple[int | AgentMessage, ...]
@@ -239,11 +241,12 @@ class Recorder:
             return
         try:
             encoded = _encoded(state)
+            if encoded != self._state:
+                changed = decoded_state(encoded, state)
+                self._state = encoded
+                self._record(StateChanged(changed))
         except (TypeError, ValueError, RecursionError, UnicodeError) as error:
             raise AgentError(f"the agent's state cannot be recorded, since not all of it is JSON: {error}") from error
-        if encoded != self._state:
-            self._state = encoded
-            self._record(StateChanged(msgspec.json.decode(encoded)))
 
     def is_safe(self, state: Mapping[str, Any]) -> bool:
         """Whether all that happened is known to be safe, so that there is nothing to wait for. Never raises."""
@@ -261,3 +264,20 @@ _NO_STATE = b"{}"
 
 def _encoded(state: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(dict(state)) if state else _NO_STATE
+
+
+def decoded_state(encoded: bytes, state: Mapping[str, Any]) -> dict[str, Any]:
+    """A state as it will be read. Raises `TypeError` if that is another than it was; a tuple may become a list."""
+    read = msgspec.json.decode(encoded)
+    for key, value in state.items():
+        if read.get(key) != value and read.get(key) != _with_lists(value):
+            raise TypeError(f"{key!r} would come back as something else")
+    return read
+
+
+def _with_lists(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_with_lists(item) for item in cast("Sequence[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _with_lists(item) for key, item in cast("dict[Any, Any]", value).items()}
+    return value

@@ -49,7 +49,7 @@ from .stream import (
     ToolCallDelta,
     ToolCallEnd,
 )
-from .types import AgentContext, AgentMessage, AssistantMessage, LlmMessage, ModelSpec
+from .types import AgentContext, AgentMessage, AssistantMessage, Cost, LlmMessage, ModelSpec, Usage
 from .values.value import is_secret_name
 
 if TYPE_CHECKING:
@@ -332,21 +332,34 @@ async def compact_on_demand(run: Run, instructions: str | None) -> CompactionRep
     compaction = CompactionContext(run, is_on_demand=True, instructions=instructions)
     if run.transcript.recorder is not None:
         run.transcript.recorder.redactor = run.redactor
+    report: CompactionReport | None = None
+    problem: AgentError | None = None
     try:
         report = await transform_context(run, overflow=False, compaction=compaction)
         if report is not None:
             await run.make_durable()
     except Interrupted:
-        report = Aborted()
+        problem = Aborted()
     except Exception as error:
-        report = as_agent_error(error, "transform_context")
+        problem = as_agent_error(error, "transform_context")
     finally:
         await run.close()
+        if report is None:
+            _record_use(run, compaction)
     if run.supervisor.cancelled_from_outside is not None:
         raise asyncio.CancelledError(*run.supervisor.cancelled_from_outside)
-    if isinstance(report, AgentError):
-        raise report
+    if problem is not None:
+        raise problem
     return report
+
+
+def _record_use(run: Run, compaction: CompactionContext) -> None:
+    """What was asked on demand and came to nothing was paid for all the same, and no run's end will say so."""
+    transcript = run.transcript
+    if transcript.recorder is not None and (compaction.usage != Usage() or compaction.cost != Cost()):
+        size = estimate_tokens(transcript.context)
+        report = CompactionReport(0, size, size, usage=compaction.usage, cost=compaction.cost)
+        transcript.recorder.context_replaced(transcript.context if transcript.is_compacted else (), report)
 
 
 async def convert_context(run: Run) -> None:

@@ -71,10 +71,11 @@ class SlidingWindow:
 
     Above `max_tokens` it goes down to about half of it, so that for many turns after that what is sent begins with the
     same messages, as providers' caches like it. Long results of tools are shortened first, then the oldest messages
-    go. `keep_first` messages at the start, usually the task, the newest message of the user and the last exchange
-    always stay; a call goes with its results. After an overflow the budget is `overflow_tokens`, or `max_tokens` if
-    that is less, or half of what was sent if that was within it. On demand (`Agent.compact`) it goes down to half of
-    what there is. `count` gives the tokens of one message; what the provider says of the last request corrects it.
+    go. The newest message of the user and the last exchange always stay, and so do `keep_first` messages at the start,
+    usually the task, unless these leave no room for those; a call goes with its results. After an overflow the budget
+    is `overflow_tokens`, or `max_tokens` if that is less, or half of what was sent if that was within it. On demand
+    (`Agent.compact`) it goes down to half of what there is. `count` gives the tokens of one message; what the provider
+    says of the last request corrects it.
     """
 
     __slots__ = ("count", "keep_first", "max_tokens", "overflow_tokens")
@@ -131,14 +132,14 @@ class SlidingWindow:
         last = last_exchange(messages)
         kept = self._shortened(messages, 0, last, max(goal // _SHARE, _LEAST_RESULT))
         if sum(map(self.count, kept)) > goal:
-            kept = self._newest(kept, last, goal)
+            kept = self._newest(kept, last, goal, budget)
         kept = self._fitted(kept, budget)
         return None if len(kept) == len(messages) and all(map(is_, kept, messages)) else kept
 
-    def _newest(self, messages: Sequence[AgentMessage], last: int, goal: int) -> list[AgentMessage]:
+    def _newest(self, messages: Sequence[AgentMessage], last: int, goal: int, budget: int) -> list[AgentMessage]:
         """What must stay, and before it as many of the newest messages as fit."""
-        first = min(pair_boundary(messages, self.keep_first), len(messages))
         request = newest_request(messages)
+        first = self._first(messages, last, request, budget)
         start = max(first, last)
         room = goal - sum(map(self.count, [*messages[:first], *messages[start:]]))
         if first <= request < start:
@@ -150,8 +151,25 @@ class SlidingWindow:
             start -= 1
             room -= size
         start = min(pair_boundary(messages, start), max(first, last))
+        while not first and start < request and type(messages[start]) is not UserMessage:
+            start += 1  # providers take no conversation that begins with a reply
         asked = [messages[request]] if first <= request < start else []
         return [*messages[:first], *asked, *messages[start:]]
+
+    def _first(self, messages: Sequence[AgentMessage], last: int, request: int, budget: int) -> int:
+        """How many messages stay at the start: none if they alone keep what must be sent from fitting."""
+        first = min(pair_boundary(messages, self.keep_first), len(messages))
+        needed = [message for at, message in enumerate(messages) if at >= last or at == request]
+        start = [message for at, message in enumerate(messages[: min(first, last)]) if at != request]
+        least = self._least(needed)
+        return 0 if least <= budget < least + self._least(start) else first
+
+    def _least(self, messages: Sequence[AgentMessage]) -> int:
+        """The tokens of messages when their results are as short as can be."""
+        return sum(
+            min(self.count(message), _LEAST_RESULT) if type(message) is ToolResultMessage else self.count(message)
+            for message in messages
+        )
 
     def _fitted(self, messages: list[AgentMessage], budget: int) -> list[AgentMessage]:
         """With results as short as it takes, where what must stay is more than the budget."""

@@ -11,7 +11,7 @@ Owns the rules of the fold and of recovery. What a recovered result becomes when
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from swink_agent.core.journal import (
@@ -298,6 +298,9 @@ class Fold:
             self._find_first()
 
     def _replace_context(self, number: int, entry: ContextReplaced) -> None:
+        if entry.report is not None:
+            self._run_usage += entry.report.usage
+            self._run_cost += entry.report.cost
         lane = _AnsweredHistory(self)
         lost = 0
         for part in entry.parts:
@@ -317,6 +320,7 @@ class Fold:
 
     def _cut(self, number: int, entry: HistoryCut) -> None:
         self.needs_all = self._is_partial
+        before = self._history.all()[1]
         self._history, self._context = _AnsweredHistory(self), None
         lost = 0
         known: dict[int, AgentMessage] = {}
@@ -337,6 +341,8 @@ class Fold:
         for orphan in self._orphans:
             known.setdefault(orphan, self._known[orphan])
         self._known = known
+        shared = _shared(before, self._history.all()[1])
+        self.labels = [label for label in self.labels if label.position <= shared]  # places that are still there
         self._find_first()
 
     def _find_first(self) -> None:
@@ -350,7 +356,8 @@ class Fold:
                 return
 
     def _settle_run(self) -> None:
-        """A run without an end was cut off by a crash: it used what its replies say."""
+        """What no end of a run has counted: a run that was cut off used what its replies and compactions say, and a
+        compaction on demand is in no run."""
         self._usage, self._cost = self._usage + self._run_usage, self._cost + self._run_cost
         self._run_usage, self._run_cost = Usage(), Cost()
 
@@ -399,8 +406,13 @@ class Fold:
     @property
     def is_open(self) -> bool:
         """Whether a call waits for its result."""
+        return self.open_reply is not None
+
+    @property
+    def open_reply(self) -> int | None:
+        """The number of the entry that added the last reply, if a call of it waits for its result."""
         batch = self._history.batch
-        return batch is not None and None in batch.results
+        return batch.reply if batch is not None and None in batch.results else None
 
     def started(self, reply: int | None) -> frozenset[int]:
         """The calls of a reply, by the number of its entry, that had started."""
@@ -483,6 +495,14 @@ class Fold:
             recorded.get(id(message), message) if number is None or number < 0 else number
             for number, message in self._context.on_record()
         ]
+
+
+def _shared(before: Sequence[int | None], after: Sequence[int | None]) -> int:
+    """How many messages two histories begin with alike; one that was recovered may have got its number since."""
+    for at, (old, new) in enumerate(zip(before, after, strict=False)):
+        if old is not None and old != new:
+            return at
+    return min(len(before), len(after))
 
 
 def _start_of(message: UserMessage) -> str:

@@ -47,10 +47,11 @@ def copy_into(session: Session, loaded: LoadedSession, at: int) -> None:
         if one.call in loaded.fold.started(back.get(one.reply)):
             log.record(ToolStarted(one.call, one.message.tool_call_id, one.message.tool_name))
     left = zip(log.fold.recovered()[1], loaded.messages[at:], strict=False)
-    answers = [log.record(MessageAdded(_answer(one, there), "result", one.call)) for one, there in left]
-    parts = _context(then, copied)
+    for one, there in left:
+        log.record(MessageAdded(_answer(one, there), "result", one.call))
+    parts = _context(then, copied, log.fold.numbers)
     if parts:
-        log.record(ContextReplaced((*parts, *answers)))
+        log.record(ContextReplaced(tuple(parts)))
     if then.state:
         log.record(StateChanged(then.state))
     for label in loaded.labels:
@@ -79,12 +80,17 @@ def _fold_up_to(loaded: LoadedSession, numbers: list[int | None]) -> Fold:
     return fold
 
 
-def _context(then: Fold, copied: dict[int | None, int]) -> list[int | AgentMessage]:
-    """The compacted context of that moment, of messages that were copied and those that a compaction made."""
+def _context(then: Fold, copied: dict[int | None, int], numbers: list[int | None]) -> list[int | AgentMessage]:
+    """The compacted context of that moment, of messages that were copied and those that a compaction made.
+
+    `numbers` are those of the new history: a reply whose calls had no results yet has those that it has there.
+    """
     parts: list[int | AgentMessage] = []
     for part in then.context_parts({}) or ():
         if not isinstance(part, int):
             parts.append(part)
         elif part in copied:
             parts.append(copied[part])
+            if part == then.open_reply:
+                return parts + [number for number in numbers[numbers.index(copied[part]) + 1 :] if number is not None]
     return parts

@@ -31,9 +31,9 @@ __all__ = [
     "SUFFIX",
     "SessionOnDisk",
     "clear_unfinished",
-    "copies_beside",
     "create_log",
     "created_from",
+    "files_beside",
     "finished",
     "lock_file",
     "new_id",
@@ -301,6 +301,12 @@ def _mended(path: Path, descriptor: int, data: bytes, contents: SessionOnDisk, f
         raise
     close_quietly(files, descriptor)
     return new
+
+
+def files_beside(path: Path) -> list[Path]:
+    """What belongs to a session besides its file: what was kept of damage, and copies that never took its name."""
+    prefixes = (_copy_prefix(path), f"{path.stem}.damaged-")
+    return [path.with_name(name) for name in os.listdir(path.parent) if name.startswith(prefixes)]
 
 
 def copies_beside(path: Path) -> list[Path]:

@@ -80,7 +80,7 @@ class Summary(Value, frozen=True, kw_only=True, tag="summary"):
     usage: Usage = Usage()
     cost: Cost = Cost()
     run_usage: Usage = Usage()
-    """Of the replies of a run that has not ended: its end says what all of it used."""
+    """Of replies and compactions since the last end of a run: the next end says what all of its run used."""
     run_cost: Cost = Cost()
     model: ModelSpec | None = None
     title: str = ""

@@ -111,14 +111,14 @@ class SessionIndex:
             return []
         return self._with_index(lambda database: self._search(database, files, load, wanted, limit))
 
-    def forget(self, session_id: str) -> None:
-        """Takes a session out of the index now, and not with the next search. Does nothing if that cannot be done."""
+    def forget(self, *session_ids: str) -> None:
+        """Takes sessions out of the index now, and not with the next search. Does nothing if that cannot be done."""
         if not self.path.exists():
             return
         sqlite = _sqlite()
         with suppress(sqlite.Error, OSError), closing(self._open(sqlite)) as database:
-            _drop(database, session_id)
-            database.execute("INSERT INTO messages (messages) VALUES ('optimize')")  # else its words stay in the file
+            _drop(database, *session_ids)
+            database.execute("INSERT INTO messages (messages) VALUES ('optimize')")  # else their words stay in the file
 
     def _search(
         self, database: sqlite3.Connection, files: dict[str, _State], load: LoadFn, query: Query, limit: int
@@ -349,11 +349,12 @@ def _clear(database: sqlite3.Connection, session_id: str) -> int | None:
     return row[0]
 
 
-def _drop(database: sqlite3.Connection, session_id: str) -> None:
+def _drop(database: sqlite3.Connection, *session_ids: str) -> None:
     database.execute("BEGIN IMMEDIATE")
     try:
-        _clear(database, session_id)
-        database.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
+        for session_id in session_ids:
+            _clear(database, session_id)
+            database.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
         database.execute("COMMIT")
     except BaseException:
         _roll_back(database)

@@ -17,7 +17,7 @@ import msgspec
 
 from swink_agent.core.agent import Agent
 from swink_agent.core.errors import AlreadyRunning
-from swink_agent.core.journal import ContextReplaced, HistoryCut, MessageAdded, Past
+from swink_agent.core.journal import ContextReplaced, HistoryCut, MessageAdded, Past, decoded_state
 from swink_agent.core.types import AgentMessage, CustomMessage
 from swink_agent.core.values.value import copy_json
 
@@ -213,7 +213,7 @@ class Session:
     def _refuse_odd_state(self, agent: Agent) -> None:
         """What cannot be recorded is refused before anything is."""
         try:
-            msgspec.json.encode(dict(agent.state))
+            decoded_state(msgspec.json.encode(dict(agent.state)), agent.state)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise SessionError(
                 f"the agent's state cannot be recorded in session {self.id}, since not all of it is JSON: {error}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +22,7 @@ from .files import FileOperations, close_quietly
 from .forking import copy_into
 from .info import SearchHit, SessionInfo
 from .listing import info_from_file
-from .opening import SUFFIX, clear_unfinished, copies_beside, create_log, finished, lock_file, open_log, read_contents
+from .opening import SUFFIX, clear_unfinished, create_log, files_beside, finished, lock_file, open_log, read_contents
 from .session import LoadedSession, Session, checked_json, checked_text
 
 if TYPE_CHECKING:
@@ -122,20 +122,49 @@ class JsonlSessionStore:
 
         Raises `SessionInUse` if somebody writes to it.
         """
-        path = self._find(session_id)
+        for problem in self.delete_all([session_id]).values():
+            raise problem
+
+    def delete_all(self, session_ids: Iterable[str]) -> dict[str, SessionError]:
+        """Deletes several, and has the index forget them at once, which takes no longer than to forget one.
+
+        Returns what kept those from it that are still there, by the ids that were given.
+        """
+        kept: dict[str, SessionError] = {}
+        gone: list[Path] = []
+        try:
+            for session_id in session_ids:
+                try:
+                    gone.append(self._delete_files(self._find(session_id)))
+                except SessionError as error:
+                    kept[session_id] = error
+        finally:
+            if gone:
+                self._forget(gone)
+        return kept
+
+    def _delete_files(self, path: Path) -> Path:
         descriptor = lock_file(path, self._files)
         try:
-            for beside in [*self.folder.glob(f"{path.stem}.damaged-*"), *copies_beside(path)]:
+            for beside in files_beside(path):
                 self._files.unlink(beside)
             self._files.unlink(path)
-            if self._sync:
-                self._files.sync_folder(self.folder)
         except OSError as error:
             raise SessionError(f"{path} cannot be deleted: {reason_of(error)}", path=str(path)) from error
         finally:
             close_quietly(self._files, descriptor)
+        return path
+
+    def _forget(self, paths: Sequence[Path]) -> None:
+        """Makes the end of sessions last, here and in the index."""
+        if self._sync:
+            try:
+                self._files.sync_folder(self.folder)
+            except OSError as error:
+                words = f"{paths[0]} was deleted, and may be there again after a loss of power: {reason_of(error)}"
+                raise SessionError(words, path=str(paths[0])) from error
         with suppress(SessionError):  # a Python without SQLite cannot search either
-            _index_of(self.folder).forget(path.stem)
+            _index_of(self.folder).forget(*[path.stem for path in paths])
 
     def fork(self, session_id: str, at: int | None = None) -> Session:
         """A new session that begins with the first `at` messages of another, or with all.
@@ -273,6 +302,9 @@ class AsyncSessionStore:
 
     async def delete(self, session_id: str) -> None:
         await asyncio.to_thread(self.store.delete, session_id)
+
+    async def delete_all(self, session_ids: Iterable[str]) -> dict[str, SessionError]:
+        return await asyncio.to_thread(self.store.delete_all, session_ids)
 
     async def fork(self, session_id: str, at: int | None = None) -> Session:
         return await asyncio.to_thread(self.store.fork, session_id, at)

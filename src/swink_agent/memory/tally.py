@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from swink_agent.core.journal import (
+    ContextReplaced,
     HistoryCut,
     MessageAdded,
     MessageReplaced,
@@ -115,6 +116,10 @@ class SummaryCounter:
             self.is_sure = False
         elif isinstance(entry, ModelChanged):
             self._model = entry.model
+        elif isinstance(entry, ContextReplaced):
+            if entry.report is not None:
+                self._run_usage += entry.report.usage
+                self._run_cost += entry.report.cost
         elif isinstance(entry, TitleChanged):
             self._title = entry.title
         elif isinstance(entry, RunStarted):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from swink_agent.approvals.approvals import ApprovalChoice
-from swink_agent.core.types import AssistantMessage, UserMessage, extract_text
+from swink_agent.core.types import AssistantMessage, Cost, Usage, UserMessage, extract_text
 from swink_agent.testing import call, scripted, stall, text
 from swink_agent.tui.talk.conversation import Conversation
 from swink_agent.tui.transcript import ReplyBlock, ToolBlock, UserBlock
@@ -90,6 +90,21 @@ async def test_resume_picks_from_a_list_with_a_preview(talk: Talk) -> None:
     await conversation.submit("#load nothing-like-it")
     assert "there is no session" in told(conversation, "error")[-1]
     assert session_id(conversation) == left
+    await conversation.close()
+
+
+async def test_the_beginning_of_several_ids_is_not_taken_for_this_session(talk: Talk, tmp_path: Path) -> None:
+    conversation = await talk.open(text("Blue."))
+    await say(conversation, "colour?")
+    own = session_id(conversation)
+    elsewhere = tmp_path / "data" / "sessions" / f"{own[:-1]}{'0' if own[-1] != '0' else '1'}.jsonl"
+    elsewhere.write_bytes((elsewhere.parent / f"{own}.jsonl").read_bytes().replace(b'"cwd":"', b'"cwd":"/elsewhere'))
+    await conversation.submit(f"/resume {own[:8]}")
+    assert "is the beginning of 2 sessions" in told(conversation, "error")[-1]
+    await conversation.submit(f"/resume {own}")
+    assert told(conversation)[-1] == "this is that session"
+    await conversation.submit("#sessions")
+    assert f"▸ {own} " in told(conversation)[-1], "so much of it as tells it from those of other folders too"
     await conversation.close()
 
 
@@ -191,16 +206,25 @@ async def test_the_instructions_are_shown_and_replaced(talk: Talk) -> None:
 
 async def test_a_compaction_sums_up_and_counts_what_it_used(talk: Talk) -> None:
     long = "a long story about nothing at all " * 900
-    conversation = await talk.open(
-        text(long), text("ok"), text("Summary: nothing."), text("Still here."), context_window=30000
-    )
+    replies = [text(long), text("ok"), text("Summary: nothing."), text("Still here.")]
+    stream = scripted(*replies, usage=Usage(90, 10, total=100), cost=Cost(total=0.25))
+    conversation = await talk.open(stream, context_window=30000)
     await say(conversation, "tell me", "and more")
     fill = conversation.fill
+    assert (conversation.tokens, conversation.cost) == (200, 0.5)
     await conversation.submit("/compact keep the names")
     await conversation.settled()
     assert "tokens became" in told(conversation)[-1]
     assert conversation.fill < fill
     assert conversation.state == "idle"
+    assert (conversation.tokens, conversation.cost) == (300, 0.75)
+    compacted = session_id(conversation)
+    await say(conversation, "/fork")
+    assert (conversation.tokens, conversation.cost) == (0, 0.0), "what a fork shares with its original is paid for"
+    await say(conversation, f"/resume {compacted}")
+    assert (conversation.tokens, conversation.cost) == (300, 0.75)
+    await say(conversation, "and now?")
+    assert (conversation.tokens, conversation.cost) == (400, 1.0)
     await conversation.close()
 
 

@@ -107,6 +107,11 @@ class Transcript:
         """What the transforms left of the history."""
         return Snapshot(self._context)
 
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the context is another than the history."""
+        return self._context is not self._history
+
     def adopt(self, messages: Sequence[AgentMessage]) -> bool:
         """Takes what the transforms returned as the context, from now on; says whether that changed it."""
         if len(messages) == len(self._context) and all(

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.paths import write_whole
-from swink_agent.app.sessions import SessionProblem, WantedSession, open_store, session_problems, short_ids
+from swink_agent.app.sessions import (
+    SessionProblem,
+    WantedSession,
+    open_store,
+    session_ids,
+    session_problems,
+    sessions_folder,
+    short_ids,
+)
 from swink_agent.app.telling import age
 from swink_agent.core.types import AssistantMessage, UserMessage, extract_text
 from swink_agent.rendering.escaping import safe_line
@@ -69,7 +77,8 @@ async def list_sessions(conversation: Conversation, rest: str) -> None:
     if not found:
         conversation.notice("there is no session of this folder yet")
         return
-    short = short_ids([info.id for info in found], [info.id for info in found])
+    everywhere = await asyncio.to_thread(session_ids, sessions_folder(conversation.opening.settings))
+    short = short_ids([info.id for info in found], everywhere)
     here = _own(conversation)
     rows = [
         f"{'▸' if info.id == here else ' '} {short[info.id]}  {age(info.updated):>6}  {info.messages:>4}  "
@@ -153,11 +162,12 @@ def _previewer(conversation: Conversation):
 
 
 async def _go_on(conversation: Conversation, session_id: str) -> None:
-    here = _own(conversation)
-    if here is not None and here.startswith(session_id):
+    folder = sessions_folder(conversation.opening.settings)
+    (wanted,) = await asyncio.to_thread(session_ids, folder, [session_id])
+    if wanted == _own(conversation):
         conversation.notice("this is that session")
         return
-    await conversation.switch(WantedSession(id=session_id))
+    await conversation.switch(WantedSession(id=wanted))
 
 
 async def reset(conversation: Conversation, rest: str) -> None:
@@ -245,7 +255,8 @@ async def compact(conversation: Conversation, rest: str) -> None:
         if report is None:
             conversation.notice("there is nothing that could be left out yet")
             return "idle"
-        conversation.tally.compacted(report)
+        if not report.dropped_count:  # of one that dropped messages an event told, which is counted already
+            conversation.tally.compacted(report)
         conversation.notice(
             f"about {report.tokens_before:,} tokens became {report.tokens_after:,}; the history itself is kept"
         )
