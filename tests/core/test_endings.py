@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -167,7 +166,6 @@ async def test_blocking_is_refused_also_when_the_abort_comes_at_the_last_moment(
 
 
 async def test_blocking_is_refused_also_behind_others_who_wait_for_the_run_in_this_event_loop() -> None:
-    gc.collect()  # else it may come below, and take up the moments that an aborted run has to end in
     slow = Slow()
     agent = Agent(MODEL, stream_fn=scripted(call("slow"), "whole"), tools=[slow.tool()])
     first = asyncio.ensure_future(agent.prompt("first"))
@@ -186,6 +184,7 @@ async def test_blocking_is_refused_also_behind_others_who_wait_for_the_run_in_th
         agent.prompt_sync("third")
     await asyncio.gather(first, second)
     assert not agent.is_running
+    await slow.ended.wait()  # on a machine with other work the run may go on without it
 
 
 async def test_a_prompt_from_another_thread_waits_for_an_aborted_run() -> None:
@@ -200,6 +199,7 @@ class Slow:
 
     def __init__(self) -> None:
         self.started = asyncio.Event()
+        self.ended = asyncio.Event()
 
     def tool(self) -> Any:
         @tool
@@ -210,6 +210,7 @@ class Slow:
                 await asyncio.Event().wait()
             finally:
                 await asyncio.sleep(0.03)
+                self.ended.set()
             return "never"
 
         return slow
