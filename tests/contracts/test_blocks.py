@@ -110,6 +110,7 @@ def test_a_package_that_a_page_builds_is_built_by_a_test(document: Path) -> None
 NOTEBOOKS = sorted({block.document for block in BLOCKS if block.marker == "cell"})
 
 
+@pytest.mark.sweep  # IPython is much to install for one page: the extra `dev` has it
 @pytest.mark.parametrize("document", NOTEBOOKS, ids=name_of)
 def test_the_cells_of_a_notebook_run_one_after_another(document: Path, tmp_path: Path) -> None:
     cells = [block for block in blocks_of(document) if block.marker == "cell"]

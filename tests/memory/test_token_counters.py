@@ -67,8 +67,10 @@ async def test_windows_and_compactors_take_it() -> None:
     assert await SummarizingCompactor(max_tokens=100, count=count)(talk, False) == kept
 
 
+@pytest.mark.sweep  # like the others that need the package: the extra `dev` has it
 def test_tiktokens_own_encodings_fit() -> None:
-    tiktoken = pytest.importorskip("tiktoken")
+    import tiktoken
+
     ranks = {bytes([byte]): byte for byte in range(256)} | {b"ab": 256}
     tiny = tiktoken.Encoding(name="tiny", pat_str=r"\w+|\W+", mergeable_ranks=ranks, special_tokens={"<|end|>": 257})
     count = tiktoken_counter(encoding=tiny)
@@ -82,8 +84,8 @@ def test_without_tiktoken_one_line_says_how_to_get_it(monkeypatch: pytest.Monkey
         tiktoken_counter("gpt-4o")
 
 
+@pytest.mark.sweep
 def test_without_the_network_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("tiktoken")
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     for variable in ("HTTPS_PROXY", "https_proxy"):
         monkeypatch.setenv(variable, "http://127.0.0.1:9")
@@ -91,7 +93,7 @@ def test_without_the_network_one_line_says_what_to_do(monkeypatch: pytest.Monkey
         tiktoken_counter("gpt-4o")
 
 
+@pytest.mark.sweep
 def test_a_model_that_it_does_not_know_is_named() -> None:
-    pytest.importorskip("tiktoken")
     with pytest.raises(ValueError, match="'claude-sonnet-4-6'"):
         tiktoken_counter("claude-sonnet-4-6")
