@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import ClassVar
 
@@ -165,8 +165,8 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
                 raise ValueError(
                     "the whole machine as a write root leaves no wall: give the folders that may be written"
                 )
-            for path in self.hidden:
-                if is_beneath(root, os.path.realpath(path)):
+            for path, real in zip(self.hidden, real_paths(self.hidden), strict=True):
+                if is_beneath(root, real):
                     raise ValueError(
                         f"the write root {root!r} lies in {path!r}, which is hidden: choose another folder"
                     )
@@ -182,13 +182,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
 
     def hidden_paths(self) -> tuple[str, ...]:
         """What is hidden and exists now: each path and, where it is a link, where it leads. None inside another."""
-        found: set[str] = set()
-        folders: dict[str, str] = {}
-        for path in self.hidden:  # for every command: so no more is asked of the disk than is needed
-            if os.access(path, os.F_OK):
-                folder, name = os.path.split(path)
-                real = folders.get(folder) or folders.setdefault(folder, os.path.realpath(folder))
-                found.add(os.path.realpath(path) if os.path.islink(path) else os.path.join(real, name))
+        found = set(real_paths(path for path in self.hidden if os.access(path, os.F_OK)))
         outer: list[str] = []
         for path in sorted(found - {os.path.sep}):
             if not outer or not is_beneath(path, outer[-1]):
@@ -236,6 +230,18 @@ def _watched(hidden: tuple[str, ...], write: tuple[str, ...]) -> tuple[str, ...]
 def is_beneath(path: str, folder: str) -> bool:
     """Whether `path` is `folder` or in it; both absolute and normal."""
     return path == folder or path.startswith(folder.rstrip(os.path.sep) + os.path.sep)
+
+
+def real_paths(paths: Iterable[str]) -> Iterator[str]:
+    """`os.path.realpath` of each, for many paths in few folders: no more is asked of the disk than is needed."""
+    folders: dict[str, str] = {}
+    for path in paths:
+        folder, name = os.path.split(path)
+        if name in ("", os.path.curdir, os.path.pardir) or os.path.islink(path):
+            yield os.path.realpath(path)
+        else:
+            real = folders.get(folder) or folders.setdefault(folder, os.path.realpath(folder))
+            yield os.path.join(real, name)
 
 
 def _homes() -> tuple[str, ...]:

@@ -206,8 +206,12 @@ def floods_a_line(size: int, *, content_type: str = SSE) -> Answer:
 
 def gzip_bomb(size: int, *, content_type: str = SSE) -> Answer:
     """A small compressed body that unpacks to one line of `size` bytes."""
-    packed = gzip.compress(b"data: " + b"x" * size, compresslevel=9)
-    return answer(packed, headers={"content-encoding": "gzip"}, content_type=content_type)
+
+    async def respond(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        packed = gzip.compress(b"data: " + b"x" * size, compresslevel=9)  # when it is asked for: it takes its time
+        await answer(packed, headers={"content-encoding": "gzip"}, content_type=content_type)(request, writer)
+
+    return respond
 
 
 async def _start(writer: asyncio.StreamWriter, status: int, headers: Mapping[str, str]) -> None:

@@ -325,10 +325,10 @@ def too_large(file: OpenFile) -> WorkspaceError:
 
 
 def _hidden_in(root: str, paths: Iterable[str] | None) -> _Names:
-    from swink_agent.sandbox.profile import SandboxProfile
+    from swink_agent.sandbox.profile import SandboxProfile, real_paths
 
-    paths = SandboxProfile().hidden if paths is None else paths
-    spelled = {spelling for path in paths for spelling in (path, os.path.realpath(path))}
+    paths = SandboxProfile().hidden if paths is None else tuple(paths)
+    spelled = {*paths, *real_paths(paths)}
     return _folded(_names_beneath(root, spelled))
 
 
