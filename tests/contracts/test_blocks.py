@@ -28,6 +28,7 @@ PICTURES = {"", "text"}
 MEANT_TO_BE_WRONG = {"swink sesions", "--token"}
 """A typing mistake that a page tells of, and an option of somebody else's."""
 MOST_BLOCKS_NOT_RUN = 3
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 # Runs the files it is given as cells of a notebook: in IPython's own shell, in an event loop that goes on behind them.
 NOTEBOOK = """
@@ -195,16 +196,16 @@ def test_commands_in_shell_blocks_are_what_the_programs_take(command: ShellComma
             taken = options_of(parsed(tuple(words)))
             assert named_options(command.comment) <= taken, f"{command.comment} names options that it has not"
         case ("pip", ["install", *_]):
-            extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
             wanted = {extra for word in words for extra in re.findall(r"\[([\w,]+)\]$", word)}
-            assert {name for names in wanted for name in names.split(",")} <= extras.keys()
+            assert {name for names in wanted for name in names.split(",")} <= EXTRAS.keys()
         case "python" | "python3", ["-m", module, *_]:
             assert module in {"venv", "pytest"} or (ROOT / module.replace(".", "/")).exists()
         case "bash", [script]:
             assert (ROOT / script).exists()
-        case name, _:  # a program of the development environment, or one that everybody has
+        case name, _:  # a program of the development environment, installed here or not, or one that everybody has
             ours = Path(sys.executable).with_name(name)
-            assert ours.exists() or name in {"cat", "cd", "curl", "git", "mkdir"} or shutil.which(name)
+            is_named = any(re.match(rf"{name}\b", requirement) for requirement in EXTRAS["dev"])
+            assert ours.exists() or is_named or name in {"cat", "cd", "curl", "git", "mkdir"} or shutil.which(name)
 
 
 SPANS = [

@@ -462,6 +462,7 @@ async def test_an_ordinary_user_s_processes_are_limited_by_the_kernel_in_the_nam
             other.wait()
 
 
+@pytest.mark.alone
 async def test_a_bomb_of_roots_is_ended_long_before_it_has_grown(playground: Any) -> None:
     """It is counted from outside, as the kernel does not count root's. 2047 processes at most, if nobody stops it."""
     code = (

@@ -213,6 +213,7 @@ async def test_stopped_processes_end_too(sandbox: LandlockSandbox) -> None:
     assert not is_running(pid)
 
 
+@pytest.mark.alone
 async def test_a_fork_bomb_is_ended_with_all_its_children(open_sandbox: OpenFn) -> None:
     sandbox = open_sandbox(limits=ProcessLimits(processes=40))
     process = await sandbox.spawn(["/bin/bash", "-c", "echo $$; f() { f | f & }; f; sleep 300"], cwd="/")
