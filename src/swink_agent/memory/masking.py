@@ -54,15 +54,19 @@ def may_need_masking(entry: RecordEntry) -> bool:
         if type(message) is not AssistantMessage or message.error_message is not None:
             return True
         for block in message.content:
-            if type(block) is not ToolCall or block.partial_json is not None:
+            if type(block) is not ToolCall or block.partial_json is not None or _hold_text(block.arguments):
                 return True
-            for name, value in block.arguments.items():
-                if type(value) not in _NO_TEXT or len(name) >= SHORTEST_TEXT:
-                    return True
         return False
     if type(entry) is ToolStarted:
         return entry.arguments is not None
     return type(entry) not in _NOTHING_SAID
+
+
+def _hold_text(arguments: dict[str, Any]) -> bool:
+    for name, value in arguments.items():
+        if type(value) not in _NO_TEXT or len(name) >= SHORTEST_TEXT:
+            return True
+    return False
 
 
 def masked(entry: RecordEntry, redactor: Redactor) -> RecordEntry:
@@ -116,7 +120,7 @@ def _block(block: Text | Thinking | ToolCall | Image | Extension, redactor: Reda
         text = redactor.redact(block.text)
         return block if text == block.text else Text(text)
     if type(block) is ToolCall:
-        arguments = redactor.redact_value(block.arguments) if block.arguments else block.arguments
+        arguments = redactor.redact_value(block.arguments) if _hold_text(block.arguments) else block.arguments
         if block.partial_json is not None:
             return _with(block, arguments=arguments, partial_json=redactor.redact(block.partial_json))
         return block if arguments == block.arguments else structs.replace(block, arguments=arguments)
