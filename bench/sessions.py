@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import os
 import statistics
@@ -21,14 +22,18 @@ from typing import Any, Union
 
 import msgspec
 
-from swink_agent import Agent, AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage, tool
+from swink_agent import Agent, AssistantMessage, Redactor, Text, ToolCall, ToolResultMessage, UserMessage, tool
+from swink_agent.approvals import Approvals
 from swink_agent.core import journal
 from swink_agent.core.journal import MessageAdded, ToolStarted
 from swink_agent.memory import JsonlSessionStore, Session
 from swink_agent.memory.files import FileOperations
+from swink_agent.policies import recommended
 from swink_agent.testing import call, scripted, text
+from swink_agent.tools import standard_tools
 
 from .__main__ import print_table
+from .ours import ScriptedModel
 
 LIMITS = {"append": 1.3, "open": 2.0, "turn": 1.5, "list": 0.1, "bytes": 0.5, "others": 1.3}
 SLOW_SYNC = 0.1
@@ -93,32 +98,62 @@ def open_whole(folder: Path, repeats: int) -> float:
 
 
 def turn(folder: Path, repeats: int) -> float:
-    """A turn with a tool call and a session, against one without: what 200 more turns add to 20."""
+    """A turn with a tool call by an agent with everything on, and a session, against one without."""
+    ratios = [turn_ratio(folder, repeats, standard_agent) for _ in range(5)]
+    bare = [turn_ratio(folder, repeats, bare_agent) for _ in range(5)]
+    print(
+        f"a turn with a session: {min(ratios):.2f} to {max(ratios):.2f} times one without; of an agent with one tool "
+        f"and nothing else, whose turn is the smallest there is: {min(bare):.2f} to {max(bare):.2f}",
+        file=sys.stderr,
+    )
+    return statistics.median(ratios)
+
+
+def counting_model(turns: int) -> ScriptedModel:
+    model = ScriptedModel(turns)
+    model.counts = True
+    return model
+
+
+def bare_agent(turns: int, folder: str) -> Agent:
+    return Agent("test:model", stream_fn=counting_model(turns), tools=[add])
+
+
+def standard_agent(turns: int, folder: str) -> Agent:
+    """With what `swink` has: standard tools, recommended policies, approvals, redaction."""
+    return Agent(
+        "test:model",
+        stream_fn=counting_model(turns),
+        tools=[add, *standard_tools(folder)],
+        policies=recommended(folder, max_turns=turns + 1),
+        approve=Approvals(),
+        redactor=Redactor(),
+    )
+
+
+def turn_ratio(folder: Path, repeats: int, make: Callable[[int, str], Agent]) -> float:
+    """What 200 more turns add to 20, with a session and without."""
     store = JsonlSessionStore(folder / "turn", sync=False)
 
-    def run(turns: int, is_recorded: bool) -> None:
-        replies = [*[call("add", a=1, b=2)] * turns, text("done")]
-        agent = Agent("test:model", stream_fn=scripted(*replies), tools=[add])
-        if not is_recorded:
-            asyncio.run(agent.prompt(WORDS))
-            return
-        with store.create() as session:
-            session.attach(agent)
-            asyncio.run(agent.prompt(WORDS))
+    def run(turns: int, is_recorded: bool) -> float:
+        with tempfile.TemporaryDirectory() as workspace, contextlib.ExitStack() as stack:
+            agent = make(turns, workspace)
+            if is_recorded:
+                stack.enter_context(store.create()).attach(agent)
+            gc.collect()
+            start = time.process_time()
+            result = asyncio.run(agent.prompt(WORDS))
+            took = time.process_time() - start
+        assert len(result.messages) == 2 * turns + 2, result
+        return took
 
     cases = [(turns, is_recorded) for turns in (220, 20) for is_recorded in (True, False)]
-
-    def ratio() -> float:
-        # In turns, so that a busy machine is busy for all of them; the least of many, since it only ever adds.
-        least = dict.fromkeys(cases, float("inf"))
-        for _ in range(5 * repeats):
-            for case in cases:
-                least[case] = min(least[case], best(lambda: run(*case), 0))  # noqa: B023
-        return (least[220, True] - least[20, True]) / (least[220, False] - least[20, False])
-
-    ratios = sorted([ratio() for _ in range(5)])
-    print(f"a turn with a session, measured five times: {ratios[0]:.2f} to {ratios[-1]:.2f}", file=sys.stderr)
-    return statistics.median(ratios)
+    # In turns, so that a busy machine is busy for all of them; the least of many, since it only ever adds.
+    least = dict.fromkeys(cases, float("inf"))
+    for _ in range(5 * repeats):
+        for case in cases:
+            least[case] = min(least[case], run(*case))
+    return (least[220, True] - least[20, True]) / (least[220, False] - least[20, False])
 
 
 class Disk(FileOperations):
