@@ -97,7 +97,7 @@ async def test_pictures_come_back_with_what_is_taken_back_or_given_back(talk: Ta
     await conversation.submit("go")
     await running(conversation)
     for words in ("first", "second"):
-        await conversation.submit(words, [str(picture)])
+        await conversation.follow_up(words, [str(picture)])  # which nothing takes before the run would stop
     taken = conversation.take_back()
     assert taken is not None
     assert (taken.text, taken.images) == ("second", (str(picture),))
