@@ -20,7 +20,7 @@ from swink_agent.sandbox import (
     clean_environment,
     default_hidden,
 )
-from swink_agent.sandbox.profile import is_beneath
+from swink_agent.sandbox.profile import is_beneath, real_paths
 
 
 def test_paths_of_roots_are_absolute_and_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,3 +190,18 @@ def test_what_is_unavailable_is_told_with_reasons_remedies_and_the_user_s_choice
     assert (str(copied), copied.reports) == (str(error), (report,))
     assert "no back end" in str(SandboxUnavailable())
     assert str(BackendReport(name="landlock", works=True)) == "landlock: works"
+
+
+def test_many_paths_are_resolved_as_each_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "real" / "file").touch()
+    (tmp_path / "to-real").symlink_to("real")
+    (tmp_path / "real" / "to-file").symlink_to("deep/../file")
+    (tmp_path / "nowhere").symlink_to("missing/there")
+    (tmp_path / "round").symlink_to("round")
+    paths = [
+        f"{tmp_path}/{folder}{name}"
+        for folder in ("", "real/", "to-real/", "to-real/deep/../", "real/deep/", "missing/", "nowhere/", "round/")
+        for name in ("file", "to-file", "deep", "to-real", "nowhere", "round", "missing", ".", "..", "")
+    ]
+    assert list(real_paths(paths)) == [os.path.realpath(path) for path in paths]
