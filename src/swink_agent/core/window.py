@@ -26,6 +26,8 @@ _SHARE = 8
 _LEAST_RESULT = 250
 """Tokens below which no result is shortened."""
 _NOTE_LENGTH = 130
+_LEAST_WINDOW = 1_000
+"""Tokens below which no model's window is: a budget that small is there to cut all that can be cut."""
 
 _LOWEST_RATE, _HIGHEST_RATE = 0.5, 4.0
 """Within these a count is corrected."""
@@ -72,10 +74,10 @@ class SlidingWindow:
     Above `max_tokens` it goes down to about half of it, so that for many turns after that what is sent begins with the
     same messages, as providers' caches like it. Long results of tools are shortened first, then the oldest messages
     go. The newest message of the user and the last exchange always stay, and so do `keep_first` messages at the start,
-    usually the task, unless these leave no room for those; a call goes with its results. After an overflow the budget
-    is `overflow_tokens`, or `max_tokens` if that is less, or half of what was sent if that was within it. On demand
-    (`Agent.compact`) it goes down to half of what there is. `count` gives the tokens of one message; what the provider
-    says of the last request corrects it.
+    usually the task, unless these alone are more than the window; a call goes with its results. After an overflow the
+    budget is `overflow_tokens`, or `max_tokens` if that is less, or half of what was sent if that was within it. On
+    demand (`Agent.compact`) it goes down to half of what there is. `count` gives the tokens of one message; what the
+    provider says of the last request corrects it.
     """
 
     __slots__ = ("count", "keep_first", "max_tokens", "overflow_tokens")
@@ -157,12 +159,13 @@ class SlidingWindow:
         return [*messages[:first], *asked, *messages[start:]]
 
     def _first(self, messages: Sequence[AgentMessage], last: int, request: int, budget: int) -> int:
-        """How many messages stay at the start: none if they alone keep what must be sent from fitting."""
+        """How many messages stay at the start: none if they alone are more than the window, and the rest is not."""
         first = min(pair_boundary(messages, self.keep_first), len(messages))
-        needed = [message for at, message in enumerate(messages) if at >= last or at == request]
         start = [message for at, message in enumerate(messages[: min(first, last)]) if at != request]
-        least = self._least(needed)
-        return 0 if least <= budget < least + self._least(start) else first
+        if self.max_tokens < _LEAST_WINDOW or self._least(start) <= self.max_tokens:
+            return first
+        needed = [message for at, message in enumerate(messages) if at >= last or at == request]
+        return 0 if self._least(needed) <= budget else first
 
     def _least(self, messages: Sequence[AgentMessage]) -> int:
         """The tokens of messages when their results are as short as can be."""
