@@ -360,6 +360,26 @@ async def test_verify_finds_what_was_changed(swink: Any, project: Path) -> None:
 # -- the gate ------------------------------------------------------------------------------------------------
 
 
+async def test_a_result_that_was_changed_passes_no_gate_and_is_not_told_of(swink: Any, project: Path) -> None:
+    good, wrong = await kept(swink, "good.yaml"), await kept(swink, "wrong.yaml")
+    path = next((project / "results").rglob(f"{wrong}.json"))
+    text = path.read_text()
+    changed = re.sub(r'"value":0\.0', '"value":1.0', text)
+    assert changed != text
+    path.write_text(changed)
+    for command in (
+        ("gate", wrong, "--min-pass-rate", "1"),
+        ("gate", good, "--no-regression", wrong),
+        ("report", wrong),
+        ("compare", good, wrong),
+        ("compare", wrong, good),
+    ):
+        done = await swink("eval", *command, "--store", "results")
+        assert (done.code, done.stdout) == (3, ""), (command, done)
+        assert f"{wrong}.json: is damaged: case port" in done.stderr
+        assert "swink eval verify" in done.stderr
+
+
 async def test_the_gate_has_an_exit_code_for_every_end(swink: Any, project: Path) -> None:
     good, wrong = await kept(swink, "good.yaml"), await kept(swink, "wrong.yaml")
     gate = ("eval", "gate", "--store", "results")

@@ -107,7 +107,7 @@ def test_runs_are_listed_newest_first_and_found_by_the_beginning_of_their_ids(tm
     assert [info.set_id for info in store.list("b b")] == ["b b"]
     assert store.load("r3").set_id == "b b"
     assert store.load(store.list()[0]).id == "r2"
-    with pytest.raises(EvalStoreError, match="several results"):
+    with pytest.raises(EvalStoreError, match=r"several results have ids that begin with 'r': r3, r2, r1"):
         store.load("r")
     with pytest.raises(EvalStoreError, match="there is no result 'q'"):
         store.load("q")

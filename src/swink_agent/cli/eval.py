@@ -25,7 +25,7 @@ from .screen import Palette, wants_colour, width_of, write_answer
 from .table import table
 
 if TYPE_CHECKING:
-    from swink_agent.evals import EvalStore
+    from swink_agent.evals import EvalRun, EvalStore
 
 __all__ = ["eval_group"]
 
@@ -67,6 +67,22 @@ def _opened(store: str | None) -> EvalStore:
     from swink_agent.evals import EvalStore
 
     return EvalStore(Path(store) if store else results_folder())
+
+
+def _as_recorded(store: EvalStore, result: str) -> EvalRun:
+    """A result that is what was recorded: nothing is told of, or decided by, one that was changed afterwards."""
+    from swink_agent.evals import AuditTrail, EvalStoreError
+
+    run = store.load(result)
+    problems = AuditTrail.verify(run)
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise EvalStoreError(
+            f"is damaged: {problems[0]}{more}; all of it: swink eval verify. Run the cases again, or take a copy as "
+            "it was recorded",
+            path=run.path,
+        )
+    return run
 
 
 @click.group(
@@ -183,7 +199,7 @@ def report_command(result: str, format_name: str | None, output: str | None, sto
     chosen: Any = format_name or _ENDINGS.get(Path(output).suffix.lower() if output else "", "console")
     with _problems():
         opened = _opened(store)
-        run = opened.load(result)
+        run = _as_recorded(opened, result)
         text = report(run, chosen, history=other_runs(opened, run) if chosen == "html" else ())
     if output is None:
         write_answer(text)
@@ -204,7 +220,7 @@ def compare_command(before: str, after: str, store: str | None, as_json: bool) -
 
     with _problems():
         opened = _opened(store)
-        found = compare(opened.load(before), opened.load(after))
+        found = compare(_as_recorded(opened, before), _as_recorded(opened, after))
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(found), indent=2))
         return
@@ -277,8 +293,9 @@ def gate_command(
         ctx.fail("Nothing to check: give --min-pass-rate, --max-cost, --max-duration or --no-regression.")
     with _problems():
         opened = _opened(store)
-        run = opened.load(result)
-        gate = Gate(min_pass_rate, max_cost, max_duration, None if baseline is None else opened.load(baseline))
+        run = _as_recorded(opened, result)
+        before = None if baseline is None else _as_recorded(opened, baseline)
+        gate = Gate(min_pass_rate, max_cost, max_duration, before)
     verdict = gate.check(run)
     palette = Palette(wants_colour(sys.stdout))
     if verdict.passed:

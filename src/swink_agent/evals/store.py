@@ -29,6 +29,8 @@ from .types import Attempt, CaseResult, EvalRun, RunInfo, StoredTrajectory, Summ
 __all__ = ["EvalStore", "new_run_id"]
 
 WHOLE, PARTIAL = ".json", ".partial"
+_MOST_TOLD = 5
+"""So many ids are named, the newest first, where the beginning of one fits several."""
 _SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
@@ -190,8 +192,10 @@ class EvalStore:
         ]
         if not found:
             raise EvalStoreError(f"there is no result {wanted!r}", path=str(self.folder))
-        if len({path.stem for path in found}) > 1:
-            raise EvalStoreError(f"several results have ids that begin with {wanted!r}", path=str(self.folder))
+        ids = sorted({path.stem for path in found}, reverse=True)
+        if len(ids) > 1:
+            told = ", ".join(ids[:_MOST_TOLD]) + (f" and {len(ids) - _MOST_TOLD} more" if len(ids) > _MOST_TOLD else "")
+            raise EvalStoreError(f"several results have ids that begin with {wanted!r}: {told}", path=str(self.folder))
         return max(found, key=lambda path: path.suffix == WHOLE)
 
 

@@ -77,7 +77,7 @@ def pass_words(result: CaseResult) -> str:
         return ""
     passed = sum(attempt.passed for attempt in result.attempts)
     chances = ", ".join([f"pass@{k} {share(result.pass_at(k))}" for k in sorted({1, count})])
-    return f"{passed} of {count} attempts passed; mean {result.mean:.2f} ± {result.standard_error:.2f}; {chances}"
+    return f"{passed} of {count} attempts passed; mean {number(result.mean)} ± {result.standard_error:.2f}; {chances}"
 
 
 def reasons(attempt: Attempt) -> list[tuple[str, str]]:
