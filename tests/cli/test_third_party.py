@@ -206,6 +206,34 @@ async def test_doctor_tells_what_is_installed_and_what_is_on(acme: Any) -> None:
     ]
 
 
+async def test_a_package_that_lies_in_the_working_folder_is_not_loaded_and_every_command_says_why(acme: Any) -> None:
+    # As `pip install -e .` leaves it: the package in its own folder, which is on the path, and a note of where it lies.
+    (acme.folder / "src").mkdir()
+    (acme.site / "acme_swink").rename(acme.folder / "src" / "acme_swink")
+    about = {"url": acme.folder.as_uri(), "dir_info": {"editable": True}}
+    (metadata,) = acme.site.glob("*.dist-info")
+    (metadata / "direct_url.json").write_text(json.dumps(about))
+    acme.environ["PYTHONPATH"] = f"{acme.site}:{acme.folder / 'src'}"
+    why = (
+        f"it is installed with -e, as it lies in {acme.folder}, and nothing is imported from the folder that the agent "
+        "works in or that swink is started in, as a model may have written it: start swink in another folder, and work "
+        "in another, or install the package without -e"
+    )
+    provider = f"the provider acme of the package acme-swink cannot be loaded: {why}"
+    asked = await acme("-p", "x", "-m", "acme:small")
+    assert (asked.code, asked.stdout, asked.stderr) == (2, "", f"error: {provider}\n")
+    told = await acme("doctor", "--json")
+    assert ("problem", provider) in states(told, "packages")
+    listed = await acme("models", "list", "acme")
+    assert (listed.stdout, listed.stderr) == ("", f"warning: {provider}\n")
+    tool = await acme("-p", "x", "-m", "ollama:any", environ={"SWINK_EXTRA_TOOLS": "acme_weather"})
+    assert f"the tool acme_weather of the package acme-swink cannot be used: {why}" in tool.stderr
+    elsewhere = acme.folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    acme.folder = elsewhere
+    assert "acme:small" in (await acme("models", "list", "acme")).stdout
+
+
 async def test_a_plain_callable_is_a_provider_too_and_gets_the_model(acme: Any) -> None:
     (acme.site / "plain.py").write_text(
         "from swink_agent.testing import scripted, text\n"

@@ -16,6 +16,7 @@ from swink_agent.core.values.value import Value
 
 from .definitions import STANDARD_TOOLS
 from .errors import UsageProblem
+from .foreign_code import why_not_loaded
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -117,7 +118,8 @@ def _loaded(kind: ExtraKind, point: EntryPoint) -> Any:
     try:
         return point.load()
     except Exception as error:  # whatever somebody else's code does when it is loaded
-        raise _unusable(kind, point, repr(error)) from error
+        reason = why_not_loaded(point, error, _remedy(kind))
+        raise UsageProblem(f"{_named(kind, point)} cannot be used: {reason}") from error
 
 
 def _made(kind: ExtraKind, point: EntryPoint, make: Any, folder: Path) -> Any:
@@ -136,8 +138,12 @@ def _is_tool(found: Any) -> bool:
 
 
 def _unusable(kind: ExtraKind, point: EntryPoint, reason: str) -> UsageProblem:
-    switch = _SETTINGS[kind]
-    return UsageProblem(
-        f"the {kind} {point.name} of the package {_package(point)} cannot be used: {reason[:300]}; "
-        f"mend the package, or take it out of the setting {switch}"
-    )
+    return UsageProblem(f"{_named(kind, point)} cannot be used: {reason[:300]}; {_remedy(kind)}")
+
+
+def _named(kind: ExtraKind, point: EntryPoint) -> str:
+    return f"the {kind} {point.name} of the package {_package(point)}"
+
+
+def _remedy(kind: ExtraKind) -> str:
+    return f"mend the package, or take it out of the setting {_SETTINGS[kind]}"

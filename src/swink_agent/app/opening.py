@@ -6,7 +6,6 @@ or run. Owns none of the parts, and nothing of how a run is driven or shown.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +16,11 @@ from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import ModelSpec, ThinkingLevel
 from swink_agent.core.values.value import Value
-from swink_agent.sandbox.programs import importable
 
 from .agent import AgentOptions, StandardAgent, redactor_for, standard_agent
 from .credentials import Credentials
 from .errors import NoModel
+from .foreign_code import import_nothing_from
 from .input_files import added_folder, folder_of
 from .masking_key import masking_key
 from .sessions import RunSession, WantedSession
@@ -70,7 +69,7 @@ class Opening:
         self.folder: Path = folder_of(options.cwd)
         self.added = tuple(dict.fromkeys([added_folder(name) for name in options.added]))
         # What is loaded later is not what the model wrote meanwhile.
-        sys.path[:] = importable(sys.path, [str(place) for place in (self.folder, *self.added)])
+        import_nothing_from((self.folder, *self.added))
         self.credentials = Credentials() if credentials is None else credentials
         self.project = find_project(self.folder, TrustStore())
         self.settings = load_settings(

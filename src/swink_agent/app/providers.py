@@ -71,7 +71,10 @@ def _installed(name: str) -> Provider | None:
     try:
         return description_of(name) or Provider(name=name, make=lambda _: ProviderStreamFn(), needs_key=False)
     except Exception as error:  # whatever somebody else's code does when it is loaded
+        from .foreign_code import why_not_loaded
+
         package = point.dist.name if point.dist is not None else point.value
         raise UsageProblem(
-            f"the provider {name} of the package {package} cannot be loaded: {error!r}: mend or uninstall the package"
+            f"the provider {name} of the package {package} cannot be loaded: "
+            f"{why_not_loaded(point, error, 'mend or uninstall the package')}"
         ) from error

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from swink_agent.app.doctor import Finding, examine
+from swink_agent.app.foreign_code import import_nothing_from_here
 from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text
 
@@ -31,6 +32,7 @@ def doctor(as_json: bool) -> int:
 
     The exit code is 1 if there is a problem: something that keeps the agent from working here.
     """
+    import_nothing_from_here()
     findings = examine()
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(findings), indent=2))

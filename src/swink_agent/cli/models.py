@@ -10,8 +10,9 @@ import click
 
 from swink_agent.app.credentials import Credentials
 from swink_agent.app.errors import NoModel, UsageProblem
+from swink_agent.app.foreign_code import import_nothing_from_here
 from swink_agent.app.models import LOCAL_EXTRA, has_local_extra, prepare_local
-from swink_agent.app.providers import all_providers
+from swink_agent.app.providers import all_providers, unusable_providers
 from swink_agent.app.settings import load_settings
 from swink_agent.app.telling import size_of
 
@@ -54,6 +55,7 @@ def list_models(words: tuple[str, ...] = (), everything: bool = False, as_json: 
 
     WORDS are parts of names; only models that have all of them are listed.
     """
+    import_nothing_from_here()
     rows = [
         row for row in (*_local_rows(), *_remote_rows()) if all(word.lower() in row["model"].lower() for word in words)
     ]
@@ -67,9 +69,19 @@ def list_models(words: tuple[str, ...] = (), everything: bool = False, as_json: 
     hidden = len(rows) - len(shown)
     if hidden:
         click.echo(f"{hidden} more of providers without a key here: --all lists them.", err=True)
-    elif not shown:
+    unusable = _unusable(words)
+    for problem in unusable:
+        Screen(sys.stderr).say("warning: ", problem, "yellow")
+    if not rows and not unusable:
         click.echo("No model has such a name.", err=True)
     _tell_disk_use()
+
+
+def _unusable(words: tuple[str, ...]) -> list[str]:
+    """Why the models of installed providers are missing that have these words in their names."""
+    # A word may be about the model, which nobody knows of a provider that cannot be loaded.
+    asked = [word.lower().partition(":")[0] for word in words]
+    return [text for name, text in unusable_providers().items() if not asked or any(word in name for word in asked)]
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
