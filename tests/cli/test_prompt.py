@@ -528,6 +528,21 @@ async def test_a_reader_that_leaves_ends_it_without_a_traceback(swink: Any) -> N
     assert len(provider.replies) >= 1, "the run ended early"
 
 
+async def test_a_reader_that_leaves_in_the_middle_of_the_answer_is_exit_code_1(swink: Any) -> None:
+    async with FakeProvider("anthropic", ["a line of the answer\n" * 100_000]) as provider:
+        swink.use(provider)
+        process = await asyncio.create_subprocess_exec(
+            *["bash", "-c", '"$@" | head -1; echo ${PIPESTATUS[0]}', "bash", *swink.command("-p", "x", *NO_CHILDREN)],
+            cwd=swink.folder,
+            env=swink.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        stdout, stderr = await asyncio.wait_for(process.communicate(), 50)
+    assert (stdout, stderr) == (b"a line of the answer\n1\n", b"")
+
+
 @pytest.mark.sweep
 async def test_a_full_disk_and_a_closed_stdout_are_told(swink: Any) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
@@ -591,6 +606,46 @@ async def test_two_signals_stop_it_at_once_even_when_nobody_reads(swink: Any) ->
         process.send_signal(signal.SIGINT)
         assert await asyncio.wait_for(process.wait(), 10) == 130
         os.close(read_end)
+
+
+@pytest.mark.parametrize("times", [2, 3])
+@pytest.mark.parametrize("output", ["json", "stream-json"])
+async def test_however_many_signals_come_the_outcome_is_written_once(swink: Any, output: str, times: int) -> None:
+    async with FakeProvider("anthropic", [FakeReply(text="half an answer", ends="hangs")]) as provider:
+        swink.use(provider)
+        process = await swink.start("-p", "x", "--output", output, *NO_CHILDREN)
+        while not provider.requests:  # noqa: ASYNC110 - a request has no event
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert await process.stderr.readline() == b"stopping; once more to stop at once\n"
+        for _ in range(times - 1):
+            process.send_signal(signal.SIGINT)
+            await asyncio.sleep(0.005)  # two that come at once are one
+        stdout, _ = await asyncio.wait_for(process.communicate(), 10)
+    assert process.returncode == 130
+    if output == "json":
+        fields = json.loads(stdout)
+    else:
+        *events, fields = [json.loads(line) for line in stdout.splitlines()]
+        assert fields["type"] == "result"
+        assert "result" not in [event["type"] for event in events]
+    assert (fields["exit_code"], fields["error"], fields["stop_reason"]) == (130, "interrupted", "aborted")
+    assert fields["session"] is not None
+
+
+async def test_two_interrupts_before_the_run_have_their_object_too(swink: Any) -> None:
+    # Settings that never end keep the program from its run: it has begun to load, and nothing can be stopped yet.
+    (swink.home / "config").mkdir()
+    os.mkfifo(swink.home / "config" / "config.toml")
+    process = await swink.start("-p", "x", "--output", "json", *NO_CHILDREN)
+    writer = await asyncio.to_thread(os.open, swink.home / "config" / "config.toml", os.O_WRONLY)  # it is read now
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        await asyncio.sleep(0.005)
+    stdout, _ = await asyncio.wait_for(process.communicate(), 10)
+    os.close(writer)
+    assert process.returncode == 130
+    assert json.loads(stdout)["error"] == "interrupted"
 
 
 async def test_an_interrupt_that_the_caller_ignores_stays_ignored(swink: Any) -> None:

@@ -123,12 +123,18 @@ class HeadlessRun:
         self._clock = clock
         self._reason: Reason | None = None
         self._tally = _Tally()
+        self._start: float | None = None
 
     def interrupt(self, reason: Reason = "interrupted") -> None:
         """Ends the run soon and cleanly. The first reason is the one that counts."""
         self._reason = self._reason or reason
         self._waiting.cancel()
         self.agent.abort()
+
+    def as_it_stands(self) -> Outcome:
+        """The outcome of a run that is left where it is: interrupted, with what has come so far. From any thread."""
+        seconds = 0.0 if self._start is None else self._clock() - self._start
+        return self._cut_short(self._reason or "interrupted")(seconds)
 
     async def run(self, prompt: Prompt | PromptFn | None) -> Outcome:
         """Runs to the end, whatever that is. Nothing that the model or the provider does raises.
@@ -142,7 +148,7 @@ class HeadlessRun:
             problem = await self._get_ready(reading)
             if problem is not None:
                 return problem(0.0)
-            start = self._clock()
+            start = self._start = self._clock()
             timer = None
             if self._timeout is not None:
                 timer = asyncio.get_running_loop().call_later(self._timeout, self.interrupt, "timeout")

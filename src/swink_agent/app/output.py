@@ -6,6 +6,7 @@ that raises `OSError` ends the run through `on_closed`, because there is nobody 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
@@ -17,7 +18,7 @@ from swink_agent.core.secrets.redaction import Redactor
 
 from .headless import Outcome
 
-__all__ = ["JsonOutput", "Output", "StreamJsonOutput", "TextOutput", "output_for", "summary"]
+__all__ = ["JsonOutput", "OneOutcome", "Output", "StreamJsonOutput", "TextOutput", "output_for", "summary"]
 
 WriteFn: TypeAlias = Callable[[str], None]
 
@@ -30,6 +31,30 @@ class Output(Protocol):
     def on_event(self, event: AgentEvent, /) -> None: ...
 
     def finish(self, outcome: Outcome, /) -> None: ...
+
+
+class OneOutcome:
+    """An output that gets one outcome, the first, and no event behind it, whichever threads they come from."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._lock = threading.RLock()  # a write that fails ends the run, and that has events of its own
+        self._is_finished = False
+
+    @property
+    def error(self) -> OSError | None:
+        return self._output.error
+
+    def on_event(self, event: AgentEvent) -> None:
+        with self._lock:
+            if not self._is_finished:
+                self._output.on_event(event)
+
+    def finish(self, outcome: Outcome) -> None:
+        with self._lock:
+            if not self._is_finished:
+                self._is_finished = True
+                self._output.finish(outcome)
 
 
 class TextOutput:

@@ -195,17 +195,19 @@ class RunSession:
     @property
     def id(self) -> str | None:
         """Which session the run is in, once there is something in it."""
-        return self._id
+        session = self._session
+        return session.id if self._id is None and session is not None and session.messages else self._id
 
     @property
     def short_id(self) -> str | None:
         """As much of the id as tells it from all others now."""
-        if self._id is None:
+        whole = self.id
+        if whole is None:
             return None
         try:
-            return short_ids([self._id], session_ids(sessions_folder(self._settings)))[self._id]
+            return short_ids([whole], session_ids(sessions_folder(self._settings)))[whole]
         except SessionProblem:
-            return self._id
+            return whole
 
     @property
     def model(self) -> ModelSpec | None:

@@ -1,4 +1,4 @@
-"""Ctrl+C, and its relatives: once to stop cleanly, twice to stop at once.
+"""Ctrl+C, and its relatives: once to stop cleanly, twice to wait for nothing more.
 
 Owns the process's signal handlers while a run goes on. Plain handlers, not the event loop's: they also come through
 when the loop is blocked in a write that nobody reads.
@@ -21,13 +21,25 @@ T = TypeVar("T")
 
 INTERRUPTED = 130
 _CLEANUP_SECONDS = 0.5
+_LAST_WORDS_SECONDS = 0.5
+
+
+def _nothing() -> None:
+    pass
 
 
 @contextmanager
 def interruptible(
-    stop: Callable[[], None], clean_up: Callable[[], None], *, say: Callable[[str], None] | None = None
+    stop: Callable[[], None],
+    clean_up: Callable[[], None],
+    *,
+    last_words: Callable[[], None] = _nothing,
+    say: Callable[[str], None] | None = None,
 ) -> Generator[None]:
-    """Calls `stop` at the first signal; at the second, gives `clean_up` half a second and ends the process.
+    """Calls `stop` at the first signal; at the second, `clean_up` and `last_words`, and ends the process.
+
+    Each of the two has half a second, in a thread of its own: it may block, and needs locks that the interrupted code
+    may hold, which goes on meanwhile. Further signals change nothing.
 
     A signal that the caller of the program had ignored stays ignored, as for a job in the background.
     """
@@ -41,10 +53,14 @@ def interruptible(
                 say("stopping; once more to stop at once")
             stop()
             return
-        # In a thread: the interrupted code may hold a lock that cleaning up needs.
-        thread = threading.Thread(target=clean_up, daemon=True)
-        thread.start()
-        thread.join(_CLEANUP_SECONDS)
+        if count == 2:
+            threading.Thread(target=end, daemon=True).start()
+
+    def end() -> None:
+        for work, seconds in ((clean_up, _CLEANUP_SECONDS), (last_words, _LAST_WORDS_SECONDS)):
+            thread = threading.Thread(target=work, daemon=True)
+            thread.start()
+            thread.join(seconds)
         os._exit(INTERRUPTED)
 
     before: dict[signal.Signals, Any] = {}
@@ -55,7 +71,8 @@ def interruptible(
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # Once `end` is on its way, a signal more would only spoil the exit that is near.
+            signal.signal(number, signal.SIG_IGN if count > 1 else handler)
 
 
 async def wakeable(work: Awaitable[T]) -> T:

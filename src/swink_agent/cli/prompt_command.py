@@ -14,6 +14,7 @@ import logging
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import structs
@@ -22,7 +23,7 @@ from swink_agent.app.agent import StandardAgent
 from swink_agent.app.errors import ExitCode
 from swink_agent.app.headless import HeadlessRun, Outcome, PromptFn
 from swink_agent.app.opening import Opening, OpeningOptions
-from swink_agent.app.output import Output, output_for
+from swink_agent.app.output import OneOutcome, Output, output_for
 from swink_agent.app.sessions import RunSession
 from swink_agent.app.settings import Settings
 from swink_agent.app.trust import Project, TrustStore
@@ -44,11 +45,10 @@ _UNATTENDED = (
 )
 
 
-def run_prompt(options: dict[str, Any]) -> int:
+def run_prompt(options: dict[str, Any], unanswered: UnansweredOutput) -> int:
     """The whole of it, to an exit code. Raises `ApplicationError` for what is wrong before the run."""
     _check_stdout()
-    with UnansweredOutput(options["output"]) as unanswered:
-        return _Prompt(options, unanswered).run()
+    return _Prompt(options, unanswered).run()
 
 
 class _Prompt:
@@ -57,7 +57,7 @@ class _Prompt:
     def __init__(self, options: dict[str, Any], unanswered: UnansweredOutput) -> None:
         self._unanswered = unanswered
         self._options = options
-        self._interrupts = _Interrupts()
+        self._interrupts = _Interrupts(lambda: unanswered.answer(KeyboardInterrupt()))
         self._opening = Opening(OpeningOptions.of(options))
         self._settings = self._opening.settings
         unanswered.format_name = self._settings.value("output")
@@ -99,7 +99,9 @@ class _Prompt:
                 made.agent, schema=self._schema, timeout=self._settings.value("timeout"), prepare=made.prepare
             )
             output = self._output(self._settings, made, run)
-            self._interrupts.attach(run, made)
+            self._interrupts.attach(
+                run, made, lambda: output.finish(structs.replace(run.as_it_stands(), session=session.id))
+            )
             outcome = self._drive(made, run, prompt, output, reporter)
         # Before anybody reads how it ended: who does may go on with the session at once.
         problem = session.close()
@@ -128,7 +130,8 @@ class _Prompt:
 
     @staticmethod
     def _output(settings: Settings, made: StandardAgent, run: HeadlessRun) -> Output:
-        return output_for(settings.value("output"), write_answer, made.redactor, lambda: run.interrupt("output"))
+        write = output_for(settings.value("output"), write_answer, made.redactor, lambda: run.interrupt("output"))
+        return OneOutcome(write)
 
     @staticmethod
     def _drive(made: StandardAgent, run: HeadlessRun, prompt: PromptFn, output: Output, reporter: Reporter) -> Outcome:
@@ -139,7 +142,9 @@ class _Prompt:
 class _Interrupts:
     """What a signal does, from before there is a run that it could stop."""
 
-    def __init__(self) -> None:
+    def __init__(self, last_words: Callable[[], None]) -> None:
+        self._last_words = last_words
+        """What stdout was promised, whatever the end is."""
         self._run: HeadlessRun | None = None
         self._made: StandardAgent | None = None
         self._asking: TerminalAsk | None = None
@@ -147,10 +152,10 @@ class _Interrupts:
 
     def handled(self, asking: TerminalAsk | None) -> Any:
         self._asking = asking
-        return interruptible(self._stop, self._clean_up, say=self._say)
+        return interruptible(self._stop, self._clean_up, last_words=lambda: self._last_words(), say=self._say)
 
-    def attach(self, run: HeadlessRun, made: StandardAgent) -> None:
-        self._run, self._made = run, made
+    def attach(self, run: HeadlessRun, made: StandardAgent, last_words: Callable[[], None]) -> None:
+        self._run, self._made, self._last_words = run, made, last_words
         if self._came:
             run.interrupt()
 

@@ -193,9 +193,12 @@ def swink(ctx: click.Context, /, **options: Any) -> int | None:
         ctx.fail(f"{options['spoken'][0][:60]!r} is no command, and the prompt is behind -p already: leave one out.")
     if options["inline"]:
         ctx.fail("--inline is for the terminal UI, which opens without -p: leave one out.")
-    from .prompt_command import run_prompt
+    from .unanswered import UnansweredOutput
 
-    return run_prompt(options)
+    with UnansweredOutput(options["output"]) as unanswered:
+        from .prompt_command import run_prompt  # within: an interrupt while it is loaded has its object too
+
+        return run_prompt(options, unanswered)
 
 
 def _given(options: dict[str, Any]) -> list[str]:

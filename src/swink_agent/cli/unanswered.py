@@ -6,11 +6,12 @@ Owns the outcome of a command line that cannot be used, of an interrupt before t
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from .errors_text import text_of
+from .errors_text import INTERRUPTED, text_of
 
 if TYPE_CHECKING:
     from swink_agent.core.types import ModelSpec
@@ -34,7 +35,17 @@ class UnansweredOutput:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if error is None or self.is_answered:
+        if error is None:
+            return
+        # No second Ctrl+C comes between the first and the object that tells of it, nor between that and the exit.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self.answer(error)
+        if text_of(error)[1] != INTERRUPTED:
+            signal.signal(signal.SIGINT, before)
+
+    def answer(self, error: BaseException) -> None:
+        """Writes the outcome that an exception makes, unless there is one already."""
+        if self.is_answered:
             return
         self.is_answered = True
         text, code = text_of(error)
