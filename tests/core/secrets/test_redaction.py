@@ -499,6 +499,11 @@ def test_a_password_within_an_address_is_known_by_itself(variable: str, value: s
 ODD = "p\"a/s<s>&w\\ör$d'`+=1 2"
 
 
+def _of_od(byte: int) -> str:
+    """A byte as `od -c` prints it."""
+    return f"{chr(byte) if byte < 128 else f'{byte:03o}':>4}"
+
+
 def as_it_is_written(secret: str) -> dict[str, str]:
     raw = secret.encode()
     long = base64.b64encode(b"user:" * 9 + raw + b"#" * 40).decode()
@@ -550,6 +555,13 @@ def as_it_is_written(secret: str) -> dict[str, str]:
             f"{16 * i:07o}" + "".join(f"{chr(byte) if byte < 128 else f'{byte:03o}':>4}" for byte in row)
             for i, row in enumerate(dump)
         ),
+        "od -An -c": "\n".join("".join(map(_of_od, row)) for row in dump),
+        "od -a": "\n".join(
+            f"{16 * i:07o}" + "".join("  sp" if byte == 32 else _of_od(byte) for byte in row)
+            for i, row in enumerate(dump)
+        ),
+        "od -c behind a text": "no newline"
+        + "\n".join(f"{16 * i:07o}" + "".join(map(_of_od, row)) for i, row in enumerate(dump)),
         "od -t x1z": "\n".join(f"{16 * i:06x} {row.hex(' ')}  >{row.decode('latin-1')}<" for i, row in enumerate(dump)),
         "array": "{" + ",\n  ".join(f"0x{byte:02X}" for byte in raw) + "}",
         "escaped bytes in JSON": json.dumps("".join(f"\\x{byte:02x}" for byte in raw)),

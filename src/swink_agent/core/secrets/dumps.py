@@ -12,26 +12,39 @@ from functools import lru_cache
 __all__ = ["dump_patterns", "may_dump", "readings"]
 
 
+_CHARACTER = r"(?:   [^\n]|  \\[^\n]|  (?:nl|sp|ht|cr)| [0-7]{3})"
+"""One of `od -c` or `od -a`, four cells wide: itself, escaped, named, or in octal."""
+_NAMED = {"nl": b"\n", "sp": b" ", "ht": b"\t", "cr": b"\r"}
+
+
 class _Patterns:
     """Compiled on first use."""
 
     def __init__(self) -> None:
-        # An address, then bytes or words (of xxd, which has a text behind them; of hexdump and od), or characters.
+        # An address, then bytes or words (of xxd, which has a text behind them; of hexdump and od), or characters,
+        # which stand without an address too, and begin behind a text that no newline ended.
         self.line = re.compile(
             r"(?m)^[ \t]*[0-9a-fA-F]{4,16}(?:: ((?:[0-9a-fA-F]{2,8} ){1,32})[^\n]*"
-            r"| {1,4}((?:[0-9a-fA-F]{2,8} {1,2}){0,31}[0-9a-fA-F]{2,8})[ \t]*(?:[|>][^\n]*)?"
-            r"|((?:   [^\n]|  \\[^\n]| [0-7]{3}){1,32})[ \t]*)$"
+            r"| {1,4}((?:[0-9a-fA-F]{2,8} {1,2}){0,31}[0-9a-fA-F]{2,8})[ \t]*(?:[|>][^\n]*)?)$"
+            rf"|(?:^[ \t]*[0-9a-fA-F]{{4,16}}|^|0{{6,8}})({_CHARACTER}{{1,32}})[ \t]*$"
         )
         self.begun = re.compile(r"[ \t]*(?:[0-9a-fA-F]{0,16}:?|[0-9a-fA-F]{4,16}:? .*)\Z")
-        self.characters = re.compile(r"(?:   (.)|  \\(.)| ([0-7]{3}))")
+        self.characters_begun = re.compile(
+            rf"(?:^|0{{6,8}}){_CHARACTER}{{0,32}}(?: {{1,3}}| {{1,2}}\\| [0-7]{{1,2}})?\Z|0{{1,8}}\Z"
+        )
+        self.character = re.compile(r"(?:   (.)|  (nl|sp|ht|cr)|  \\(.)| ([0-7]{3}))")
+        self.several_characters = re.compile(r"(?:   \S){4}")
 
 
 dump_patterns = lru_cache(maxsize=1)(_Patterns)
 
 
 def may_dump(text: str) -> bool:
-    """A glance: the addresses of a dump, but for those of very large files, begin with zeros."""
-    return "0000" in text or "\n00" in text or text.startswith("00")
+    """A glance: the addresses of a dump, but for those of very large files, begin with zeros; or characters stand far
+    apart."""
+    if "0000" in text or "\n00" in text or text.startswith("00"):
+        return True
+    return "   " in text and dump_patterns().several_characters.search(text) is not None
 
 
 def readings(lines: list[re.Match[str]]) -> list[Callable[[re.Match[str]], bytes]]:
@@ -61,9 +74,13 @@ def _as_words(line: re.Match[str]) -> bytes:
 def _as_octal(line: re.Match[str]) -> bytes:
     """Bytes or words in octal, or characters among which the odd ones are in octal."""
     if line.group(3):
-        parts = dump_patterns().characters.findall(line.group(3))
-        return b"".join([(plain or named).encode() if plain or named else _octal(code) for plain, named, code in parts])
+        parts = dump_patterns().character.findall(line.group(3))
+        return b"".join([_character(*part) for part in parts])
     return b"".join(map(_octal, (line.group(1) or line.group(2)).split()))
+
+
+def _character(plain: str, named: str, escaped: str, code: str) -> bytes:
+    return _NAMED[named] if named else (plain or escaped).encode() if plain or escaped else _octal(code)
 
 
 def _octal(digits: str) -> bytes:

@@ -67,6 +67,10 @@ class _Patterns:
 _patterns = lru_cache(maxsize=1)(_Patterns)
 
 
+_CHARACTERS_APART = "   "
+"""What stands between two characters of `od -c`."""
+
+
 class SecretForms:
     """All forms of some secrets. Made once and not changed: whoever learns another secret makes another."""
 
@@ -164,7 +168,9 @@ class SecretForms:
             held = max(held, self._unfinished_flat(end, is_hex=False))
         if end.rstrip(_HEX_BETWEEN)[-1:] in _HEX_DIGITS:
             held = max(held, self._unfinished_flat(end, is_hex=True))
-        return max(held, self._unfinished_dump(end)) if end[-1] == "0" or may_dump(end) else held
+        if end[-1] in "0 " or may_dump(end) or _CHARACTERS_APART in end[end.rfind("\n") + 1 :]:
+            held = max(held, self._unfinished_dump(end))
+        return held
 
     def _unfinished_escaped(self, end: str) -> int:
         half = _patterns().escape_half.search(end)
@@ -187,10 +193,12 @@ class SecretForms:
         """A dump is held until it is over: a line of it may hold half of a secret."""
         end = end[end.find("\n") + 1 :] if len(end) == _WRAPPED_TAIL else end  # of the first, half may be cut off
         last = end.rfind("\n") + 1
-        if not dump_patterns().begun.match(end, last):
-            return 0
+        characters = dump_patterns().characters_begun.search(end[last:])
+        held = 0 if characters is None else len(end) - last - characters.start()
+        if not dump_patterns().begun.match(end, last) and held < len(end) - last:
+            return held  # behind a text on the same line, if at all: no line of a dump goes before it
         is_begun = end.startswith("00", last) or end[last:] == "0"
-        before, held = last, len(end) - last if is_begun else 0
+        before, held = last, len(end) - last if is_begun else held
         for line in reversed(list(dump_patterns().line.finditer(end, 0, last))):
             if before - line.end() > 1:
                 break
