@@ -123,6 +123,37 @@ def _places(path: str) -> list[Path]:
     return [ROOT / path, PACKAGE / path, PACKAGE / "core" / path]
 
 
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_FILE_OF_OURS = re.compile(r"`((?:src|tests|docs|bench|evals|examples|scripts)/[\w./-]+\.\w+)`")
+_TOP_ROOMS = "|".join(sorted({room.relative_to(PACKAGE.relative_to(ROOT)).parts[0] for room in ROOMS}))
+_NAME_OF_OURS = re.compile(rf"`(?:swink_agent\.)?((?:{_TOP_ROOMS})(?:\.\w+)+)[`(]")
+_NAMES_OF_GIT = {"core.fsmonitor", "core.hooksPath"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_files_and_modules_that_a_page_names_are_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    missing = [path for path in _FILE_OF_OURS.findall(text) if not (ROOT / path).exists()]
+    missing += [name for name in _NAME_OF_OURS.findall(text) if name not in _NAMES_OF_GIT and not _is_there(name)]
+    assert not missing, f"{page.name} names {missing}"
+
+
+def _is_there(name: str) -> bool:
+    """Whether a dotted name is a module of ours, or a name in one."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        module = PACKAGE.joinpath(*parts[:length])
+        sources = [
+            path
+            for path in (module.with_suffix(".py"), module / "__init__.py", module / "_exports.py")
+            if path.is_file()
+        ]
+        if sources:
+            rest = parts[length:]
+            return not rest or any(re.search(rf"\b{rest[0]}\b", path.read_text(encoding="utf-8")) for path in sources)
+    return False
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_no_module_sends_its_reader_to_one_that_is_gone(module: str) -> None:
     """What a docstring names with an underscore in front, or with a slash, is a module, or a name of this one."""

@@ -176,7 +176,7 @@ async def test_what_was_left_behind_for_later_is_told(shell: BashTool, tmp_path:
         assert "left_behind" not in result.details
         return
     text = f"'{here}/n/.git/config': core.fsmonitor can make git run programs, and was taken out of it."
-    assert said(result).startswith(f"made\n[left behind: {text}")
+    assert said(result).startswith(f"made\n[sandbox: {text}")
     assert result.details["left_behind"][0].startswith(text)
     assert not result.is_error
     assert "fsmonitor" not in (tmp_path / "n/.git/config").read_text()
@@ -195,7 +195,8 @@ async def test_what_to_do_where_the_configuration_is_held_is_said(shell: BashToo
         assert not result.is_error
         return
     assert result.is_error
-    assert said(result).endswith("git -c user.name=...), or ask the user to set it]")
+    assert "harmless ones alone" in said(result)
+    assert said(result).endswith("give it to one command (git -c name=value), or ask the user to set it]")
     again = await run(shell, "git -c user.name=a -c user.email=a commit -q --allow-empty -m x && git log --format=%an")
     assert (said(again), again.is_error) == ("a\n", False)
 

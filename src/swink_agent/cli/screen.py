@@ -2,7 +2,7 @@
 
 Owns what may be written to a terminal: no line of ours is wider than the window, so none wraps; text of somebody else
 stands behind a mark of ours in every row, and its control characters are written out. Does not own what is said: that
-is in `reporter`; nor how text is made safe and measured: that is in `policies.escaping` and `policies.cells`.
+is in `reporter`; nor how text is made safe and measured: that is in `rendering.escaping` and `rendering.cells`.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ _QUICKLY_MASKED = 32 * 1024
 _LAST_SIGNAL_CODE = 128 + 31
 _CONFIG_IS_HELD = re.compile(r"(?m)^(?:error|fatal): could not (?:write|lock) config file \S*\.git/")
 _HOW_WITHOUT_CONFIG = (
-    "[.git/config is read-only for commands: give a setting to one command (git -c user.name=...), "
-    "or ask the user to set it]"
+    "[a setting of git's was refused: commands change harmless ones alone, and none where the sandbox cannot look at "
+    "them first; give it to one command (git -c name=value), or ask the user to set it]"
 )
 _NOTE = 256
 _DRAIN = 0.5
@@ -292,7 +292,7 @@ class _Command:
         else:
             ending = f"[exit code {code}]" if code else ""
         left = [_as_json(warning)[:400] for warning in self._process.warnings]
-        ending = "\n".join((*((ending,) if ending else ()), *(f"[left behind: {text}]" for text in left)))
+        ending = "\n".join((*((ending,) if ending else ()), *(f"[sandbox: {text}]" for text in left)))
         room = OUTPUT_LIMIT - _NOTE - len(ending.encode()) - 1
         if self._output.total <= _QUICKLY_MASKED or is_cancelled:
             bounded = self._output.text(room, self._ctx.redactor)
