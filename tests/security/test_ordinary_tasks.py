@@ -272,7 +272,7 @@ CHANGING = {
         asks=1,
     ),
     "an edit that does not fit, then one that does": Task(
-        [edit("src/main.py", "a -  b", "x"), FIX], says("not found", "Edited src/main.py"), asks=2
+        [edit("src/main.py", "a -  b", "x"), FIX], says("not found", "Edited src/main.py"), asks=1
     ),
     "keep the mode of a script": Task(
         [edit("run.sh", "ran", "did run"), bash("./run.sh")], says("did run"), script, asks=2

@@ -152,7 +152,7 @@ class _Interrupts:
 
     def handled(self, asking: TerminalAsk | None) -> Any:
         self._asking = asking
-        return interruptible(self._stop, self._clean_up, last_words=lambda: self._last_words(), say=self._say)
+        return interruptible(self._stop, self._clean_up, last_words=self._speak_last, say=self._say)
 
     def attach(self, run: HeadlessRun, made: StandardAgent, last_words: Callable[[], None]) -> None:
         self._run, self._made, self._last_words = run, made, last_words
@@ -163,6 +163,9 @@ class _Interrupts:
         self._came = True
         if self._run is not None:
             self._run.interrupt()
+
+    def _speak_last(self) -> None:
+        self._last_words()
 
     def _clean_up(self) -> None:
         if self._asking is not None:

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swink_agent import AgentToolResult, ToolContext, ToolError, extract_text
+from swink_agent import Agent, AgentToolResult, ModelSpec, ToolContext, ToolError, ToolResultMessage, extract_text
+from swink_agent.approvals import Approvals
 from swink_agent.core.approval import Grant
 from swink_agent.core.tool import Toolbox
+from swink_agent.testing import call, scripted
 from swink_agent.tools import EditFileTool, ReadFileTool, Workspace
 from swink_agent.tools.files.edits import Edit, apply_edits
 from swink_agent.tools.files.nearest import describe_nearest
@@ -409,3 +411,23 @@ def test_no_path_edits_what_is_outside(path: list[str], folder: Path, outside: P
         asyncio.run(tool.execute({"path": "/".join(path), "edits": edits((old, "bad"))}, ToolContext()))
     assert os.listdir(outside) == ["secret"]
     assert (outside / "secret").read_text() == "outside"
+
+
+@pytest.mark.parametrize("ask", [None, "fails"])
+async def test_nobody_is_asked_about_an_edit_that_does_not_fit_and_the_model_hears_why(
+    tool: EditFileTool, folder: Path, ask: str | None
+) -> None:
+    def asked(question: object) -> bool:
+        raise AssertionError("somebody was asked")
+
+    (folder / "a.py").write_text("def main():\n    return 1\n")
+    wrong = {"path": "a.py", "edits": edits(("def mian():", "def start():"))}
+    missing = {"path": "b.py", "edits": edits(("x", "y"))}
+    stream = scripted([call("edit_file", **wrong), call("edit_file", **missing)], "ok")
+    approvals = Approvals() if ask is None else Approvals(asked)
+    agent = Agent(ModelSpec("test", "m"), stream_fn=stream, tools=[tool], approve=approvals)
+    result = await agent.prompt("x")
+    first, second = [extract_text(one.content) for one in result.messages if isinstance(one, ToolResultMessage)]
+    assert first.startswith("old was not found in a.py")
+    assert "def main():" in first
+    assert second.startswith("b.py does not exist")

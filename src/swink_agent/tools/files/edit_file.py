@@ -5,16 +5,17 @@ Owns the tool; how edits are applied, and what is said of one that does not fit,
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from swink_agent.core.errors import ToolError
-from swink_agent.core.tool import AgentToolResult
+from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from .._bounded import show_name
 from ..workspace.place import Place
 from ..workspace.wall import too_large
 from .edits import Edit, apply_edits
-from .file_tool import Before, Call, WritingTool, change_details
+from .file_tool import Before, Call, WritingTool, change_details, refuse_stale
 from .masked import mask_text, put_back
 from .text import NEW_FILE, Decoded, decode_text, encode_text
 
@@ -56,18 +57,43 @@ class EditFileTool(WritingTool):
         "additionalProperties": False,
     }
 
+    def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
+        """Raises what the call would be refused with, such as for an `old` that is not there, before anybody is asked."""
+        with self.workspace.place(arguments["path"]) as place:
+            file = self.workspace.open_existing(place)
+            if file is None:
+                self._planned(arguments, ctx.redactor, place, None)
+                return None
+            with file:
+                before = Before(file)
+                refuse_stale(ctx, self.workspace, place, before)
+                self._planned(arguments, ctx.redactor, place, before)
+        return None
+
     def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:
         path = "/".join(place.parts)
-        edits = edits_in(call.arguments)
+        plan = self._planned(call.arguments, call.redactor, place, before)
+        self.put(call, place, before, plan.data)
+        return AgentToolResult.text(
+            f"{'Created' if before is None else 'Edited'} {show_name(path)}: {plan.where}.",
+            change_details(path, plan.old, plan.new, is_new=before is None),
+        )
+
+    def _planned(
+        self, arguments: dict[str, Any], redactor: Redactor | None, place: Place, before: Before | None
+    ) -> _Plan:
+        """What the edits would make of the file. Raises `ToolError` if they do not fit."""
+        path = "/".join(place.parts)
+        edits = edits_in(arguments)
         if before is None and edits[0].old:
             near = self.workspace.nearest(path)
             raise ToolError(
                 f"{show_name(path)} does not exist{near}: nothing was changed. To make a new file, use write_file"
             )
         existing = text_of(before)
-        masked = mask_text(existing.text, call.redactor)
+        masked = mask_text(existing.text, redactor)
         view, where = apply_edits(masked.text, existing.format.newline, edits, show_name(path))
-        text = put_back(masked, view, call.redactor, show_name(path)).text
+        text = put_back(masked, view, redactor, show_name(path)).text
         try:
             data = encode_text(text, existing.format)
         except UnicodeEncodeError as error:
@@ -76,11 +102,16 @@ class EditFileTool(WritingTool):
                 f"{show_name(path)} is {kept}, which has no {error.object[error.start]!r}: use other characters, or "
                 "write the whole file with write_file"
             ) from error
-        self.put(call, place, before, data)
-        return AgentToolResult.text(
-            f"{'Created' if before is None else 'Edited'} {show_name(path)}: {where}.",
-            change_details(path, masked.text, view, is_new=before is None),
-        )
+        return _Plan(masked.text, view, where, data)
+
+
+class _Plan(NamedTuple):
+    """A file as it is and as it would be, both as the model sees them; where it changes, and its new bytes."""
+
+    old: str
+    new: str
+    where: str
+    data: bytes
 
 
 def edits_in(arguments: dict[str, Any]) -> list[Edit]:

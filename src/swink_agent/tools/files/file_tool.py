@@ -169,9 +169,7 @@ class WritingTool(FileTool):
 
     def refusal(self, call: Call, place: Place, before: Before) -> AgentToolResult | None:
         """Why an existing file is left alone, if it is. Raises `ToolError` for a reason that takes one sentence."""
-        seen, _ = seen_by(call.ctx, self.workspace)
-        if seen.version(place.parts) not in (None, before.version):
-            raise stale(place.parts)
+        refuse_stale(call.ctx, self.workspace, place, before)
         return None
 
     @abstractmethod
@@ -230,6 +228,13 @@ class WritingTool(FileTool):
             mode=0o644 if before is None else before.file.stat.st_mode,
             folders=made,
         )
+
+
+def refuse_stale(ctx: ToolContext, workspace: Workspace, place: Place, before: Before) -> None:
+    """Raises `ToolError` for a file that is not what the conversation last saw of it."""
+    seen, _ = seen_by(ctx, workspace)
+    if seen.version(place.parts) not in (None, before.version):
+        raise stale(place.parts)
 
 
 def as_json(path: str) -> str:
