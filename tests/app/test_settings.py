@@ -179,6 +179,22 @@ def test_a_flag_is_the_users_own_and_wins_over_the_project() -> None:
 # -- changing ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('[base_url]\nxai = "http://a"\n', ""),
+        ('model = "local"\n\n[base_url]\nxai = "http://a"\n', 'model = "local"\n\n'),
+        ('[base_url]\nxai = "http://a"\nopenai = "http://b"\n', '[base_url]\nopenai = "http://b"\n'),
+        ('[base_url]\n# mine\nxai = "http://a"\n', "[base_url]\n# mine\n"),
+    ],
+)
+def test_a_table_goes_with_the_last_value_in_it(tmp_path: Path, before: str, after: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(before)
+    assert unset_value("base_url.xai", path=path)
+    assert path.read_text() == after
+
+
 def test_setting_and_unsetting_keeps_the_rest_of_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "config.toml", "# mine\nmax_turns = 10 # enough\n")
     assert set_value("model", "anthropic:x", path=path) == "anthropic:x"

@@ -265,6 +265,28 @@ def test_settings_are_shown_with_their_sources(tmp_path: Path, monkeypatch: pyte
     assert path.read_text() == ""
 
 
+def test_a_model_that_nobody_has_is_not_set(program: Any, tmp_path: Path) -> None:
+    done = program("config", "set", "model", "claude-sonet-4-6")
+    assert (done.code, done.out) == (2, "")
+    assert "no model is called 'claude-sonet-4-6'; did you mean" in done.err
+    assert not (tmp_path / "config" / "config.toml").exists()
+
+
+def test_no_hidden_option_is_suggested(program: Any) -> None:
+    done = program("-p", "x", "--aprove", "all")
+    assert done.code == 2
+    assert "--approve" in done.err
+    assert "--spoken" not in done.err
+
+
+@pytest.mark.parametrize("words", [("keys", "rm"), ("models", "remove"), ("sessions", "remove")])
+def test_what_removes_has_the_other_usual_name_too(program: Any, words: tuple[str, str]) -> None:
+    done = program(*words, "nothing-of-that-name")
+    assert (done.code, done.out) == (2, "")
+    assert "No such command" not in done.err
+    assert f"  {words[1]} " not in program(words[0], "--help").out, "the help has one name for it"
+
+
 def test_a_setting_that_something_else_overrules_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWINK_APPROVE", "ask")
     assert "note: here it is ask, by environment SWINK_APPROVE" in invoke("config", "set", "approve", "none").stderr

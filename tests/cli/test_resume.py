@@ -91,7 +91,7 @@ async def test_the_newest_session_is_the_newest_of_this_folder(swink: Any, tmp_p
     assert nothing.stderr.startswith(f"error: there is no session of {swink.folder} to go on with: ")
     assert [text for _, text in texts(provider.bodies[2])] == ["here", "One.", "again"]
     assert [text for _, text in texts(provider.bodies[3])] == ["there", "Two.", "moved"]
-    assert moved.stderr == f"note: the session was begun in {other}, and goes on in this folder\n"
+    assert moved.stderr == f"note: the session was begun in {other}, stays listed there, and goes on in this folder\n"
 
 
 @pytest.mark.sweep

@@ -245,6 +245,27 @@ async def test_a_plain_callable_is_a_provider_too_and_gets_the_model(acme: Any) 
     assert (done.code, done.stdout) == (0, "I am whoever.\n"), done
 
 
+async def test_a_plain_callable_that_fails_is_told_with_its_package(acme: Any) -> None:
+    (acme.site / "plain.py").write_text("def provider(model):\n    raise KeyError('PLAY_FILE')\n")
+    declare(acme.site, "plain-package", {"swink_agent.providers": {"plain": "plain:provider"}})
+    done = await acme("-p", "Who are you?", "-m", "plain:whoever", "--tools", "none")
+    what = "the provider plain of the package plain-package failed: KeyError('PLAY_FILE')"
+    assert (done.code, done.stderr) == (3, f"error: plain:whoever cannot be asked: {what}\n")
+
+
+async def test_a_limit_of_cost_is_refused_before_the_run_where_no_price_is_known(acme: Any) -> None:
+    (acme.site / "plain.py").write_text(
+        "from swink_agent.testing import scripted\nprovider = lambda model: scripted('x')\n"
+    )
+    declare(acme.site, "plain", {"swink_agent.providers": {"plain": "plain:provider"}})
+    done = await acme("-p", "x", "-m", "plain:whoever", "--tools", "none", "--max-cost", "1")
+    assert (done.code, done.stdout) == (2, "")
+    assert "the price of plain:whoever is not known, so --max-cost" in done.stderr
+    assert "--max-turns" in done.stderr
+    for foreign in ("worst_case=", "unknown_prices", "--resume"):
+        assert foreign not in done.stderr
+
+
 @pytest.mark.sweep
 async def test_nobody_takes_the_place_of_a_provider_that_comes_with_the_program(acme: Any) -> None:
     (acme.site / "thief.py").write_text("def provider(model):\n    raise SystemExit('it got the key')\n")

@@ -121,7 +121,10 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     tools += extra
     approvals = _approvals(options, rules, tools, redactor)
     system = redactor.redact(_system_prompt(root, model, options))
-    reply = _most_output(model, settings.value("max_cost"))
+    max_cost = settings.value("max_cost")
+    if max_cost is not None and options.stream_fn is None:
+        _refuse_unpriced(model)
+    reply = _most_output(model, max_cost)
     agent = Agent(
         model,
         system_prompt=system,
@@ -250,6 +253,18 @@ def _claim_check(model: ModelSpec, settings: Settings, tools: Sequence[AgentTool
     names = [tool.name for tool in tools]
     changing, looking = ([name for name in kind if name in names] for kind in (_CHANGING, _LOOKING))
     return [ClaimCheck(changing=changing, looking=looking)]
+
+
+def _refuse_unpriced(model: ModelSpec) -> None:
+    """Who set a limit of cost is told before anything is asked that it cannot be kept with this model."""
+    from swink_agent.adapters.prices import worst_case
+
+    if worst_case(model, 1, 1)[0] is None:
+        raise UsageProblem(
+            f"the price of {model} is not known, so --max-cost (the setting max_cost) cannot be kept: choose a model "
+            "with a known price (`swink models` lists them), or leave that limit out and set others: --max-turns, "
+            "--timeout"
+        )
 
 
 def _most_output(model: ModelSpec, max_cost: float | None) -> int | None:

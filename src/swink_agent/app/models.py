@@ -15,12 +15,13 @@ from typing import Any
 
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, AuthError
+from swink_agent.core.providers import ProviderStreamFn, entry_point_of
 from swink_agent.core.stream import StreamFn, StreamOptions
 from swink_agent.core.types import AgentContext, ModelSpec, ThinkingLevel, UserMessage
 
 from .credentials import Credentials
 from .errors import NoModel, UsageProblem
-from .providers import LOCAL, Provider, all_providers, provider_named
+from .providers import LOCAL, PROVIDERS, Provider, all_providers, provider_named
 from .settings import Settings
 
 __all__ = ["LOCAL_EXTRA", "choose_model", "has_local_extra", "is_small", "local_fetch", "prepare_local", "stream_fn_of"]
@@ -110,11 +111,21 @@ def stream_fn_of(
 def _made(provider: Provider, model: ModelSpec, address: str | None) -> StreamFn:
     """The stream function. Whatever a package of somebody else's raises for it is told with the provider's name."""
     try:
-        return provider.make(address)
+        made = provider.make(address)
+        if isinstance(made, ProviderStreamFn):  # of a plain callable, which is called now and not in the run
+            made.adapter(model)
+        return made
     except (AgentError, ImportError, ValueError):
         raise
     except Exception as error:
-        raise NoModel(f"{model} cannot be asked: its provider failed: {error!r}") from error
+        raise NoModel(f"{model} cannot be asked: {_whose(provider)} failed: {error!r}") from error
+
+
+def _whose(provider: Provider) -> str:
+    """A provider and, if somebody else wrote it, the package that it is of."""
+    point = None if provider in PROVIDERS else entry_point_of(provider.name)
+    of = "" if point is None or point.dist is None else f" of the package {point.dist.name}"
+    return f"the provider {provider.name}{of}"
 
 
 def _what_is_missing(message: str, provider: Provider) -> str:

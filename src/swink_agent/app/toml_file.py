@@ -68,7 +68,20 @@ class TomlFile:
         lines = self._lines
         if found is not None:
             lines = [*lines[: found.start], *lines[found.end :]]
+            lines = self._without_empty_table(found, lines)
         return self._checked("".join(lines), {name: value for name, value in self.values.items() if name != key})
+
+    def _without_empty_table(self, gone: Statement, lines: list[str]) -> list[str]:
+        """The lines without the header of the table that the statement was alone in: comments keep it."""
+        headers = [one for one in self._statements() if one.is_header]
+        own = [one for one in headers if one.end <= gone.start][-1:]
+        if not own or self._lines[own[0].start].lstrip().startswith("[["):
+            return lines
+        removed = gone.end - gone.start
+        behind = [one.start - removed for one in headers if one.start > gone.start][:1] or [len(lines)]
+        if any(line.strip() for line in lines[own[0].end : behind[0]]):
+            return lines
+        return [*lines[: own[0].start], *lines[behind[0] :]]
 
     def _checked(self, text: str, wanted: dict[str, Any]) -> str:
         try:

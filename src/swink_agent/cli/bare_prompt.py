@@ -25,7 +25,12 @@ class RootGroup(LazyGroup):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
         words = _CommandLineWords(options)
-        return super().parse_args(ctx, self._with_spoken(words, words.with_bare_prompt(args)))
+        try:
+            return super().parse_args(ctx, self._with_spoken(words, words.with_bare_prompt(args)))
+        except click.NoSuchOption as error:  # what the help does not list is nobody's mistake for something else
+            hidden = {name for option in options if option.hidden for name in option.opts}
+            error.possibilities = [name for name in error.possibilities or () if name not in hidden]
+            raise
 
     def _with_spoken(self, words: _CommandLineWords, args: list[str]) -> list[str]:
         """The words of a prompt for the terminal UI, each as the option that click knows it by."""

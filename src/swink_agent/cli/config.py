@@ -11,6 +11,7 @@ import click
 
 from swink_agent.app.definitions import all_definitions
 from swink_agent.app.errors import UsageProblem
+from swink_agent.app.models import named_model
 from swink_agent.app.settings import (
     Definition,
     Settings,
@@ -108,6 +109,8 @@ def get(name: str) -> None:
 @click.argument("value", shell_complete=offered("setting_values"))
 def set_(name: str, value: str) -> None:
     """Set one value in your own settings file."""
+    if name == "model":
+        named_model(value)  # raises `UsageProblem`, with what may have been meant
     path = settings_file()
     stored = set_value(name, value, path=path)
     click.echo(f"{name} = {_shown(name, stored)} in {path}", err=True)

@@ -11,7 +11,7 @@ from swink_agent.app.credentials import Credentials
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.providers import all_providers
 
-from .lazy import offered
+from .lazy import also_called, offered
 from .table import table
 
 __all__ = ["keys"]
@@ -94,3 +94,6 @@ def remove_key(provider: str) -> None:
     variable = credentials.in_environment(provider)
     if variable:
         click.echo(f"{variable} still holds one, in the environment.", err=True)
+
+
+also_called(keys, remove_key, "rm")

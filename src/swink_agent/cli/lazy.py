@@ -7,11 +7,12 @@ mistake load none of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any
 
 import click
 
-__all__ = ["LazyGroup", "offered"]
+__all__ = ["LazyGroup", "also_called", "offered"]
 
 
 def offered(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
@@ -23,6 +24,13 @@ def offered(name: str) -> Callable[[click.Context, click.Parameter, str], list[A
         return getattr(completing, name)(ctx, parameter, incomplete)
 
     return offer
+
+
+def also_called(group: click.Group, command: click.Command, name: str) -> None:
+    """Another name for a command, for who expects that one; the help lists the first alone."""
+    other = copy(command)
+    other.hidden = True
+    group.add_command(other, name)
 
 
 class LazyGroup(click.Group):

@@ -17,7 +17,7 @@ from swink_agent.app.settings import load_settings
 from swink_agent.app.telling import size_of
 
 from .interrupts import interruptible
-from .lazy import offered
+from .lazy import also_called, offered
 from .reporter import Reporter
 from .screen import Screen
 from .table import table
@@ -221,3 +221,6 @@ def remove(name: str) -> None:
     if not freed:
         raise UsageProblem(f"{name} is not on this machine")
     click.echo(f"{size_of(freed)} freed.", err=True)
+
+
+also_called(models, remove, "remove")

@@ -183,7 +183,7 @@ def _tell_first(made: StandardAgent, project: Project | None, session: RunSessio
     for warning in (*made.warnings, *([session.warning] if session.warning else [])):
         reporter.warn(warning)
     if session.came_from:
-        reporter.note(f"the session was begun in {session.came_from}, and goes on in this folder")
+        reporter.note(f"the session was begun in {session.came_from}, stays listed there, and goes on in this folder")
     if project is not None and (text := project.what_is_unused):
         from .trusting import what_changed  # on use: most projects are as they were
 

@@ -34,7 +34,7 @@ from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text
 
 from .confirming import confirm
-from .lazy import offered
+from .lazy import also_called, offered
 from .screen import Palette, wants_colour, width_of, write_answer
 from .session_pages import facts, listing, remarks, rows_of
 from .table import table
@@ -187,6 +187,9 @@ def export(session_id: str, format_name: Format | None, file: str | None) -> Non
     """
     path = None if file in (None, "-") else Path(file).expanduser()
     ending = "" if path is None else path.suffix.lower()
+    if ending and format_name is None and ending not in _ENDINGS:
+        known = ", ".join(_ENDINGS)
+        raise UsageProblem(f"{path}: no format has the ending {ending}: take one of {known}, or give --format")
     with session_problems():
         text = _store().export(session_id, format_name or _ENDINGS.get(ending, "markdown"))
     text = text if text.endswith("\n") else text + "\n"
@@ -286,6 +289,9 @@ def remove(ids: tuple[str, ...]) -> int:
     store = _store()
     whole = session_ids(store.folder, ids)
     return _delete(store, whole)
+
+
+also_called(sessions, remove, "remove")
 
 
 @sessions.command("prune")

@@ -58,7 +58,7 @@ class EditFileTool(WritingTool):
     }
 
     def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
-        """Raises what the call would be refused with, such as for an `old` that is not there, before anybody is asked."""
+        """Raises what the call would be refused with, such as an `old` that is not there, before anybody is asked."""
         with self.workspace.place(arguments["path"]) as place:
             file = self.workspace.open_existing(place)
             if file is None:

@@ -48,7 +48,9 @@ def first_words(opened: OpenAgent, *, is_first: bool = True) -> list[tuple[str, 
     if session.warning:
         words.append((session.warning, "warning"))
     if session.came_from:
-        words.append((f"the session was begun in {session.came_from}, and goes on in this folder", "info"))
+        words.append(
+            (f"the session was begun in {session.came_from}, stays listed there, and goes on in this folder", "info")
+        )
     if is_first and project is not None and (unused := project.what_is_unused):
         words.append((f"{unused}; look at it: swink config trust", "info"))
     return words
