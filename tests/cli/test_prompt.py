@@ -512,6 +512,16 @@ async def test_a_provider_that_says_the_context_is_too_long_gets_a_shorter_one(s
     assert after > first
 
 
+async def test_why_a_call_was_rejected_is_said_once_with_verbose_too(swink: Any) -> None:
+    async with FakeProvider(
+        "anthropic", [FakeReply(calls=[("write_file", {"path": "a", "content": "b"})]), "x"]
+    ) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "-v", "--approve", "none", *NO_CHILDREN)
+    assert done.code == 0
+    assert done.stderr.count("tool call rejected") == 1, done.stderr
+
+
 # -- streams -------------------------------------------------------------------------------------------------
 
 

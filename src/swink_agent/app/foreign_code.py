@@ -51,6 +51,6 @@ def _lies_at(point: EntryPoint) -> str:
     text = None if point.dist is None else point.dist.read_text("direct_url.json")
     try:
         about: Any = json.loads(text or "{}")
-        return unquote(urlsplit(about["url"]).path) if about["dir_info"]["editable"] else ""
+        return unquote(urlsplit(str(about["url"])).path) if about["dir_info"]["editable"] else ""
     except (ValueError, KeyError, TypeError):
         return ""

@@ -40,21 +40,20 @@ class OneOutcome:
         self._output = output
         self._lock = threading.RLock()  # a write that fails ends the run, and that has events of its own
         self._is_finished = False
-
-    @property
-    def error(self) -> OSError | None:
-        return self._output.error
+        self.error: OSError | None = None
 
     def on_event(self, event: AgentEvent) -> None:
         with self._lock:
             if not self._is_finished:
                 self._output.on_event(event)
+                self.error = self._output.error
 
     def finish(self, outcome: Outcome) -> None:
         with self._lock:
             if not self._is_finished:
                 self._is_finished = True
                 self._output.finish(outcome)
+                self.error = self._output.error
 
 
 class TextOutput:

@@ -29,8 +29,8 @@ class RootGroup(LazyGroup):
             return super().parse_args(ctx, self._with_spoken(words, words.with_bare_prompt(args)))
         except click.NoSuchOption as error:  # what the help does not list is nobody's mistake for something else
             hidden = {name for option in options if option.hidden for name in option.opts}
-            error.possibilities = [name for name in error.possibilities or () if name not in hidden]
-            raise
+            near = [name for name in error.possibilities or () if name not in hidden]
+            raise click.NoSuchOption(error.option_name, error.message, near, error.ctx) from None
 
     def _with_spoken(self, words: _CommandLineWords, args: list[str]) -> list[str]:
         """The words of a prompt for the terminal UI, each as the option that click knows it by."""

@@ -183,8 +183,16 @@ class Reporter:
                 for line in output:
                     row = cut(_OUTPUT + safe_line(line, _LONGEST_RESULT), self._screen.width or _LONGEST_RESULT)
                     self._screen.line(self._screen.style(row, "dim"))
-        if self._loudness == "verbose":
+        if self._loudness == "verbose" and not self._is_told(event):
             self._tell_result(event.result)
+
+    @staticmethod
+    def _is_told(event: ToolExecutionEnd) -> bool:
+        """Whether the row of the call has said all of the result: why it failed, in a line."""
+        details = event.result.details
+        text = extract_text(event.result.content).strip()
+        is_line = "\n" not in text and len(text) <= _LONGEST_WHY
+        return event.is_error and is_line and not (isinstance(details, dict) and "exit_code" in details)
 
     def _tell_call(self, shown: str, took: str, why: str, *, is_error: bool) -> None:
         """One row for a call, however narrow the window. Why it failed stands beneath it where it has no room."""
