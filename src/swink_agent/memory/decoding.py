@@ -39,7 +39,7 @@ from .records import (
     UnknownRecord,
 )
 
-__all__ = ["UNDECODED", "EntryDecoder"]
+__all__ = ["EntryDecoder"]
 
 _KINDS: dict[str, type] = {
     "context": ContextReplaced,
@@ -58,7 +58,7 @@ _KINDS: dict[str, type] = {
     "tool_started": ToolStarted,
 }
 _ANY: Any = Union[tuple(_KINDS.values())]  # noqa: UP007 - made of a list
-UNDECODED = (msgspec.MsgspecError, UnicodeError, RecursionError)
+_UNDECODED = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _ENVELOPE = ("seq", "at", "crc", "type")
 _STAND_IN: dict[str, Any] = {"role": "user", "content": []}
 _WHERE = re.compile(r"at `\$((?:\.\w+|\[\d+\])+)`")
@@ -68,12 +68,12 @@ _MOST_REPAIRS = 16
 class EntryDecoder:
     """Decodes lines; `types` are the application's own messages that may be in them."""
 
-    __slots__ = ("_types", "decode_quickly", "unknown")
+    __slots__ = ("_decode_quickly", "_types", "unknown")
 
     def __init__(self, types: Sequence[type[CustomMessage]] = ()) -> None:
         self._types = tuple(types)
-        self.decode_quickly: Callable[[bytes], RecordEntry] = msgspec.json.Decoder(_ANY).decode
-        """What a line says that this version wrote. Raises one of `UNDECODED` for any other."""
+        self._decode_quickly: Callable[[bytes], RecordEntry] = msgspec.json.Decoder(_ANY).decode
+        """What a line says that this version wrote. Raises one of `_UNDECODED` for any other."""
         self.unknown: list[Problem] = []
         """What was not understood so far."""
 
@@ -83,15 +83,26 @@ class EntryDecoder:
     def decode(self, line: bytes, number: int) -> RecordEntry:
         """What the line says; an `UnknownRecord` for what this version does not know."""
         try:
-            return self.decode_quickly(line)
-        except UNDECODED:
-            return self.decode_slowly(line, number)
+            return self._decode_quickly(line)
+        except _UNDECODED:
+            return self._decode_slowly(line, number)
 
-    def decode_slowly(self, line: bytes, number: int) -> RecordEntry:
+    def decode_all(self, bodies: Sequence[bytes], numbers: Sequence[int]) -> list[RecordEntry]:
+        """What many lines say, of which each was cut off before its checksum."""
+        quickly, entries = self._decode_quickly, list[RecordEntry]()
+        add = entries.append
+        for body, number in zip(bodies, numbers, strict=True):
+            try:
+                add(quickly(body + b"}"))
+            except _UNDECODED:
+                add(self._decode_slowly(body + b"}", number))
+        return entries
+
+    def _decode_slowly(self, line: bytes, number: int) -> RecordEntry:
         """The same, of a line that was written by another version or with messages of unknown types."""
         try:
             document = msgspec.json.decode(line)
-        except UNDECODED:
+        except _UNDECODED:
             document = None
         if not isinstance(document, dict):
             self._miss(f"record {number} is no JSON object, and is passed over")

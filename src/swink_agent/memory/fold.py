@@ -137,9 +137,11 @@ class _AnsweredHistory:
             self.messages.append(message)
             self.numbers.append(number)
 
-    def _results(self, batch: _OpenCalls) -> Iterable[tuple[int | None, ToolResultMessage]]:
-        for index, result in enumerate(batch.results):
-            yield (None, self._fold.recover(batch, index)) if result is None else result
+    def _results(self, batch: _OpenCalls) -> list[tuple[int | None, ToolResultMessage]]:
+        return [
+            (None, self._fold.recover(batch, index)) if result is None else result
+            for index, result in enumerate(batch.results)
+        ]
 
     def all(self) -> tuple[list[AgentMessage], list[int | None]]:
         """The messages and their numbers as they are now, with what is recovered."""
@@ -185,8 +187,8 @@ class Fold:
         self._history = _AnsweredHistory(self)
         self._context: _AnsweredHistory | None = None
         self._known: dict[int, AgentMessage] = {}
-        self._started: dict[int, set[int]] = {}
-        """Of each reply, by its number, the calls that had started."""
+        self._started: set[tuple[int, int]] = set()
+        """The calls that had started, each as the number of its reply and its index in that."""
         self._recovered: dict[tuple[int, int], ToolResultMessage] = {}
         self._orphans: set[int] = set()
         """Results that have no place, since their call is not there."""
@@ -234,8 +236,9 @@ class Fold:
             case ToolStarted():
                 batch = self._history.batch
                 if batch is not None and 0 <= entry.call < len(batch.calls):
-                    self._started.setdefault(batch.reply, set()).add(entry.call)
-                    self._recovered.pop((batch.reply, entry.call), None)  # somebody looked, and it had not started
+                    started = (batch.reply, entry.call)
+                    self._started.add(started)
+                    self._recovered.pop(started, None)  # somebody looked, and it had not started
             case MessageReplaced():
                 self._replace(entry)
             case ContextReplaced():
@@ -366,7 +369,7 @@ class Fold:
         key = (batch.reply, index)
         made = self._recovered.get(key)
         if made is None:
-            has_started = index in self._started.get(batch.reply, ())
+            has_started = key in self._started
             reply = self._known.get(batch.reply)
             last = self._history.batch
             if self.is_in_use and last is not None and last.reply == batch.reply:
@@ -414,9 +417,9 @@ class Fold:
         batch = self._history.batch
         return batch.reply if batch is not None and None in batch.results else None
 
-    def started(self, reply: int | None) -> frozenset[int]:
-        """The calls of a reply, by the number of its entry, that had started."""
-        return frozenset() if reply is None else frozenset(self._started.get(reply, ()))
+    def has_started(self, reply: int | None, call: int) -> bool:
+        """Whether a call had started, of the reply that the entry of this number added."""
+        return (reply, call) in self._started
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
