@@ -7,7 +7,7 @@ not understood is left out and said, never guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Union, cast
 
 import msgspec
@@ -63,17 +63,20 @@ _ENVELOPE = ("seq", "at", "crc", "type")
 _STAND_IN: dict[str, Any] = {"role": "user", "content": []}
 _WHERE = re.compile(r"at `\$((?:\.\w+|\[\d+\])+)`")
 _MOST_REPAIRS = 16
+_AT_ONCE = 32
+"""Lines that are decoded by one call. They are decoded again, one by one, where that does not understand them all."""
 
 
 class EntryDecoder:
     """Decodes lines; `types` are the application's own messages that may be in them."""
 
-    __slots__ = ("_decode_quickly", "_types", "unknown")
+    __slots__ = ("_decode_lines", "_decode_quickly", "_types", "unknown")
 
     def __init__(self, types: Sequence[type[CustomMessage]] = ()) -> None:
         self._types = tuple(types)
-        self._decode_quickly: Callable[[bytes], RecordEntry] = msgspec.json.Decoder(_ANY).decode
-        """What a line says that this version wrote. Raises one of `_UNDECODED` for any other."""
+        quick: msgspec.json.Decoder[RecordEntry] = msgspec.json.Decoder(_ANY)
+        # Of what this version wrote. They raise one of `_UNDECODED` for anything else.
+        self._decode_quickly, self._decode_lines = quick.decode, quick.decode_lines
         self.unknown: list[Problem] = []
         """What was not understood so far."""
 
@@ -89,13 +92,18 @@ class EntryDecoder:
 
     def decode_all(self, bodies: Sequence[bytes], numbers: Sequence[int]) -> list[RecordEntry]:
         """What many lines say, of which each was cut off before its checksum."""
-        quickly, entries = self._decode_quickly, list[RecordEntry]()
-        add = entries.append
-        for body, number in zip(bodies, numbers, strict=True):
+        entries: list[RecordEntry] = []
+        for start in range(0, len(bodies), _AT_ONCE):
+            some = bodies[start : start + _AT_ONCE]
             try:
-                add(quickly(body + b"}"))
+                decoded = self._decode_lines(b"}\n".join(some) + b"}")
             except _UNDECODED:
-                add(self._decode_slowly(body + b"}", number))
+                decoded = ()
+            # As many values as lines are one in each: none goes on behind its line, where another begins with a brace.
+            if len(decoded) != len(some):
+                theirs = numbers[start : start + _AT_ONCE]
+                decoded = [self.decode(body + b"}", number) for body, number in zip(some, theirs, strict=True)]
+            entries += decoded
         return entries
 
     def _decode_slowly(self, line: bytes, number: int) -> RecordEntry:

@@ -11,7 +11,7 @@ Owns the rules of the fold and of recovery. What a recovered result becomes when
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from swink_agent.core.journal import (
@@ -117,7 +117,8 @@ class _AnsweredHistory:
             batch.results[index] = (number, message)
             return True
         if batch is not None:
-            self.settle()
+            self.batch = None
+            self._put_results(batch, self.messages, self.numbers)
         self.messages.append(message)
         self.numbers.append(number)
         if type(message) is AssistantMessage:
@@ -127,29 +128,18 @@ class _AnsweredHistory:
                     break
         return True
 
-    def settle(self) -> None:
+    def _put_results(self, batch: _OpenCalls, messages: list[AgentMessage], numbers: list[int | None]) -> None:
         """Puts the results behind the reply, in the order of its calls; those that are missing are recovered."""
-        batch = self.batch
-        if batch is None:
-            return
-        self.batch = None
-        for number, message in self._results(batch):
-            self.messages.append(message)
-            self.numbers.append(number)
-
-    def _results(self, batch: _OpenCalls) -> list[tuple[int | None, ToolResultMessage]]:
-        return [
-            (None, self._fold.recover(batch, index)) if result is None else result
-            for index, result in enumerate(batch.results)
-        ]
+        for index, result in enumerate(batch.results):
+            number, message = (None, self._fold.recover(batch, index)) if result is None else result
+            messages.append(message)
+            numbers.append(number)
 
     def all(self) -> tuple[list[AgentMessage], list[int | None]]:
         """The messages and their numbers as they are now, with what is recovered."""
         messages, numbers = list(self.messages), list(self.numbers)
         if self.batch is not None:
-            for number, message in self._results(self.batch):
-                messages.append(message)
-                numbers.append(number)
+            self._put_results(self.batch, messages, numbers)
         return messages, numbers
 
     def on_record(self) -> list[tuple[int | None, AgentMessage]]:

@@ -26,10 +26,10 @@ __all__ = ["ByteRange", "ParsedFile", "problems_of_version", "read_records", "wh
 _HEAD = re.compile(rb'\{"seq":(\d{1,18}),"at":(\d{1,18}),')
 _END = re.compile(rb',"crc":"[0-9a-f]{8}"\}')
 _SUFFIX = len(b',"crc":"00000000"}')
-_LINE = re.compile(rb'(\{"seq":(\d{1,18}),"at":(\d{1,18}),.*),"crc":"(.{8})"\}\n|.*(?:\n|\Z)')
-"""A record with its newline, or any other line: a search for it never has to look further, however hostile the line."""
+_LINE = re.compile(rb'(\{"seq":(\d{1,18}),"at":(\d{1,18}),.*),"crc":"(.{8})"\}\n|.*\n')
+"""A record whose checksum is still to be looked at, or any other line: a hostile one is tried at its start alone."""
 _PIECES = 1 + _LINE.groups
-"""How many pieces a line makes when a file is split by `_LINE`: what is before it, which is nothing, and its groups."""
+"""How many pieces each line is when a file is split by `_LINE`: what is before it, which is nothing, and the groups."""
 _MOST_LOOKS = 16
 """How often a damaged line is looked through in all, for records that may begin anywhere: a hostile one is long."""
 
@@ -63,11 +63,12 @@ class ParsedFile(NamedTuple):
 def read_records(data: bytes, types: Sequence[type[CustomMessage]] = (), *, is_whole: bool = True) -> ParsedFile:
     """All that can be read of the bytes. With `is_whole=False` they are the end of a file, from some line on."""
     decoder = EntryDecoder(types)
-    damaged: list[ByteRange] = []
-    records = _records_of_sound(data, decoder)
+    end = data.rfind(b"\n") + 1
+    records = _records_of_sound(data[:end], decoder)
     if records is None:
-        records, damaged = _records_of_any(data, decoder)
-    records, disorder = _in_order(records, is_whole=is_whole)
+        records, end = [], 0
+    rest, damaged = _records_of_any(data, end, decoder)
+    records, disorder = _in_order(records + rest, is_whole=is_whole)
     problems = [*map(Problem, _problems_of(data, damaged)), *map(Problem, disorder)]
     problems += decoder.unknown
     reading = ParsedFile(records, problems, damaged, data.endswith(b"\n"))
@@ -77,12 +78,12 @@ def read_records(data: bytes, types: Sequence[type[CustomMessage]] = (), *, is_w
 
 
 def _records_of_sound(data: bytes, decoder: EntryDecoder) -> list[SessionRecord] | None:
-    """The records of a file in which every line is one, as it almost always is; `None` for any other.
+    """The records of whole lines, if each of them is one, as it almost always is; `None` otherwise.
 
     What a long file needs for each of its lines is done here by one call for many of them.
     """
     pieces = _LINE.split(data)
-    bodies, numbers, times, sums = [pieces[at : -_PIECES - 1 : _PIECES] for at in range(1, _PIECES)]
+    bodies, numbers, times, sums = [pieces[at::_PIECES] for at in range(1, _PIECES)]
     if None in sums or b"".join(sums) != _checksums(bodies):
         return None
     numbers = [*map(int, numbers)]
@@ -95,12 +96,11 @@ def _checksums(bodies: list[bytes]) -> bytes:
     return pack(f">{len(bodies)}I", *map(zlib.crc32, bodies)).hex().encode()
 
 
-def _records_of_any(data: bytes, decoder: EntryDecoder) -> tuple[list[SessionRecord], list[ByteRange]]:
-    """The records of a file, looked for line by line, and where there is none."""
+def _records_of_any(data: bytes, at: int, decoder: EntryDecoder) -> tuple[list[SessionRecord], list[ByteRange]]:
+    """The records from `at` on, looked for line by line, and where there is none."""
     records: list[SessionRecord] = []
     damaged: list[ByteRange] = []
-    at = 0
-    for line in data.split(b"\n"):
+    for line in data[at:].split(b"\n"):
         if line or at < len(data):
             spans = [ByteRange(0, len(line))] if _is_record(line) else _salvaged(line)
             for span in spans:
