@@ -64,7 +64,7 @@ def read_records(data: bytes, types: Sequence[type[CustomMessage]] = (), *, is_w
     """All that can be read of the bytes. With `is_whole=False` they are the end of a file, from some line on."""
     decoder = EntryDecoder(types)
     end = data.rfind(b"\n") + 1
-    records = _records_of_sound(data[:end], decoder)
+    records = _records_of_sound(data[:end], decoder) if end else None
     if records is None:
         records, end = [], 0
     rest, damaged = _records_of_any(data, end, decoder)
