@@ -24,7 +24,7 @@ from swink_agent.memory import (
     UnknownRecord,
 )
 from swink_agent.memory.files import FileOperations
-from swink_agent.memory.records import SessionStarted, encode_line
+from swink_agent.memory.records import SessionStarted, TitleChanged, encode_line
 from swink_agent.testing import check_conversation
 
 RecordedFn = Callable[..., Path]
@@ -409,6 +409,48 @@ def test_a_newer_version_opens_as_far_as_it_is_understood_and_says_so(damaged: D
     with damaged.store.fork(loaded.id) as fork:
         assert fork.messages == loaded.messages, "nothing that was not understood is lost on the way"
     assert damaged.store.load(fork.id).messages == loaded.messages
+
+
+def test_a_line_of_another_version_costs_nothing_of_those_around_it(damaged: Damaged) -> None:
+    """Many lines are decoded at once: one that is not understood, wherever it stands, is the only one."""
+    start = encode_line(0, 1, SessionStarted(id=damaged.whole.id))
+    for odd in range(1, 71):
+        lines = [
+            line_of({"seq": n, "at": n, "type": "title", "title": str(n)})
+            if n != odd
+            else line_of({"seq": n, "at": n, "type": "telepathy"})
+            for n in range(1, 71)
+        ]
+        loaded = damaged.with_bytes(start + b"".join(lines))
+        assert loaded is not None
+        expected = [UnknownRecord("telepathy") if n == odd else TitleChanged(str(n)) for n in range(1, 71)]
+        assert [record.entry for record in loaded.records()[1:]] == expected
+        assert [(record.number, record.at) for record in loaded.records()[1:]] == [(n, n) for n in range(1, 71)]
+        assert loaded.info.problems == (f"record {odd} is of a kind that this version does not know, 'telepathy'",)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b'"type":"title","title":"one"} {"type":"title","title":"another"',
+        b'"type":"title","title":"one"}{"type":"title","title":"another"',
+        b'"type":"note","kind":"open","data":{"a":1',
+        b'"type":"note","kind":"open","data":["a"',
+        b'"type":"title","title":"cut',
+        b'"type":"title","title":"cut\\',
+        b"",
+    ],
+)
+def test_a_sound_line_that_is_no_one_value_costs_itself_alone(damaged: Damaged, said: bytes) -> None:
+    start = encode_line(0, 1, SessionStarted(id=damaged.whole.id))
+    before = line_of({"seq": 1, "at": 1, "type": "title", "title": "before"})
+    body = b'{"seq":2,"at":2,' + said
+    after = line_of({"seq": 3, "at": 3, "type": "title", "title": "after"})
+    loaded = damaged.with_bytes(start + before + body + b',"crc":"%08x"}\n' % zlib.crc32(body) + after)
+    assert loaded is not None
+    entries = [record.entry for record in loaded.records()[1:]]
+    assert entries == [TitleChanged("before"), UnknownRecord(""), TitleChanged("after")]
+    assert loaded.info.problems == ("record 2 is no JSON object, and is passed over",)
 
 
 def test_a_file_of_the_first_version_opens(tmp_path: Path) -> None:

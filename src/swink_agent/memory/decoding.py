@@ -7,7 +7,7 @@ not understood is left out and said, never guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Union, cast
 
 import msgspec
@@ -39,7 +39,7 @@ from .records import (
     UnknownRecord,
 )
 
-__all__ = ["UNDECODED", "EntryDecoder"]
+__all__ = ["EntryDecoder"]
 
 _KINDS: dict[str, type] = {
     "context": ContextReplaced,
@@ -58,22 +58,25 @@ _KINDS: dict[str, type] = {
     "tool_started": ToolStarted,
 }
 _ANY: Any = Union[tuple(_KINDS.values())]  # noqa: UP007 - made of a list
-UNDECODED = (msgspec.MsgspecError, UnicodeError, RecursionError)
+_UNDECODED = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _ENVELOPE = ("seq", "at", "crc", "type")
 _STAND_IN: dict[str, Any] = {"role": "user", "content": []}
 _WHERE = re.compile(r"at `\$((?:\.\w+|\[\d+\])+)`")
 _MOST_REPAIRS = 16
+_AT_ONCE = 32
+"""Lines that are decoded by one call. They are decoded again, one by one, where that does not understand them all."""
 
 
 class EntryDecoder:
     """Decodes lines; `types` are the application's own messages that may be in them."""
 
-    __slots__ = ("_types", "decode_quickly", "unknown")
+    __slots__ = ("_decode_lines", "_decode_quickly", "_types", "unknown")
 
     def __init__(self, types: Sequence[type[CustomMessage]] = ()) -> None:
         self._types = tuple(types)
-        self.decode_quickly: Callable[[bytes], RecordEntry] = msgspec.json.Decoder(_ANY).decode
-        """What a line says that this version wrote. Raises one of `UNDECODED` for any other."""
+        quick: msgspec.json.Decoder[RecordEntry] = msgspec.json.Decoder(_ANY)
+        # Of what this version wrote. They raise one of `_UNDECODED` for anything else.
+        self._decode_quickly, self._decode_lines = quick.decode, quick.decode_lines
         self.unknown: list[Problem] = []
         """What was not understood so far."""
 
@@ -83,15 +86,31 @@ class EntryDecoder:
     def decode(self, line: bytes, number: int) -> RecordEntry:
         """What the line says; an `UnknownRecord` for what this version does not know."""
         try:
-            return self.decode_quickly(line)
-        except UNDECODED:
-            return self.decode_slowly(line, number)
+            return self._decode_quickly(line)
+        except _UNDECODED:
+            return self._decode_slowly(line, number)
 
-    def decode_slowly(self, line: bytes, number: int) -> RecordEntry:
+    def decode_all(self, bodies: Sequence[bytes], numbers: Sequence[int]) -> list[RecordEntry]:
+        """What many lines say, of which each was cut off before its checksum."""
+        entries: list[RecordEntry] = []
+        for start in range(0, len(bodies), _AT_ONCE):
+            some = bodies[start : start + _AT_ONCE]
+            try:
+                decoded = self._decode_lines(b"}\n".join(some) + b"}")
+            except _UNDECODED:
+                decoded = ()
+            # As many values as lines are one in each: none goes on behind its line, where another begins with a brace.
+            if len(decoded) != len(some):
+                theirs = numbers[start : start + _AT_ONCE]
+                decoded = [self.decode(body + b"}", number) for body, number in zip(some, theirs, strict=True)]
+            entries += decoded
+        return entries
+
+    def _decode_slowly(self, line: bytes, number: int) -> RecordEntry:
         """The same, of a line that was written by another version or with messages of unknown types."""
         try:
             document = msgspec.json.decode(line)
-        except UNDECODED:
+        except _UNDECODED:
             document = None
         if not isinstance(document, dict):
             self._miss(f"record {number} is no JSON object, and is passed over")

@@ -11,7 +11,7 @@ Owns the rules of the fold and of recovery. What a recovered result becomes when
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from swink_agent.core.journal import (
@@ -117,7 +117,8 @@ class _AnsweredHistory:
             batch.results[index] = (number, message)
             return True
         if batch is not None:
-            self.settle()
+            self.batch = None
+            self._put_results(batch, self.messages, self.numbers)
         self.messages.append(message)
         self.numbers.append(number)
         if type(message) is AssistantMessage:
@@ -127,27 +128,18 @@ class _AnsweredHistory:
                     break
         return True
 
-    def settle(self) -> None:
+    def _put_results(self, batch: _OpenCalls, messages: list[AgentMessage], numbers: list[int | None]) -> None:
         """Puts the results behind the reply, in the order of its calls; those that are missing are recovered."""
-        batch = self.batch
-        if batch is None:
-            return
-        self.batch = None
-        for number, message in self._results(batch):
-            self.messages.append(message)
-            self.numbers.append(number)
-
-    def _results(self, batch: _OpenCalls) -> Iterable[tuple[int | None, ToolResultMessage]]:
         for index, result in enumerate(batch.results):
-            yield (None, self._fold.recover(batch, index)) if result is None else result
+            number, message = (None, self._fold.recover(batch, index)) if result is None else result
+            messages.append(message)
+            numbers.append(number)
 
     def all(self) -> tuple[list[AgentMessage], list[int | None]]:
         """The messages and their numbers as they are now, with what is recovered."""
         messages, numbers = list(self.messages), list(self.numbers)
         if self.batch is not None:
-            for number, message in self._results(self.batch):
-                messages.append(message)
-                numbers.append(number)
+            self._put_results(self.batch, messages, numbers)
         return messages, numbers
 
     def on_record(self) -> list[tuple[int | None, AgentMessage]]:
@@ -185,8 +177,8 @@ class Fold:
         self._history = _AnsweredHistory(self)
         self._context: _AnsweredHistory | None = None
         self._known: dict[int, AgentMessage] = {}
-        self._started: dict[int, set[int]] = {}
-        """Of each reply, by its number, the calls that had started."""
+        self._started: set[tuple[int, int]] = set()
+        """The calls that had started, each as the number of its reply and its index in that."""
         self._recovered: dict[tuple[int, int], ToolResultMessage] = {}
         self._orphans: set[int] = set()
         """Results that have no place, since their call is not there."""
@@ -234,8 +226,9 @@ class Fold:
             case ToolStarted():
                 batch = self._history.batch
                 if batch is not None and 0 <= entry.call < len(batch.calls):
-                    self._started.setdefault(batch.reply, set()).add(entry.call)
-                    self._recovered.pop((batch.reply, entry.call), None)  # somebody looked, and it had not started
+                    started = (batch.reply, entry.call)
+                    self._started.add(started)
+                    self._recovered.pop(started, None)  # somebody looked, and it had not started
             case MessageReplaced():
                 self._replace(entry)
             case ContextReplaced():
@@ -366,7 +359,7 @@ class Fold:
         key = (batch.reply, index)
         made = self._recovered.get(key)
         if made is None:
-            has_started = index in self._started.get(batch.reply, ())
+            has_started = key in self._started
             reply = self._known.get(batch.reply)
             last = self._history.batch
             if self.is_in_use and last is not None and last.reply == batch.reply:
@@ -414,9 +407,9 @@ class Fold:
         batch = self._history.batch
         return batch.reply if batch is not None and None in batch.results else None
 
-    def started(self, reply: int | None) -> frozenset[int]:
-        """The calls of a reply, by the number of its entry, that had started."""
-        return frozenset() if reply is None else frozenset(self._started.get(reply, ()))
+    def has_started(self, reply: int | None, call: int) -> bool:
+        """Whether a call had started, of the reply that the entry of this number added."""
+        return (reply, call) in self._started
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:

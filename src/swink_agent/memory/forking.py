@@ -44,7 +44,7 @@ def copy_into(session: Session, loaded: LoadedSession, at: int) -> None:
     # started in this history too.
     back = {new: old for old, new in copied.items()}
     for one in log.fold.recovered()[1]:
-        if one.call in loaded.fold.started(back.get(one.reply)):
+        if loaded.fold.has_started(back.get(one.reply), one.call):
             log.record(ToolStarted(one.call, one.message.tool_call_id, one.message.tool_name))
     left = zip(log.fold.recovered()[1], loaded.messages[at:], strict=False)
     for one, there in left:

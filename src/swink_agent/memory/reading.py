@@ -12,29 +12,26 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from struct import pack
+from typing import NamedTuple
 
 from swink_agent.core.types import CustomMessage
 
-from .decoding import UNDECODED, EntryDecoder
+from .decoding import EntryDecoder
 from .info import Problem
-from .records import VERSION, RecordEntry, SessionStarted
+from .records import VERSION, SessionRecord, SessionStarted
 
-__all__ = ["ByteRange", "NumberedRecord", "ParsedFile", "problems_of_version", "read_records", "whole_lines"]
+__all__ = ["ByteRange", "ParsedFile", "problems_of_version", "read_records", "whole_lines"]
 
 _HEAD = re.compile(rb'\{"seq":(\d{1,18}),"at":(\d{1,18}),')
 _END = re.compile(rb',"crc":"[0-9a-f]{8}"\}')
 _SUFFIX = len(b',"crc":"00000000"}')
+_LINE = re.compile(rb'(\{"seq":(\d{1,18}),"at":(\d{1,18}),.*),"crc":"(.{8})"\}\n|.*\n')
+"""A record whose checksum is still to be looked at, or any other line: a hostile one is tried at its start alone."""
+_PIECES = 1 + _LINE.groups
+"""How many pieces each line is when a file is split by `_LINE`: what is before it, which is nothing, and the groups."""
 _MOST_LOOKS = 16
 """How often a damaged line is looked through in all, for records that may begin anywhere: a hostile one is long."""
-
-
-class NumberedRecord(NamedTuple):
-    """A record as it was read."""
-
-    number: int
-    at: int
-    entry: RecordEntry
 
 
 class ByteRange(NamedTuple):
@@ -47,7 +44,7 @@ class ByteRange(NamedTuple):
 class ParsedFile(NamedTuple):
     """What a file holds."""
 
-    records: list[NumberedRecord]
+    records: list[SessionRecord]
     """In the order of their numbers, each number once."""
     problems: list[Problem]
     damaged: list[ByteRange]
@@ -66,37 +63,58 @@ class ParsedFile(NamedTuple):
 def read_records(data: bytes, types: Sequence[type[CustomMessage]] = (), *, is_whole: bool = True) -> ParsedFile:
     """All that can be read of the bytes. With `is_whole=False` they are the end of a file, from some line on."""
     decoder = EntryDecoder(types)
-    decode, slowly = decoder.decode_quickly, decoder.decode_slowly
-    records: list[NumberedRecord] = []
-    damaged: list[ByteRange] = []
-    add, crc32, head, new = records.append, zlib.crc32, _HEAD.match, cast("Any", tuple).__new__
-    at = 0
-    # For each line of a long file: no call that is not needed.
-    for line in data.split(b"\n"):
-        match = head(line)
-        if match is not None and line[-_SUFFIX:] == b',"crc":"%08x"}' % crc32(line[:-_SUFFIX]):
-            number, moment = match.groups()
-            number = int(number)
-            try:
-                add(new(NumberedRecord, (number, int(moment), decode(line))))
-            except UNDECODED:
-                add(NumberedRecord(number, int(moment), slowly(line, number)))
-        elif line or at < len(data):
-            spans = _salvaged(line)
-            for span in spans:
-                whole = line[span.start : span.end]
-                number, moment = _numbers_of(whole)
-                add(NumberedRecord(number, moment, decoder.decode(whole, number)))
-            damaged += _gaps(line, at, spans)
-        at += len(line) + 1
-    damaged = _joined(damaged)
-    records, disorder = _in_order(records, is_whole=is_whole)
+    end = data.rfind(b"\n") + 1
+    records = _records_of_sound(data[:end], decoder) if end else None
+    if records is None:
+        records, end = [], 0
+    rest, damaged = _records_of_any(data, end, decoder)
+    records, disorder = _in_order(records + rest, is_whole=is_whole)
     problems = [*map(Problem, _problems_of(data, damaged)), *map(Problem, disorder)]
     problems += decoder.unknown
     reading = ParsedFile(records, problems, damaged, data.endswith(b"\n"))
     if is_whole and records:
         _check_start(reading)
     return reading
+
+
+def _records_of_sound(data: bytes, decoder: EntryDecoder) -> list[SessionRecord] | None:
+    """The records of whole lines, if each of them is one, as it almost always is; `None` otherwise.
+
+    What a long file needs for each of its lines is done here by one call for many of them.
+    """
+    pieces = _LINE.split(data)
+    bodies, numbers, times, sums = [pieces[at::_PIECES] for at in range(1, _PIECES)]
+    if None in sums or b"".join(sums) != _checksums(bodies):
+        return None
+    numbers = [*map(int, numbers)]
+    entries = decoder.decode_all(bodies, numbers)
+    return [*map(SessionRecord, numbers, map(int, times), entries)]
+
+
+def _checksums(bodies: list[bytes]) -> bytes:
+    """Of each, as it stands in a line."""
+    return pack(f">{len(bodies)}I", *map(zlib.crc32, bodies)).hex().encode()
+
+
+def _records_of_any(data: bytes, at: int, decoder: EntryDecoder) -> tuple[list[SessionRecord], list[ByteRange]]:
+    """The records from `at` on, looked for line by line, and where there is none."""
+    records: list[SessionRecord] = []
+    damaged: list[ByteRange] = []
+    for line in data[at:].split(b"\n"):
+        if line or at < len(data):
+            spans = [ByteRange(0, len(line))] if _is_record(line) else _salvaged(line)
+            for span in spans:
+                whole = line[span.start : span.end]
+                number, moment = _numbers_of(whole)
+                records.append(SessionRecord(number, moment, decoder.decode(whole, number)))
+            damaged += _gaps(line, at, spans)
+        at += len(line) + 1
+    return records, _joined(damaged)
+
+
+def _is_record(line: bytes) -> bool:
+    body, suffix = line[:-_SUFFIX], line[-_SUFFIX:]
+    return _HEAD.match(line) is not None and suffix == b',"crc":"%08x"}' % zlib.crc32(body)
 
 
 def whole_lines(data: bytes) -> list[bytes]:
@@ -213,7 +231,7 @@ def _describe(data: bytes, span: ByteRange) -> str:
 # -- order ---------------------------------------------------------------------------------------------------
 
 
-def _in_order(records: list[NumberedRecord], *, is_whole: bool) -> tuple[list[NumberedRecord], list[str]]:
+def _in_order(records: list[SessionRecord], *, is_whole: bool) -> tuple[list[SessionRecord], list[str]]:
     """The records in the order of their numbers, each once, and what was wrong with that."""
     if not records:
         return records, []
@@ -224,7 +242,7 @@ def _in_order(records: list[NumberedRecord], *, is_whole: bool) -> tuple[list[Nu
     ):
         return records, []
     problems: list[str] = []
-    known: dict[int, NumberedRecord] = {}
+    known: dict[int, SessionRecord] = {}
     before = -1
     for record in records:
         if record.number in known:

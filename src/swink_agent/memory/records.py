@@ -108,8 +108,10 @@ class UnknownMessage(CustomMessage, tag="unknown"):
 RecordEntry: TypeAlias = JournalEntry | SessionStarted | TitleChanged | LabelAdded | NoteAdded | Summary | UnknownRecord
 
 
-class SessionRecord(Value, frozen=True):
+class SessionRecord(Value, frozen=True, gc=False):
     """One line of a session: its number, when it was recorded (milliseconds), and what it says."""
+
+    # Not tracked by the garbage collector, as entries are not: a long session has many.
 
     number: int
     at: int

@@ -321,7 +321,7 @@ def checked_json(data: Any, what: str) -> Any:
 
 
 def records_of(reading: ParsedFile) -> tuple[SessionRecord, ...]:
-    return tuple([SessionRecord(*record) for record in reading.records])
+    return tuple(reading.records)
 
 
 def info_of(path: Path, start: SessionStarted, fold: Fold, problems: Sequence[Problem]) -> SessionInfo:
