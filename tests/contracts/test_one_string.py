@@ -94,8 +94,8 @@ def test_where_a_tuple_is_a_field_one_string_is_refused() -> None:
     for field in ("key_variables", "url_variables", "credential_variables"):
         with pytest.raises(TypeError, match=field):
             ProviderDescription(name="p", make=lambda _: None, **{field: "ONE_KEY"})  # pyright: ignore
+    model = ModelInfo("p", "m", "M", prefixes="gpt")  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="prefixes"):
-        model = ModelInfo("p", "m", "M", prefixes="gpt")  # pyright: ignore[reportArgumentType]
         ProviderDescription(name="p", make=lambda _: None, models=(model,))  # pyright: ignore
 
 

@@ -263,7 +263,7 @@ def test_walls_that_stand_already_must_be_those_of_the_workspace(folder: Path, p
     protecting = SandboxProfile(write=(str(folder),), protected=(*SandboxProfile().protected, "kept"))
     with pytest.raises(ValueError, match=r"the sandbox hides .*private, and Workspace.* does not"):
         standard_tools(Workspace(folder), hiding)
-    with pytest.raises(ValueError, match="the sandbox protects kept, and Workspace.* does not"):
+    with pytest.raises(ValueError, match=r"the sandbox protects kept, and Workspace.* does not"):
         standard_tools(Workspace(folder), protecting)
     standard_tools(Workspace(folder, hidden=["private"]), hiding)
     with open_sandbox(SandboxProfile(write=(str(folder),))) as opened:

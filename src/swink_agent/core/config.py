@@ -102,6 +102,11 @@ class AgentLoopConfig(Value, frozen=True, kw_only=True):
     sleep: SleepFn = asyncio.sleep
     """How to wait before a retry; tests give a fake clock's."""
 
+    @property
+    def has_transform(self) -> bool:
+        """Whether anything could shorten what is sent."""
+        return self.async_transform_context is not None or self.transform_context is not None
+
     def __post_init__(self) -> None:
         ApprovalMode(self.approval_mode)  # a ValueError that lists the three, for a typing mistake
         if isinstance(self.tool_execution, str) and self.tool_execution not in ("concurrent", "sequential"):

@@ -315,7 +315,7 @@ async def transform_context(
     )
     if run.transcript.recorder is not None:
         run.transcript.recorder.context_replaced(messages, report)
-    if report.dropped_count:
+    if overflow or report.has_shrunk:
         run.emit(ContextCompacted(report))
     return report
 

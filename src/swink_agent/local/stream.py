@@ -138,7 +138,10 @@ class LocalStreamFn:
             yield event
 
     async def embed(self, texts: str | Sequence[str], model: str | None = None) -> list[list[float]]:
-        """One vector per text (one string is one text), of length one, from the model's own states. Raises `LocalModelError`."""
+        """One vector per text, of length one, from the model's own states. One string is one text.
+
+        Raises `LocalModelError`.
+        """
         name = model or self.model or DEFAULT_MODEL
         if not texts:
             return []

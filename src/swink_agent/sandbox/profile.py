@@ -161,9 +161,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         force_setattr(self, "write", _real(self.write))
         force_setattr(self, "read", None if self.read is None else _real(self.read))
         force_setattr(self, "hidden", tuple(dict.fromkeys(_hidden(self.hidden, self.write))))
-        force_setattr(
-            self, "protected", tuple(dict.fromkeys(protected_name(name) for name in _several(self.protected)))
-        )
+        force_setattr(self, "protected", tuple(dict.fromkeys(map(protected_name, _several(self.protected)))))
         force_setattr(self, "programs", tuple(dict.fromkeys(_absolute(path) for path in _several(self.programs))))
         force_setattr(self, "environment", dict(self.environment))
         for root in self.write:
@@ -283,9 +281,7 @@ def _hidden(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[str]:
         if os.path.isabs(expanded):
             yield os.path.normpath(expanded)
         elif not roots:
-            raise ValueError(
-                f"{path!r} is to be hidden, and there is no write root that it counts from: make it absolute"
-            )
+            raise ValueError(f"{path!r} is to be hidden, and there is no write root to count from: make it absolute")
         else:
             yield from (os.path.normpath(os.path.join(root, expanded)) for root in roots)
 

@@ -113,9 +113,7 @@ def refuse_open_walls(workspace: Workspace, profile: SandboxProfile) -> None:
             raise ValueError(f"the open sandbox does not hide {path}, which {workspace!r} does: add it to its profile")
     for name in workspace.protected:
         if not any(is_beneath(name, above) for above in profile.protected):
-            raise ValueError(
-                f"the open sandbox does not protect {name}, which {workspace!r} does: add it to its profile"
-            )
+            raise ValueError(f"the open sandbox does not protect {name}, as {workspace!r} does: add it to its profile")
 
 
 async def in_thread(ctx: ToolContext, function: Callable[[], T]) -> T:

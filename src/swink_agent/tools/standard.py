@@ -38,9 +38,9 @@ def standard_tools(
     commands: "auto" confines them to the folder by whatever works on this machine, a profile or an open sandbox says
     how, and "off" lets them do all that the user can. What a profile hides and
     protects, it hides and protects from the file tools too, and what a workspace does, from commands; a workspace that
-    leaves open what a given profile closes is a `ValueError`. With `undo`, copies of what the file tools replace are kept
-    there, where neither they nor confined commands can get at them; a profile, a sandbox or a workspace that was made
-    elsewhere must hide that folder itself, else it is a `ValueError`.
+    leaves open what a given profile closes is a `ValueError`. With `undo`, copies of what the file tools replace are
+    kept there, where neither they nor confined commands can get at them; a profile, a sandbox or a workspace that was
+    made elsewhere must hide that folder itself, else it is a `ValueError`.
 
     `also` are further folders, which the file tools reach by absolute paths, behind walls of their own; nothing of
     git's own is written there but by commands. With "auto" commands may write there too; a profile says so itself.

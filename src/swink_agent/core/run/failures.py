@@ -18,6 +18,7 @@ __all__ = ["as_agent_error", "error_in", "explained", "failed", "masked_cause", 
 
 _MOST_PATIENCE = 300.0
 """The longest wait on a provider's advice, for a retry strategy that does not say."""
+_HOW_TO_COMPACT = "give the agent a transform_context, such as SlidingWindow(), that shortens what is sent"
 
 
 def error_in(message: AssistantMessage, failure: StreamFailed) -> AgentError:
@@ -37,13 +38,15 @@ def failed(run: Run, error: AgentError) -> AssistantMessage:
 
 
 def explained(run: Run, failure: StreamFailed) -> StreamFailed:
-    """The failure without secrets, as a provider may repeat the key that it refuses; and with the time to wait that it
-    asks for, as a number or not at all, told if it is too long to be waited for."""
+    """The failure without secrets, as a provider may repeat the key that it refuses; with the time to wait that it
+    asks for, as a number or not at all, told if it is too long to be waited for; and with what helps an overflow."""
     advised, message = failure.retry_after, run.redactor.redact(failure.message)
     if advised is not None and not (type(advised) in (int, float) and advised == advised):
         advised = None  # no number, or the one that is none
     if advised is not None and advised > (most := patience(run)):
         message += f" (the provider asks to wait {advised:,.0f} s, and max_retry_after is {most:,.0f} s)"
+    if failure.kind == ErrorKind.CONTEXT_OVERFLOW and not run.config.has_transform:
+        message += f" ({_HOW_TO_COMPACT})"
     if message == failure.message and advised is failure.retry_after:
         return failure
     return msgspec.structs.replace(failure, message=message, retry_after=advised)

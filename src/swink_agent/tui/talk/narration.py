@@ -14,6 +14,7 @@ from swink_agent.app.telling import seconds, summary_of
 from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
+    CompactionReport,
     ContextCompacted,
     MessageEnd,
     MessageRetry,
@@ -104,7 +105,7 @@ class Narration:
             case ToolExecutionEnd():
                 self._on_tool_end(event)
             case ContextCompacted(report=report):
-                self.notice(f"the conversation was shortened by {report.dropped_count} messages")
+                self.notice(_shortened(report))
             case TurnEnd(message=message):
                 if message is not None:
                     self._take_answer(message)  # a policy may have put another in its place
@@ -235,3 +236,9 @@ class _Call:
         self.block = block
         self.output = output
         self.since: float | None = None
+
+
+def _shortened(report: CompactionReport) -> str:
+    if report.dropped_count:
+        return f"the conversation was shortened by {report.dropped_count} messages"
+    return f"long messages were shortened: about {report.tokens_before:,} tokens became {report.tokens_after:,}"
