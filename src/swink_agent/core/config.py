@@ -108,7 +108,7 @@ class AgentLoopConfig(Value, frozen=True, kw_only=True):
         return self.async_transform_context is not None or self.transform_context is not None
 
     def __post_init__(self) -> None:
-        ApprovalMode(self.approval_mode)  # a ValueError that lists the three, for a typing mistake
+        ApprovalMode(self.approval_mode)  # a ValueError that names them, for a typing mistake
         if isinstance(self.tool_execution, str) and self.tool_execution not in ("concurrent", "sequential"):
             raise ValueError(
                 f"tool_execution is {self.tool_execution!r}; "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct, field
@@ -16,6 +15,7 @@ from msgspec.structs import force_setattr
 
 from .errors import AgentError, ErrorKind, PolicyStopped, StreamError
 from .values import hints
+from .values.choice import Choice
 from .values.value import Value, frozen_json
 
 __all__ = [
@@ -167,7 +167,7 @@ def as_blocks(content: str | Sequence[Any], owner: str, allowed: frozenset[type]
 # -- usage, cost, model --------------------------------------------------------------------------------------
 
 
-class StopReason(StrEnum):
+class StopReason(Choice):
     """Why a reply ended."""
 
     STOP = "stop"
@@ -181,7 +181,7 @@ FAILURES = (StopReason.ERROR, StopReason.ABORTED)
 """No set: hashing the member of an enum is a call of a Python function."""
 
 
-class ToolOutcome(StrEnum):
+class ToolOutcome(Choice):
     """How the result of a tool call came about."""
 
     RAN = "ran"
@@ -269,7 +269,7 @@ class Cost(Value, frozen=True, gc=False):
         return self + other
 
 
-class ThinkingLevel(StrEnum):
+class ThinkingLevel(Choice):
     """How much reasoning to ask of the model."""
 
     OFF = "off"
@@ -296,6 +296,10 @@ class ModelSpec(Value, frozen=True, gc=False):
     model_id: str
     thinking_level: ThinkingLevel = ThinkingLevel.OFF
     thinking_budgets: ThinkingBudgets | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.thinking_level) is not ThinkingLevel:
+            force_setattr(self, "thinking_level", ThinkingLevel(self.thinking_level))
 
     @classmethod
     def parse(cls, text: str) -> ModelSpec:
