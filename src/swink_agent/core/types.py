@@ -195,7 +195,7 @@ class ToolOutcome(Choice):
     SKIPPED = "skipped"
     """By a policy."""
     CANCELLED = "cancelled"
-    """By steering or an abort, before it had a result of its own."""
+    """By steering or an abort: it has no result, or an error with which the tool ended when it was told to."""
     INCOMPLETE = "incomplete"
     """The reply was cut off inside the call."""
     LOST = "lost"
