@@ -314,7 +314,7 @@ async def test_an_overflow_without_a_transform_says_what_to_give() -> None:
     assert result.error is not None
     assert result.error.startswith("too long: 9 > 8")
     assert "transform_context" in result.error
-    assert agent.messages[-1].error_message == result.error  # type: ignore[union-attr]
+    assert agent.messages[-1].error_message == "too long: 9 > 8", "what the provider said"  # type: ignore[union-attr]
     assert isinstance(result.exception, ContextWindowOverflow)
 
 

@@ -21,10 +21,12 @@ _MOST_PATIENCE = 300.0
 _HOW_TO_COMPACT = "give the agent a transform_context, such as SlidingWindow(), that shortens what is sent"
 
 
-def error_in(message: AssistantMessage, failure: StreamFailed) -> AgentError:
+def error_in(run: Run, message: AssistantMessage, failure: StreamFailed) -> AgentError:
+    """The error that a failed reply stands for. What helps is said in it alone: the message is the provider's word."""
+    is_unhelped = message.error_kind is ErrorKind.CONTEXT_OVERFLOW and not run.config.has_transform
     return error_of_kind(
         message.error_kind,
-        failure.message,
+        f"{failure.message} ({_HOW_TO_COMPACT})" if is_unhelped else failure.message,
         model=message.model_id,
         retry_after=failure.retry_after,
     )
@@ -38,15 +40,13 @@ def failed(run: Run, error: AgentError) -> AssistantMessage:
 
 
 def explained(run: Run, failure: StreamFailed) -> StreamFailed:
-    """The failure without secrets, as a provider may repeat the key that it refuses; with the time to wait that it
-    asks for, as a number or not at all, told if it is too long to be waited for; and with what helps an overflow."""
+    """The failure without secrets, as a provider may repeat the key that it refuses; and with the time to wait that it
+    asks for, as a number or not at all, told if it is too long to be waited for."""
     advised, message = failure.retry_after, run.redactor.redact(failure.message)
     if advised is not None and not (type(advised) in (int, float) and advised == advised):
         advised = None  # no number, or the one that is none
     if advised is not None and advised > (most := patience(run)):
         message += f" (the provider asks to wait {advised:,.0f} s, and max_retry_after is {most:,.0f} s)"
-    if failure.kind == ErrorKind.CONTEXT_OVERFLOW and not run.config.has_transform:
-        message += f" ({_HOW_TO_COMPACT})"
     if message == failure.message and advised is failure.retry_after:
         return failure
     return msgspec.structs.replace(failure, message=message, retry_after=advised)
