@@ -105,6 +105,8 @@ class ApproveWith(Value, frozen=True):
 class Reject(Value, frozen=True):
     """Do not run it; the model is told why."""
 
+    whole_fields = frozenset({"reason"})
+
     reason: str = ""
 
 

@@ -7,7 +7,7 @@ it may be a key. What a value means is checked where it is used.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["as_fallbacks", "as_policies", "check_hooks", "check_options", "check_prompt"]
 
@@ -67,25 +67,25 @@ def check_prompt(system_prompt: object) -> None:
         raise _is_no("system_prompt", system_prompt, "a string, or a function that gives one")
 
 
-def as_policies(given: object, name: str) -> tuple[Any, ...]:
+def as_policies(given: Any, name: str) -> tuple[Any, ...]:
     """The policies of a list. Raises `TypeError` for one that is not in a list, or no policy."""
     slots = _SLOTS if name == "policies" else (name.removesuffix("_policies"),)
     if not isinstance(given, Iterable):
         raise TypeError(f"{name} is a list, and not a {type(given).__name__}: write {name}=[…]")
-    policies = tuple(given)
+    policies = tuple(cast("Iterable[Any]", given))
     for policy in policies:
         if not any(hasattr(policy, slot) for slot in slots):
             raise TypeError(f"{policy!r} is no policy for {name}: it has none of {', '.join(slots)}")
     return policies
 
 
-def as_fallbacks(given: object) -> tuple[tuple[Any, Any], ...]:
+def as_fallbacks(given: Any) -> tuple[tuple[Any, Any], ...]:
     """The pairs of a model and what asks it. Raises `TypeError` for anything else."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f"fallbacks is a list of pairs, and not a {type(given).__name__}: {_A_PAIR}")
-    pairs = tuple(given)
+    pairs = tuple(cast("Iterable[Any]", given))
     for pair in pairs:
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        if type(pair) not in (tuple, list) or len(pair) != 2:
             raise TypeError(f"a fallback is a pair, and not {pair!r}: {_A_PAIR}")
         if pair[1] is not None and not callable(pair[1]):
             raise _is_no("the stream function of a fallback", pair[1], "a function, or None")

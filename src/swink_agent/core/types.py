@@ -337,6 +337,8 @@ class UserMessage(Value, frozen=True, tag_field="role", tag="user", gc=False):
 class AssistantMessage(Value, frozen=True, tag_field="role", tag="assistant", gc=False):
     """One reply of a model, finished, failed or aborted."""
 
+    whole_fields = frozenset({"error_message"})
+
     content: tuple[AssistantBlock, ...]
     provider: str = ""
     model_id: str = ""
@@ -473,12 +475,16 @@ class AgentContext(Value, frozen=True):
 class PolicyStop(Value, frozen=True, gc=False):
     """Which policy ended the run, and why."""
 
+    whole_fields = frozenset({"reason"})
+
     policy: str
     reason: str
 
 
 class AgentResult(Value, frozen=True):
     """How a run ended, with every message that it added to the history."""
+
+    whole_fields = frozenset({"error"})
 
     messages: tuple[AgentMessage, ...]
     stop_reason: StopReason
