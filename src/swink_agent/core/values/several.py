@@ -15,11 +15,11 @@ __all__ = ["several", "several_paths", "several_texts"]
 
 def several(given: Any, what: str) -> tuple[Any, ...]:
     """The items, one string or path alone as one of one. Raises `TypeError` for what holds none, naming `what`."""
+    kind = type(given).__name__
     if isinstance(given, (str, os.PathLike)):
         return (cast("Any", given),)
     if isinstance(given, (bytes, bytearray, Mapping)) or not isinstance(given, Iterable):
-        kind: type = type(given)
-        raise TypeError(f"{what}: a {kind.__name__} is neither a string nor a list of them")
+        raise TypeError(f"{what}: a {kind} is neither a string nor a list of them")
     return tuple(cast("Iterable[Any]", given))
 
 
@@ -38,4 +38,4 @@ def several_paths(given: str | os.PathLike[str] | Iterable[str | os.PathLike[str
     for item in items:
         if not isinstance(item, (str, os.PathLike)):
             raise TypeError(f"{what}: a {type(item).__name__} is no path")
-    return tuple([str(os.fspath(item)) for item in items])
+    return tuple(map(os.fspath, items))
