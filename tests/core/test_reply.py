@@ -13,6 +13,7 @@ from swink_agent import (
     AssistantMessage,
     AuthError,
     ContentFiltered,
+    ContextCompacted,
     ContextWindowOverflow,
     DefaultRetryStrategy,
     MessageRetry,
@@ -29,8 +30,11 @@ from swink_agent import (
     TextDelta,
     TextEnd,
     TextStart,
+    ToolCall,
+    ToolResultMessage,
     TurnEndReason,
     Usage,
+    UserMessage,
     tool,
 )
 from swink_agent.testing import FakeClock, call, check_events, collect, fail, names, scripted, text
@@ -269,6 +273,51 @@ async def test_an_overflow_is_compacted_and_the_call_repeated_once_in_the_same_m
     assert signals == [False, True]
     assert [len(request.messages) for request in model.requests] == [4, 2]
     assert len(agent.messages) == 5
+
+
+def a_long_result() -> list[AgentMessage]:
+    call = ToolCall("1", "look", {})
+    return [UserMessage("go"), AssistantMessage([call]), ToolResultMessage("1", "x" * 20_000, tool_name="look")]
+
+
+async def test_an_overflow_that_only_a_shorter_result_mends_is_told_of() -> None:
+    model = scripted(fail("context_overflow"), text("fits"))
+    window = SlidingWindow(100_000, overflow_tokens=500)
+    agent = Agent(MODEL, stream_fn=model, messages=a_long_result(), transform_context=window)
+    events = await collect(agent.prompt_stream("and now?"))
+    check_events(events)
+    (compacted,) = [event for event in events if isinstance(event, ContextCompacted)]
+    assert (compacted.report.dropped_count, compacted.report.overflow) == (0, True)
+    assert compacted.report.tokens_after <= 500 < compacted.report.tokens_before
+    assert [len(request.messages) for request in model.requests] == [4, 4]
+
+
+async def test_a_transform_that_takes_nothing_out_is_no_compaction() -> None:
+    def dated(messages: list[AgentMessage], overflow: bool) -> list[AgentMessage]:
+        return [*messages, UserMessage("today is Monday")]
+
+    agent = Agent(MODEL, stream_fn=scripted(text("well")), messages=["1"], transform_context=dated)
+    assert "ContextCompacted" not in names(await collect(agent.prompt_stream("2")))
+
+
+async def test_an_overflow_without_a_transform_says_what_to_give() -> None:
+    agent = Agent(MODEL, stream_fn=scripted(fail("context_overflow", "too long: 9 > 8")), messages=["1"])
+    result = await agent.prompt("2")
+    assert result.error is not None
+    assert result.error.startswith("too long: 9 > 8")
+    assert "transform_context" in result.error
+    assert agent.messages[-1].error_message == "too long: 9 > 8", "what the provider said"  # type: ignore[union-attr]
+    assert isinstance(result.exception, ContextWindowOverflow)
+
+
+async def test_an_overflow_that_a_transform_could_not_mend_is_told_as_it_is() -> None:
+    agent = Agent(
+        MODEL,
+        stream_fn=scripted(fail("context_overflow", "too long")),
+        messages=["1"],
+        transform_context=lambda messages, overflow: None,
+    )
+    assert (await agent.prompt("2")).error == "too long"
 
 
 async def test_an_overflow_that_nothing_can_be_done_about_is_typed_and_leaves_the_history() -> None:

@@ -25,8 +25,12 @@ from swink_agent import (
     Image,
     ModelSpec,
     PolicyContext,
+    PolicyStop,
     PreDispatchContext,
     ProposedCall,
+    Reject,
+    Skip,
+    Stop,
     StopReason,
     StreamError,
     StreamOptions,
@@ -239,3 +243,11 @@ def test_a_repr_never_raises_because_of_what_a_tool_put_into_details(details: ob
         Extension("x", {"data": [details]}),
     ):
         assert repr(value).startswith(type(value).__name__)
+
+
+def test_the_reason_of_a_stop_is_shown_whole_up_to_some_sentences() -> None:
+    reason = "a request of at most 4,000 tokens does not fit into what is left of the budget of 1,000; " * 2
+    for value in (PolicyStop("budget", reason), Stop(reason), Skip(reason), Reject(reason)):
+        assert f"reason={reason!r}" in repr(value)
+    assert f"error_message={reason!r}" in repr(AssistantMessage("", error_message=reason))
+    assert len(repr(PolicyStop("budget", reason * 100))) < 120

@@ -12,6 +12,7 @@ from swink_agent import (
     MessagesInjected,
     ModelSpec,
     ToolContext,
+    ToolError,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolOutcome,
@@ -80,6 +81,28 @@ async def test_a_call_that_ends_by_itself_in_the_grace_time_keeps_its_result() -
     model = scripted([call("quick"), call("attentive"), call("endless")], text("ok"))
     events = await steered(Agent(MODEL, stream_fn=model, tools=[quick, attentive, endless]))
     assert results(events) == ["quick", "came to an end", CANCELLED]
+
+
+async def test_a_call_that_ends_with_an_error_when_it_is_told_to_was_cancelled_and_no_failure() -> None:
+    @tool
+    async def attentive(ctx: ToolContext) -> str:
+        await ctx.cancel.wait()
+        raise ToolError("half of it is done")
+
+    @tool
+    async def broken(ctx: ToolContext) -> str:
+        assert not ctx.cancel.is_cancelled
+        raise ToolError("it does not work")
+
+    model = scripted([call("broken"), call("attentive")], text("ok"))
+    agent = Agent(MODEL, stream_fn=model, tools=[broken, attentive])
+    ended: list[ToolExecutionEnd] = []
+    async for event in agent.prompt_stream("go"):
+        if isinstance(event, ToolExecutionEnd):
+            ended.append(event)
+            agent.steer("stop that")
+    assert [event.outcome for event in ended] == ["failed", "cancelled"]
+    assert extract_text(ended[1].result.content) == "half of it is done"
 
 
 async def test_what_a_call_returns_after_the_grace_time_does_not_count() -> None:

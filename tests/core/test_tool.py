@@ -1114,3 +1114,11 @@ def test_one_tool_in_place_of_a_list_is_told_so() -> None:
 def test_what_is_no_function_is_refused_by_its_type(given: Any) -> None:
     with pytest.raises(TypeError, match=f"a {type(given).__name__} cannot be made a tool"):
         tool(given)
+
+
+def test_a_tool_without_a_docstring_is_described_by_its_name_in_words() -> None:
+    @tool
+    def get_the_weather(city: str) -> str:
+        return city
+
+    assert get_the_weather.description == get_the_weather.label == "Get the weather"

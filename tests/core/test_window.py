@@ -198,11 +198,8 @@ def test_first_messages_that_leave_no_room_do_not_stay(overflow: bool) -> None:
     huge, refused, small = UserMessage("u" * 40_000), AssistantMessage("too long"), UserMessage("s" * 40)
     later = [UserMessage("and now?")]
     assert window([huge, refused, *later], overflow) == later
-    assert window([huge, refused, small, AssistantMessage("yes"), *later], overflow) == [
-        small,
-        AssistantMessage("yes"),
-        *later,
-    ]
+    yes = AssistantMessage("yes")  # one, as two may be of different milliseconds
+    assert window([huge, refused, small, yes, *later], overflow) == [small, yes, *later]
     pinned = [small, AssistantMessage("yes"), huge, refused, *later]
     assert window(pinned, overflow) == [*pinned[:2], refused, *later], "those that fit stay"
     assert window([small, refused, huge], overflow) is None, "where nothing helps, nothing is lost for it"

@@ -205,3 +205,16 @@ def test_many_paths_are_resolved_as_each_by_itself(tmp_path: Path) -> None:
         for name in ("file", "to-file", "deep", "to-real", "nowhere", "round", "missing", ".", "..", "")
     ]
     assert list(real_paths(paths)) == [os.path.realpath(path) for path in paths]
+
+
+def test_what_is_hidden_by_a_relative_path_counts_from_each_root(tmp_path: Path) -> None:
+    roots = [tmp_path / "one", tmp_path / "two"]
+    for root in roots:
+        root.mkdir()
+    profile = SandboxProfile(write=tuple(map(str, roots)), hidden=("private", "~/.ssh"))
+    assert profile.hidden == (*[str(root.resolve() / "private") for root in roots], os.path.expanduser("~/.ssh"))
+
+
+def test_a_relative_path_to_hide_needs_a_root() -> None:
+    with pytest.raises(ValueError, match="'private' is to be hidden, and there is no write root"):
+        SandboxProfile(hidden=("private",))

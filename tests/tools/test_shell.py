@@ -828,9 +828,13 @@ async def test_aborting_the_agent_ends_the_command(make: ShellFn) -> None:
     mark = marker()
     script = scripted(call("bash", command=f"echo begun; sleep {mark} & sleep {mark}"), text("ok"))
     agent = Agent(MODEL, stream_fn=script, tools=[make()], approve=lambda _: True)
+    outcomes: list[str] = []
     async for event in agent.prompt_stream("go"):
         if isinstance(event, ToolExecutionUpdate):
             agent.abort()
+        elif isinstance(event, ToolExecutionEnd):
+            outcomes.append(event.outcome)
+    assert outcomes == ["cancelled"]
     assert await gone(mark)
 
 

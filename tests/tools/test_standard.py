@@ -12,7 +12,7 @@ import pytest
 import swink_agent.tools
 from swink_agent import Agent, AgentTool, ModelSpec, ToolContext, ToolResultMessage, extract_text
 from swink_agent.core.schemas.validation import compile_schema
-from swink_agent.sandbox import SandboxProfile
+from swink_agent.sandbox import SandboxProfile, open_sandbox
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import ReadFileTool, Workspace, WriteFileTool, standard_tools
 
@@ -218,3 +218,56 @@ async def test_a_read_only_folder_can_be_read_listed_and_searched(folder: Path, 
 def read_only(*folders: Path, mode: int = 0o555) -> None:
     for folder in folders:
         folder.chmod(mode)
+
+
+@pytest.fixture
+def private(folder: Path) -> Path:
+    (folder / "private").mkdir()
+    (folder / "private/key").write_text("the key itself")
+    return folder / "private"
+
+
+def bash_of(tools: list[AgentTool]) -> AgentTool:
+    return next(tool for tool in tools if tool.name == "bash")
+
+
+async def test_what_a_workspace_hides_commands_do_not_see(folder: Path, private: Path, use: Any) -> None:
+    sandboxes: list[Any] = ["auto", SandboxProfile(write=(str(folder),))]
+    for sandbox in sandboxes:
+        bash: Any = bash_of(standard_tools(Workspace(folder, hidden=["private"]), sandbox))
+        result = await use(bash, command="cat private/key; echo done")
+        said = extract_text(result.content)
+        assert "done" in said
+        assert "the key itself" not in said
+        bash.close()
+
+
+async def test_what_a_workspace_protects_commands_do_not_write(folder: Path, use: Any) -> None:
+    bash: Any = bash_of(standard_tools(Workspace(folder, protected=["kept"])))
+    await use(bash, command="echo x > kept; echo x > free")
+    assert (folder / "free").exists()
+    assert not (folder / "kept").exists() or not (folder / "kept").read_text()
+    bash.close()
+
+
+def test_what_a_workspace_hides_comes_on_top_of_what_sandboxes_hide(folder: Path, private: Path) -> None:
+    bash: Any = bash_of(standard_tools(Workspace(folder, hidden=["private"], protected=["kept"])))
+    profile = bash._source.profile
+    usual = SandboxProfile()
+    assert set(profile.hidden) == {*usual.hidden, str(private.resolve())}
+    assert set(profile.protected) == {*usual.protected, "kept"}
+
+
+def test_walls_that_stand_already_must_be_those_of_the_workspace(folder: Path, private: Path) -> None:
+    hiding = SandboxProfile(write=(str(folder),), hidden=("private",))
+    protecting = SandboxProfile(write=(str(folder),), protected=(*SandboxProfile().protected, "kept"))
+    with pytest.raises(ValueError, match=r"the sandbox hides .*private, and Workspace.* does not"):
+        standard_tools(Workspace(folder), hiding)
+    with pytest.raises(ValueError, match=r"the sandbox protects kept, and Workspace.* does not"):
+        standard_tools(Workspace(folder), protecting)
+    standard_tools(Workspace(folder, hidden=["private"]), hiding)
+    with open_sandbox(SandboxProfile(write=(str(folder),))) as opened:
+        with pytest.raises(ValueError, match=r"the open sandbox does not hide .*private"):
+            standard_tools(Workspace(folder, hidden=["private"]), opened)
+        with pytest.raises(ValueError, match="the open sandbox does not protect kept"):
+            standard_tools(Workspace(folder, protected=[*SandboxProfile().protected, "kept"]), opened)

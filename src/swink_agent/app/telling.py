@@ -10,7 +10,9 @@ from datetime import datetime
 from math import ceil
 from typing import Any, cast
 
-__all__ = ["FetchProgress", "age", "seconds", "size_of", "summary_of"]
+from swink_agent.core.events import CompactionReport
+
+__all__ = ["FetchProgress", "age", "seconds", "shortening_of", "size_of", "summary_of"]
 
 _BAR = 20
 _WARMING_UP = 1.0
@@ -30,6 +32,13 @@ def summary_of(name: str, arguments: dict[str, Any]) -> str:
             return cast("str", arguments["path"])
         case _:
             return ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+
+
+def shortening_of(report: CompactionReport) -> str:
+    """What became of a conversation that was too long."""
+    if report.dropped_count:
+        return f"the conversation was shortened by {report.dropped_count} messages"
+    return f"long messages were shortened: about {report.tokens_before:,} tokens became {report.tokens_after:,}"
 
 
 def size_of(count: float) -> str:

@@ -11,7 +11,6 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from enum import StrEnum
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
@@ -19,6 +18,7 @@ import msgspec
 from swink_agent.core.approval import Approval, Approve, ApproveWith, ProposedCall, Reject
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.texts.unicode_forms import compatibility_form
+from swink_agent.core.values.choice import Choice
 from swink_agent.core.values.value import Value, copy_json
 
 from .call_rules import CallRules
@@ -37,7 +37,7 @@ _BESIDE_A_COMMAND = frozenset({"timeout"})
 _SETTINGS_FOLDERS = frozenset({".git", ".swink"})
 
 
-class ApprovalChoice(StrEnum):
+class ApprovalChoice(Choice):
     """What a person may answer."""
 
     ONCE = "once"

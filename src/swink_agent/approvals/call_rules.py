@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from swink_agent.core.approval import ProposedCall
 from swink_agent.core.policy import PreDispatchContext, Skip
+from swink_agent.core.values.several import several_texts
 
 from .commands.rules import COMMAND_TOOLS, STANDARD_DENY, CommandRules, Decision
 from .display import safe_display
@@ -33,7 +34,8 @@ class CallRules:
     it is written and as links lead.
 
     Give it to `Approvals(calls=…)`, and to the agent's policies as well: so what is denied does not run either where
-    nobody would have asked. Immutable. A rule that says nothing raises `ValueError`.
+    nobody would have asked. One string, in place of a list, is one rule. Immutable. A rule that says nothing raises
+    `ValueError`.
     """
 
     name = "call_rules"
@@ -42,15 +44,17 @@ class CallRules:
         self,
         root: str | os.PathLike[str],
         *,
-        allow: Iterable[str] = (),
-        deny: Iterable[str] = (),
-        tools: Collection[str] | None = None,
+        allow: str | Iterable[str] = (),
+        deny: str | Iterable[str] = (),
+        tools: str | Collection[str] | None = None,
         command_tools: Mapping[str, str] = COMMAND_TOOLS,
     ) -> None:
         self._root = os.path.realpath(root)
         self._command_tools = dict(command_tools)
-        self._allow = [_Rule.parse(text, tools, command_tools) for text in allow]
-        self._deny = [_Rule.parse(text, tools, command_tools) for text in deny]
+        known = None if tools is None else several_texts(tools, "CallRules(tools=…)")
+        allowed, denied = several_texts(allow, "CallRules(allow=…)"), several_texts(deny, "CallRules(deny=…)")
+        self._allow = [_Rule.parse(text, known, command_tools) for text in allowed]
+        self._deny = [_Rule.parse(text, known, command_tools) for text in denied]
         self.commands = CommandRules.standard(
             patterns=[rule.pattern for rule in self._allow if rule.is_command],
             deny=[*STANDARD_DENY, *[rule.pattern.removesuffix(" *") for rule in self._deny if rule.is_command]],

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 from swink_agent.app.headless import Outcome
-from swink_agent.app.telling import FetchProgress, seconds, summary_of
+from swink_agent.app.telling import FetchProgress, seconds, shortening_of, summary_of
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.events import (
     AgentEnd,
@@ -130,7 +130,7 @@ class Reporter:
             case ModelFallback(to_model=model, error=error):
                 self.warn(f"going on with {model}: {error}")
             case ContextCompacted(report=report):
-                self.note(f"the conversation was shortened by {report.dropped_count} messages")
+                self.note(shortening_of(report))
             case MessageEnd(message=message):
                 self._on_message(message)
             case ToolExecutionStart(call_id=call_id, name=name, arguments=arguments):

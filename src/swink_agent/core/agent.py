@@ -20,6 +20,7 @@ from .agent_parts.queues import MessageQueues, QueueMode
 from .agent_parts.subscriptions import Subscription, Subscriptions
 from .approval import ApprovalMode, ApproveFn
 from .cancel import running_loop
+from .checks import as_fallbacks, as_policies, check_prompt
 from .config import (
     AgentLoopConfig,
     ConvertToLlmFn,
@@ -129,24 +130,27 @@ class Agent:
         """The instructions, as a string or as a function that is called once per turn."""
         self.state: MutableMapping[str, Any] = {} if state is None else state
         """JSON-able data that tools share and policies can read."""
+        check_prompt(system_prompt)
         by_provider = ProviderStreamFn()
-        for spec, asked in ((model, stream_fn), *fallbacks):
+        pairs = as_fallbacks(fallbacks)
+        for spec, asked in ((model, stream_fn), *pairs):
             _check_provider(_spec(spec), asked)
+        of_any_slot = as_policies(policies, "policies")
         self._config = AgentLoopConfig(
             model=_spec(model),
             stream_fn=by_provider if stream_fn is None else stream_fn,
             stream_options=stream_options or StreamOptions(),
             retry_strategy=retry_strategy or DefaultRetryStrategy(),
-            fallbacks=tuple([(_spec(spec), by_provider if other is None else other) for spec, other in fallbacks]),
+            fallbacks=tuple([(_spec(spec), by_provider if other is None else other) for spec, other in pairs]),
             convert_to_llm=convert_to_llm or default_convert_to_llm,
             async_transform_context=async_transform_context,
             transform_context=transform_context,
             get_api_key=get_api_key,
             message_provider=self._queues,
-            pre_turn_policies=_policies("pre_turn", pre_turn_policies, policies),
-            pre_dispatch_policies=_policies("pre_dispatch", pre_dispatch_policies, policies),
-            post_turn_policies=_policies("post_turn", post_turn_policies, policies),
-            post_loop_policies=_policies("post_loop", post_loop_policies, policies),
+            pre_turn_policies=_policies("pre_turn", pre_turn_policies, of_any_slot),
+            pre_dispatch_policies=_policies("pre_dispatch", pre_dispatch_policies, of_any_slot),
+            post_turn_policies=_policies("post_turn", post_turn_policies, of_any_slot),
+            post_loop_policies=_policies("post_loop", post_loop_policies, of_any_slot),
             approve=approve,
             approval_mode=ApprovalMode(approval_mode),
             tool_execution=tool_execution,
@@ -155,9 +159,6 @@ class Agent:
             redactor=redactor,
             sleep=sleep or asyncio.sleep,
         )
-        for policy in policies:
-            if not any(hasattr(policy, slot) for slot in ("pre_turn", "pre_dispatch", "post_turn", "post_loop")):
-                raise TypeError(f"{policy!r} is no policy: it has none of pre_turn, pre_dispatch, post_turn, post_loop")
         self._initial = (
             self._config.model,
             system_prompt,
@@ -628,11 +629,13 @@ def _spec(model: str | ModelSpec) -> ModelSpec:
 
 
 def _messages(given: Iterable[str | AgentMessage]) -> tuple[AgentMessage, ...]:
-    return as_messages(given if isinstance(given, str) else list(given))
+    is_several = isinstance(given, Iterable) and not isinstance(given, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+    return as_messages(list(given) if is_several else cast("Any", given))
 
 
 def _policies(slot: str, chosen: Sequence[Any], policies: Sequence[object]) -> tuple[Any, ...]:
-    return (*chosen, *[policy for policy in policies if hasattr(policy, slot)])
+    own = as_policies(chosen, f"{slot}_policies") if chosen != () else ()
+    return (*own, *[policy for policy in policies if hasattr(policy, slot)])
 
 
 def _prompts(prompt: Prompt, images: Sequence[Image | ImageSource]) -> tuple[AgentMessage, ...]:

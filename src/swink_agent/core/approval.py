@@ -6,11 +6,11 @@ Owns the request and the three answers. Asking is done in `dispatch`, before any
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from enum import StrEnum
 from typing import Any, TypeAlias
 
 import msgspec
 
+from .values.choice import Choice
 from .values.value import Value, show, show_arguments
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-class ApprovalMode(StrEnum):
+class ApprovalMode(Choice):
     """Which calls are asked about."""
 
     ENABLED = "enabled"
@@ -40,8 +40,8 @@ class ApprovalMode(StrEnum):
     """The same, by a name that is not that of the mode of `Approvals` in which rules answer for a person."""
 
     @classmethod
-    def _missing_(cls, value: object) -> ApprovalMode | None:
-        return cls.WHERE_REQUIRED if value == "where_required" else None
+    def _missing_(cls, value: object) -> Choice | None:
+        return cls.WHERE_REQUIRED if value == "where_required" else super()._missing_(value)
 
 
 class ProposedCall(Value, frozen=True):
@@ -104,6 +104,8 @@ class ApproveWith(Value, frozen=True):
 
 class Reject(Value, frozen=True):
     """Do not run it; the model is told why."""
+
+    whole_fields = frozenset({"reason"})
 
     reason: str = ""
 

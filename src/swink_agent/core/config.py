@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 from .approval import ApprovalMode, ApproveFn
+from .checks import check_hooks
 from .context import default_convert_to_llm
 from .policy import PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from .retry import DefaultRetryStrategy, RetryStrategy
@@ -102,8 +103,14 @@ class AgentLoopConfig(Value, frozen=True, kw_only=True):
     sleep: SleepFn = asyncio.sleep
     """How to wait before a retry; tests give a fake clock's."""
 
+    @property
+    def has_transform(self) -> bool:
+        """Whether anything could shorten what is sent."""
+        return self.async_transform_context is not None or self.transform_context is not None
+
     def __post_init__(self) -> None:
-        ApprovalMode(self.approval_mode)  # a ValueError that lists the three, for a typing mistake
+        ApprovalMode(self.approval_mode)  # a ValueError that names them, for a typing mistake
+        check_hooks(self)
         if isinstance(self.tool_execution, str) and self.tool_execution not in ("concurrent", "sequential"):
             raise ValueError(
                 f"tool_execution is {self.tool_execution!r}; "

@@ -482,14 +482,21 @@ class _Batch:
         if call not in self.running:
             return  # it was stopped, and came to its end after all
         del self.running[call]
-        has_run = call.context is None or not call.context.has_invalid_arguments
+        context = call.context
         call.close()
         result, task = call.given, call.task
         if result is None or forced is not None or (task is not None and task.cancelled()):
             why = STEERED if self.was_steered else "tool call cancelled from within"
             self._refuse(call, forced or why, _CANCELLED)
             return
-        self._resolve(call, result, _RAN if not result.is_error else _FAILED if has_run else _INVALID)
+        self._resolve(call, result, _RAN if not result.is_error else _outcome_of_error(context))
+
+
+def _outcome_of_error(context: ToolContext | None) -> ToolOutcome:
+    """What became of a call whose tool ended by itself, with an error."""
+    if context is not None and context.has_invalid_arguments:
+        return _INVALID
+    return _CANCELLED if context is not None and context.is_called_off else _FAILED
 
 
 def _frozen(arguments: dict[str, Any]) -> dict[str, Any] | None:

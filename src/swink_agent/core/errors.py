@@ -22,8 +22,9 @@ Owns the tree and the way from an `ErrorKind` to an error. Raising them is the b
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+
+from .values.choice import Choice
 
 if TYPE_CHECKING:
     from .types import PolicyStop
@@ -50,7 +51,7 @@ __all__ = [
 ]
 
 
-class ErrorKind(StrEnum):
+class ErrorKind(Choice):
     """What went wrong at the provider, as far as a caller needs to tell."""
 
     THROTTLED = "throttled"

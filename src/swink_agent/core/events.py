@@ -84,6 +84,11 @@ class CompactionReport(Value, frozen=True, gc=False):
     """What the requests for a summary used, if there were any; it is in the run's own usage too."""
     cost: Cost = Cost()
 
+    @property
+    def is_told(self) -> bool:
+        """Whether a `ContextCompacted` tells of it: messages went, or an overflow made others of them."""
+        return self.dropped_count > 0 or self.overflow
+
 
 class AgentStart(Value, frozen=True, tag_field="type", tag="agent_start", gc=False):
     """The run begins."""
@@ -103,7 +108,7 @@ class MessagesInjected(Value, frozen=True, tag_field="type", tag="messages_injec
 
 
 class ContextCompacted(Value, frozen=True, tag_field="type", tag="context_compacted", gc=False):
-    """The transforms returned fewer messages than they were given."""
+    """The transforms made less of what is sent: fewer messages, or shorter ones."""
 
     report: CompactionReport
 

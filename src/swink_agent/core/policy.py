@@ -40,11 +40,15 @@ __all__ = [
 class Stop(Value, frozen=True):
     """End the run."""
 
+    whole_fields = frozenset({"reason"})
+
     reason: str = ""
 
 
 class Skip(Value, frozen=True):
     """Do not make this call; the model is told why. Before a dispatch only."""
+
+    whole_fields = frozenset({"reason"})
 
     reason: str = ""
 

@@ -24,6 +24,8 @@ __all__ = ["GROUP", "ProviderDescription", "ProviderStreamFn", "declared_names",
 
 GROUP = "swink_agent.providers"
 _OURS = "swink_agent."
+_OF_VARIABLES = ("key_variables", "url_variables", "credential_variables")
+_OF_NAMES = ("aliases", "prefixes")
 
 
 class ProviderDescription(Value, frozen=True, kw_only=True):
@@ -55,6 +57,12 @@ class ProviderDescription(Value, frozen=True, kw_only=True):
     """Whether its address may be written without a scheme, as `localhost:11434`."""
     models: tuple[hints.ModelInfo, ...] = ()
     """The models that are known, with limits and prices, where the packaged catalog does not list them."""
+
+    def __post_init__(self) -> None:
+        for owner, names in ((self, _OF_VARIABLES), *[(model, _OF_NAMES) for model in self.models]):
+            for name in names:
+                if isinstance(getattr(owner, name), str):
+                    raise TypeError(f"{type(owner).__name__}.{name} is a tuple of strings, and not one of them")
 
     def __call__(self, model: ModelSpec) -> StreamFn:
         """The stream function at the usual address."""

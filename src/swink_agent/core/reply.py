@@ -129,7 +129,7 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         if assembler.failure is None:
             run.error = None
             return message
-        run.error = error = error_in(message, assembler.failure)
+        run.error = error = error_in(run, message, assembler.failure)
         error.__cause__ = cause
         delay: float | None = None
         if isinstance(error, ContextWindowOverflow):
@@ -315,7 +315,7 @@ async def transform_context(
     )
     if run.transcript.recorder is not None:
         run.transcript.recorder.context_replaced(messages, report)
-    if report.dropped_count:
+    if report.is_told:
         run.emit(ContextCompacted(report))
     return report
 

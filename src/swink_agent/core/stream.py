@@ -13,6 +13,7 @@ import msgspec
 from msgspec import field
 
 from .cancel import CancellationToken
+from .checks import check_options
 from .errors import AgentError, ErrorKind, StreamError
 from .types import (
     AgentContext,
@@ -70,6 +71,9 @@ class StreamOptions(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.transport != "sse":
             raise ValueError(f"StreamOptions.transport is {self.transport!r}; the one that there is is 'sse'")
+        if self.cache not in ("auto", "none"):
+            raise ValueError(f"StreamOptions.cache is {self.cache!r}; it is 'auto' or 'none'")
+        check_options(self)
 
 
 # -- events --------------------------------------------------------------------------------------------------

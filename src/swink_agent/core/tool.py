@@ -141,6 +141,12 @@ class ToolContext:
         """Whether the tool has looked at `cancel`: if so, it is given a moment to end by itself."""
         return bool(self._cancel)
 
+    @property
+    def is_called_off(self) -> bool:
+        """Whether the tool has looked at `cancel` and was told to end. Asking is no look."""
+        token = self._cancel.get("token")
+        return token is not None and token.is_cancelled
+
     def update(self, partial: str | AgentToolResult) -> None:
         """Reports a partial result while the tool runs. Safe from any thread."""
         if self._on_update is not None:

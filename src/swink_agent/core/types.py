@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct, field
@@ -16,6 +15,7 @@ from msgspec.structs import force_setattr
 
 from .errors import AgentError, ErrorKind, PolicyStopped, StreamError
 from .values import hints
+from .values.choice import Choice
 from .values.value import Value, frozen_json
 
 __all__ = [
@@ -167,7 +167,7 @@ def as_blocks(content: str | Sequence[Any], owner: str, allowed: frozenset[type]
 # -- usage, cost, model --------------------------------------------------------------------------------------
 
 
-class StopReason(StrEnum):
+class StopReason(Choice):
     """Why a reply ended."""
 
     STOP = "stop"
@@ -181,7 +181,7 @@ FAILURES = (StopReason.ERROR, StopReason.ABORTED)
 """No set: hashing the member of an enum is a call of a Python function."""
 
 
-class ToolOutcome(StrEnum):
+class ToolOutcome(Choice):
     """How the result of a tool call came about."""
 
     RAN = "ran"
@@ -195,7 +195,7 @@ class ToolOutcome(StrEnum):
     SKIPPED = "skipped"
     """By a policy."""
     CANCELLED = "cancelled"
-    """By steering or an abort, before it had a result of its own."""
+    """By steering or an abort: it has no result, or an error with which the tool ended when it was told to."""
     INCOMPLETE = "incomplete"
     """The reply was cut off inside the call."""
     LOST = "lost"
@@ -269,7 +269,7 @@ class Cost(Value, frozen=True, gc=False):
         return self + other
 
 
-class ThinkingLevel(StrEnum):
+class ThinkingLevel(Choice):
     """How much reasoning to ask of the model."""
 
     OFF = "off"
@@ -296,6 +296,10 @@ class ModelSpec(Value, frozen=True, gc=False):
     model_id: str
     thinking_level: ThinkingLevel = ThinkingLevel.OFF
     thinking_budgets: ThinkingBudgets | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.thinking_level) is not ThinkingLevel:
+            force_setattr(self, "thinking_level", ThinkingLevel(self.thinking_level))
 
     @classmethod
     def parse(cls, text: str) -> ModelSpec:
@@ -332,6 +336,8 @@ class UserMessage(Value, frozen=True, tag_field="role", tag="user", gc=False):
 
 class AssistantMessage(Value, frozen=True, tag_field="role", tag="assistant", gc=False):
     """One reply of a model, finished, failed or aborted."""
+
+    whole_fields = frozenset({"error_message"})
 
     content: tuple[AssistantBlock, ...]
     provider: str = ""
@@ -469,12 +475,16 @@ class AgentContext(Value, frozen=True):
 class PolicyStop(Value, frozen=True, gc=False):
     """Which policy ended the run, and why."""
 
+    whole_fields = frozenset({"reason"})
+
     policy: str
     reason: str
 
 
 class AgentResult(Value, frozen=True):
     """How a run ended, with every message that it added to the history."""
+
+    whole_fields = frozenset({"error"})
 
     messages: tuple[AgentMessage, ...]
     stop_reason: StopReason

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
 
+from swink_agent.core.values.choice import Choice
 from swink_agent.core.values.value import Value, frozen_json
 
 __all__ = [
@@ -51,7 +51,7 @@ class BadValue(ValueError):
         self.at = at
 
 
-class TrajectoryMatch(StrEnum):
+class TrajectoryMatch(Choice):
     """How the calls that were made are held against those that were expected."""
 
     IN_ORDER = "in_order"

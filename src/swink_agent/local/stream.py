@@ -137,15 +137,18 @@ class LocalStreamFn:
         for event in call.reply.take():
             yield event
 
-    async def embed(self, texts: Sequence[str], model: str | None = None) -> list[list[float]]:
-        """One vector per text, of length one, from the model's own states. Raises `LocalModelError`."""
+    async def embed(self, texts: str | Sequence[str], model: str | None = None) -> list[list[float]]:
+        """One vector per text, of length one, from the model's own states. One string is one text.
+
+        Raises `LocalModelError`.
+        """
         name = model or self.model or DEFAULT_MODEL
         if not texts:
             return []
         try:
             engine = await self.engines.engine(name, CancellationToken(), embedding=True)
             await self.engines.loaded(engine, name)
-            return await engine.embed(list(texts))
+            return await engine.embed([texts] if isinstance(texts, str) else list(texts))
         except EngineError as error:
             raise LocalModelError(f"{name} could not embed: {error}", model=name) from error
 

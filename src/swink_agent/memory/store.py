@@ -125,7 +125,7 @@ class JsonlSessionStore:
         for problem in self.delete_all([session_id]).values():
             raise problem
 
-    def delete_all(self, session_ids: Iterable[str]) -> dict[str, SessionError]:
+    def delete_all(self, session_ids: str | Iterable[str]) -> dict[str, SessionError]:
         """Deletes several, and has the index forget them at once, which takes no longer than to forget one.
 
         Returns what kept those from it that are still there, by the ids that were given.
@@ -133,7 +133,7 @@ class JsonlSessionStore:
         kept: dict[str, SessionError] = {}
         gone: list[Path] = []
         try:
-            for session_id in session_ids:
+            for session_id in [session_ids] if isinstance(session_ids, str) else session_ids:
                 try:
                     gone.append(self._delete_files(self._find(session_id)))
                 except SessionError as error:
@@ -303,7 +303,7 @@ class AsyncSessionStore:
     async def delete(self, session_id: str) -> None:
         await asyncio.to_thread(self.store.delete, session_id)
 
-    async def delete_all(self, session_ids: Iterable[str]) -> dict[str, SessionError]:
+    async def delete_all(self, session_ids: str | Iterable[str]) -> dict[str, SessionError]:
         return await asyncio.to_thread(self.store.delete_all, session_ids)
 
     async def fork(self, session_id: str, at: int | None = None) -> Session:

@@ -22,6 +22,7 @@ from swink_agent.core.types import (
     UserMessage,
     extract_text,
 )
+from swink_agent.core.values.several import several_texts
 
 from ._claims import (
     asks_about_files,
@@ -54,8 +55,8 @@ class ClaimCheck:
 
     `changing` are the tools that change things, `looking` those that only look; without any of a kind, that kind of
     answer is not checked. A tool that is in neither list backs every claim. `commands` are the tools among them whose
-    `command` is a shell's: one that is known to only read has changed nothing. Nothing is remembered, so the object can
-    be shared.
+    `command` is a shell's: one that is known to only read has changed nothing. One string names one tool. Nothing is
+    remembered, so the object can be shared.
     """
 
     name = "claim_check"
@@ -64,13 +65,14 @@ class ClaimCheck:
     def __init__(
         self,
         *,
-        changing: Iterable[str] = ("edit_file", "write_file", "bash"),
-        looking: Iterable[str] = ("read_file", "search", "list_dir"),
-        commands: Iterable[str] = ("bash",),
+        changing: str | Iterable[str] = ("edit_file", "write_file", "bash"),
+        looking: str | Iterable[str] = ("read_file", "search", "list_dir"),
+        commands: str | Iterable[str] = ("bash",),
     ) -> None:
-        self.changing = tuple(changing)
-        self.looking = tuple(looking)
-        self._commands = tuple([name for name in commands if name in self.changing])
+        self.changing = several_texts(changing, "ClaimCheck(changing=…)")
+        self.looking = several_texts(looking, "ClaimCheck(looking=…)")
+        shells = several_texts(commands, "ClaimCheck(commands=…)")
+        self._commands = tuple([name for name in shells if name in self.changing])
 
     def __repr__(self) -> str:
         return f"ClaimCheck(changing={self.changing!r}, looking={self.looking!r})"

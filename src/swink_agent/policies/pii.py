@@ -43,7 +43,7 @@ class PiiRedactor:
     name = "pii_redactor"
     __slots__ = ("_keys", "_replacements", "kinds")
 
-    def __init__(self, kinds: Collection[str] = DEFAULT_KINDS, replacement: str = "[{kind}]") -> None:
+    def __init__(self, kinds: str | Collection[str] = DEFAULT_KINDS, replacement: str = "[{kind}]") -> None:
         kinds = (kinds,) if isinstance(kinds, str) else kinds
         for kind in kinds:
             if kind not in PII_KINDS:

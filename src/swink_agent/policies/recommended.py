@@ -23,7 +23,7 @@ def recommended(
     pii: bool = False,
     audit: str | os.PathLike[str] | IO[str] | None = None,
     redactor: hints.Redactor | None = None,
-    also: Iterable[str | os.PathLike[str]] = (),
+    also: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
 ) -> list[hints.Policy]:
     """A fresh list for `Agent(policies=…)`.
 

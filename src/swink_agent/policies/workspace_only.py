@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from urllib.parse import unquote
 
 from swink_agent.core.policy import PreDispatchContext, Skip
+from swink_agent.core.values.several import several_paths, several_texts
 
 from ._texts import strings_in
 
@@ -49,7 +50,7 @@ class WorkspaceOnly:
     A path is any string whose argument is named like one (`keys`), and any other that looks like one: absolute, from
     `~` or a variable, or through `..`; arguments named for text or code (`TEXT_KEYS`) are left alone. Relative paths
     are taken from `root`. A path must stay inside both as it is written and as the links on the disk lead now.
-    `also` are further folders that are allowed.
+    `also` are further folders that are allowed, or one.
 
     Not a wall: it sees names before the call, and a link can change between the look and the open, nor does it read
     shell commands. It is for tools that bring no wall; those of `swink_agent.tools` and the sandbox do. Nothing is
@@ -63,12 +64,12 @@ class WorkspaceOnly:
         self,
         root: str | os.PathLike[str],
         *,
-        keys: Collection[str] = PATH_KEYS,
-        also: Iterable[str | os.PathLike[str]] = (),
+        keys: str | Collection[str] = PATH_KEYS,
+        also: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
     ) -> None:
         self._root = os.path.abspath(root)
-        self._keys = frozenset([key.lower() for key in keys])
-        places = [self._root, *[os.path.abspath(place) for place in also]]
+        self._keys = frozenset([key.lower() for key in several_texts(keys, "WorkspaceOnly(keys=…)")])
+        places = [self._root, *map(os.path.abspath, several_paths(also, "WorkspaceOnly(also=…)"))]
         self._places = tuple(dict.fromkeys([*places, *[os.path.realpath(place) for place in places]]))
 
     def __repr__(self) -> str:

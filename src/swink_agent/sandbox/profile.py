@@ -17,6 +17,7 @@ import msgspec
 from msgspec import field
 from msgspec.structs import force_setattr
 
+from swink_agent.core.values.several import several_texts
 from swink_agent.core.values.value import Value
 
 from ._hidden import default_hidden
@@ -31,6 +32,7 @@ __all__ = [
     "SandboxProfile",
     "clean_environment",
     "default_hidden",
+    "protected_name",
 ]
 
 DEFAULT_PROTECTED = (
@@ -95,13 +97,13 @@ _COMES_AND_GOES = re.compile(r"(hist[^/]*|hst|viminfo|/fish|/swink(-agent)?)$", 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-def clean_environment(environ: Mapping[str, str], allow: Iterable[str] = DEFAULT_ALLOW) -> dict[str, str]:
+def clean_environment(environ: Mapping[str, str], allow: str | Iterable[str] = DEFAULT_ALLOW) -> dict[str, str]:
     """What a child may know of our environment: the names in `allow`, and a `PATH` in any case.
 
     A pattern (`LC_*`) never lets through what is named like a key or makes programs load code; a name written out
     does, as somebody chose it.
     """
-    names = set(allow)
+    names = set(several_texts(allow, "clean_environment(allow=…)"))
     starts = tuple(name[:-1] for name in names if name.endswith("*"))
     clean = {
         name: value
@@ -138,8 +140,10 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     `HOME_PROTECTED` too. `programs`: where this program runs from, read-only too where a root contains it.
     `environment` is all that the child gets of ours.
 
-    Paths are made absolute, and those of roots real, at construction. Raises `ValueError` for walls that cannot be
-    meant: the whole machine writable, a root inside a hidden folder, a protected name that leaves its root.
+    Paths are made absolute, and those of roots real, at construction. What is hidden by a relative path is so beneath
+    each write root, as what is protected. Raises `ValueError` for walls that cannot be meant: the whole machine
+    writable, a root inside a hidden folder, a protected name that leaves its root, a relative path to hide without a
+    root; and `TypeError` for one string where a tuple of paths is wanted.
     """
 
     hidden_fields: ClassVar[frozenset[str]] = frozenset({"environment", "hidden", "programs"})
@@ -156,8 +160,8 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         force_setattr(self, "write", _real(self.write))
         force_setattr(self, "read", None if self.read is None else _real(self.read))
-        force_setattr(self, "hidden", tuple(dict.fromkeys(_absolute(path) for path in _several(self.hidden))))
-        force_setattr(self, "protected", tuple(dict.fromkeys(_relative(name) for name in _several(self.protected))))
+        force_setattr(self, "hidden", tuple(dict.fromkeys(_hidden(self.hidden, self.write))))
+        force_setattr(self, "protected", tuple(dict.fromkeys(map(protected_name, _several(self.protected)))))
         force_setattr(self, "programs", tuple(dict.fromkeys(_absolute(path) for path in _several(self.programs))))
         force_setattr(self, "environment", dict(self.environment))
         for root in self.write:
@@ -270,7 +274,20 @@ def _real(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.realpath(os.path.expanduser(path)) for path in _several(paths)))
 
 
-def _relative(name: str) -> str:
+def _hidden(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[str]:
+    """The paths to hide, absolute: where this process happens to be says nothing about where they are."""
+    for path in _several(paths):
+        expanded = os.path.expanduser(path)
+        if os.path.isabs(expanded):
+            yield os.path.normpath(expanded)
+        elif not roots:
+            raise ValueError(f"{path!r} is to be hidden, and there is no write root to count from: make it absolute")
+        else:
+            yield from (os.path.normpath(os.path.join(root, expanded)) for root in roots)
+
+
+def protected_name(name: str) -> str:
+    """The name as one from a root on. Raises `ValueError` for one that leaves it."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if os.path.isabs(name) or not parts or ".." in parts:
         raise ValueError(f"a protected name is relative to a write root and stays in it, not {name!r}")

@@ -17,12 +17,16 @@ _USUAL = ("/usr/local/bin", "/usr/bin", "/bin")
 _OF_AN_ENVIRONMENT = ("bin", "lib", "lib64", "pyvenv.cfg", "Scripts", "Lib")
 
 
-def find_program(name: str, *, outside: Sequence[str] = (), folders: Sequence[str] | None = None) -> str | None:
+def find_program(
+    name: str, *, outside: str | Sequence[str] = (), folders: str | Sequence[str] | None = None
+) -> str | None:
     """The first program of that name in absolute folders, and not in `outside`, where a model may have put its own.
 
     `folders` are those of this process's `PATH` unless given, and then the usual ones. Links are followed: one that
     leads into `outside` does not count either.
     """
+    outside = [outside] if isinstance(outside, str) else outside
+    folders = [folders] if isinstance(folders, str) else folders
     forbidden = [real for folder in outside if (real := os.path.realpath(folder)) != os.path.sep]
     path = os.environ.get("PATH", "").split(os.pathsep) if folders is None else folders
     for folder in (*path, *(_USUAL if folders is None else ())):

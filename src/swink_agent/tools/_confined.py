@@ -11,11 +11,25 @@ import weakref
 from collections.abc import Callable
 from typing import Literal, TypeAlias, TypeVar
 
+import msgspec
+
 from swink_agent.core.run.threads import WorkerThreads
 from swink_agent.core.tool import ToolContext
 from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxProfile
+from swink_agent.sandbox.profile import is_beneath, real_paths
 
-__all__ = ["OpenSandboxFn", "SandboxChoice", "SandboxSource", "check_choice", "default_opener", "in_thread"]
+from .workspace.wall import Workspace
+
+__all__ = [
+    "OpenSandboxFn",
+    "SandboxChoice",
+    "SandboxSource",
+    "check_choice",
+    "default_opener",
+    "in_thread",
+    "refuse_open_walls",
+    "with_walls_of",
+]
 
 SandboxChoice: TypeAlias = Literal["auto", "off"] | SandboxProfile | Sandbox
 OpenSandboxFn: TypeAlias = Callable[[SandboxProfile], Sandbox]
@@ -77,6 +91,29 @@ def default_opener(choice: SandboxChoice) -> OpenSandboxFn:
         return open_unconfined(profile) if isinstance(choice, str) and choice == "off" else open_sandbox(profile)
 
     return open_chosen
+
+
+def with_walls_of(workspace: Workspace, profile: SandboxProfile) -> SandboxProfile:
+    """The profile, which hides and protects what the workspace does as well: a command is no way around the tools."""
+    hidden = [path for path in workspace.hidden if path not in profile.hidden]
+    protected = [name for name in workspace.protected if name not in profile.protected]
+    if not hidden and not protected:
+        return profile
+    return msgspec.structs.replace(
+        profile, hidden=(*profile.hidden, *hidden), protected=(*profile.protected, *protected)
+    )
+
+
+def refuse_open_walls(workspace: Workspace, profile: SandboxProfile) -> None:
+    """Raises `ValueError` if an open sandbox, whose walls stand already, shows what the workspace hides."""
+    missing = [path for path in workspace.hidden if path not in profile.hidden]
+    covered = tuple(real_paths(profile.hidden)) if missing else ()
+    for path in missing:
+        if not any(is_beneath(path, above) for above in (*profile.hidden, *covered)):
+            raise ValueError(f"the open sandbox does not hide {path}, which {workspace!r} does: add it to its profile")
+    for name in workspace.protected:
+        if not any(is_beneath(name, above) for above in profile.protected):
+            raise ValueError(f"the open sandbox does not protect {name}, as {workspace!r} does: add it to its profile")
 
 
 async def in_thread(ctx: ToolContext, function: Callable[[], T]) -> T:

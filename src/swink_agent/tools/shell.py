@@ -29,7 +29,16 @@ from swink_agent.sandbox import (
 )
 
 from ._bounded import OUTPUT_LIMIT
-from ._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice, default_opener, in_thread
+from ._confined import (
+    OpenSandboxFn,
+    SandboxChoice,
+    SandboxSource,
+    check_choice,
+    default_opener,
+    in_thread,
+    refuse_open_walls,
+    with_walls_of,
+)
 from ._terminal import LiveText, Output
 from .workspace.wall import Workspace
 
@@ -60,8 +69,9 @@ class BashTool:
 
     `root` is the folder, or the `Workspace` that other tools share. `sandbox` is the user's choice alone, nothing that
     a model sends can change it: "auto" lets a command write to the folder and its own temporary one, without network,
-    by whatever confines here; a profile or an open sandbox says how; "off" lets it do all that the user can. Where
-    no sandbox works the tool refuses. `timeout` is for calls that give none, in seconds.
+    by whatever confines here; a profile or an open sandbox says how; "off" lets it do all that the user can. What the
+    workspace hides and protects, the sandbox does too; one that is open and does not is a `ValueError`. Where no
+    sandbox works the tool refuses. `timeout` is for calls that give none, in seconds.
 
     Each call starts afresh in the folder, reads nothing from stdin, and ends with everything that it started: on
     exit, timeout and cancellation alike. While it runs it reports updates, at most 20 a second, each with the text
@@ -91,7 +101,7 @@ class BashTool:
         self._timeout = timeout
         self._most_output = most_output
         self._shell = _shell_program(self._root)
-        profile = _profile(choice, self._root)
+        profile = _profile(choice, self._root, root if isinstance(root, Workspace) else None)
         self._source = SandboxSource(choice, profile, open_sandbox or default_opener(choice))
         self.description = _description(self._shell[0], choice, profile, self._root, timeout)
         self.parameters_schema: dict[str, Any] = {
@@ -351,12 +361,16 @@ def _as_json(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def _profile(choice: SandboxChoice, root: str) -> SandboxProfile:
-    if isinstance(choice, SandboxProfile):
-        return choice
+def _profile(choice: SandboxChoice, root: str, workspace: Workspace | None) -> SandboxProfile:
+    """The walls of the choice, and those of the workspace. Raises `ValueError` if they stand already and differ."""
     if isinstance(choice, Sandbox):
+        if workspace is not None and choice.backend != "off":
+            refuse_open_walls(workspace, choice.profile)
         return choice.profile
-    return SandboxProfile() if choice == "off" else SandboxProfile(write=(root, *repository_folders(root)))
+    if choice == "off":
+        return SandboxProfile()
+    profile = choice if isinstance(choice, SandboxProfile) else SandboxProfile(write=(root, *repository_folders(root)))
+    return profile if workspace is None else with_walls_of(workspace, profile)
 
 
 def _shell_program(root: str) -> list[str]:

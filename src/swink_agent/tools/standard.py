@@ -12,6 +12,8 @@ from typing import Literal
 
 from swink_agent import sandbox as sandboxes
 from swink_agent.core.tool import AgentTool
+from swink_agent.core.values.several import several_paths
+from swink_agent.sandbox.profile import is_beneath, real_paths
 
 from .files.edit_file import EditFileTool
 from .files.list_dir import ListDirTool
@@ -28,16 +30,17 @@ def standard_tools(
     sandbox: Literal["auto", "off"] | sandboxes.SandboxProfile | sandboxes.Sandbox = "auto",
     *,
     undo: UndoStore | None = None,
-    also: Iterable[str | os.PathLike[str]] = (),
+    also: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
 ) -> list[AgentTool]:
     """All built-in tools for one folder: read_file, write_file, edit_file, list_dir, search and bash.
 
     They share one `Workspace`, so a file that one of them read is known to the others. `sandbox` is for what runs
     commands: "auto" confines them to the folder by whatever works on this machine, a profile or an open sandbox says
     how, and "off" lets them do all that the user can. What a profile hides and
-    protects, it hides and protects from the file tools too. With `undo`, copies of what the file tools replace are kept
-    there, where neither they nor confined commands can get at them; a profile, a sandbox or a workspace that was made
-    elsewhere must hide that folder itself, else it is a `ValueError`.
+    protects, it hides and protects from the file tools too, and what a workspace does, from commands; a workspace that
+    leaves open what a given profile closes is a `ValueError`. With `undo`, copies of what the file tools replace are
+    kept there, where neither they nor confined commands can get at them; a profile, a sandbox or a workspace that was
+    made elsewhere must hide that folder itself, else it is a `ValueError`.
 
     `also` are further folders, which the file tools reach by absolute paths, behind walls of their own; nothing of
     git's own is written there but by commands. With "auto" commands may write there too; a profile says so itself.
@@ -47,7 +50,9 @@ def standard_tools(
     from .search.tool import SearchTool
     from .shell import BashTool
 
-    folders = [os.path.abspath(folder) for folder in also]
+    if isinstance(root, Workspace) and not isinstance(sandbox, str):
+        _refuse_open_workspace(root, sandbox if isinstance(sandbox, SandboxProfile) else sandbox.profile)
+    folders = [os.path.abspath(folder) for folder in several_paths(also, "standard_tools(also=…)")]
     if folders and sandbox == "auto":
         main = str(root.root if isinstance(root, Workspace) else root)
         profile = SandboxProfile(write=(main, *folders))
@@ -67,6 +72,18 @@ def standard_tools(
 
 def _workspace(root: str | os.PathLike[str], profile: sandboxes.SandboxProfile | None) -> Workspace:
     return Workspace(root) if profile is None else Workspace(root, hidden=profile.hidden, protected=profile.protected)
+
+
+def _refuse_open_workspace(workspace: Workspace, profile: sandboxes.SandboxProfile) -> None:
+    """Raises `ValueError` if the file tools would reach what is closed to commands."""
+    root = str(workspace.root)
+    inside = [path for path in real_paths(profile.hidden) if is_beneath(path, root) and path != root]
+    for path in inside:
+        if not workspace.is_hidden(tuple(os.path.relpath(path, root).split(os.sep))):
+            raise ValueError(f"the sandbox hides {path}, and {workspace!r} does not: give it as hidden to both")
+    for name in profile.protected:
+        if not workspace.is_protected(tuple(name.split("/"))):
+            raise ValueError(f"the sandbox protects {name}, and {workspace!r} does not: give it as protected to both")
 
 
 def _file_tools(workspace: Workspace, undo: UndoStore | None) -> list[AgentTool]:
@@ -120,16 +137,12 @@ def _hiding(
         sandbox = SandboxProfile(write=(path,), hidden=(*profile.hidden, folder))
     elif not isinstance(sandbox, str):
         profile = sandbox if isinstance(sandbox, SandboxProfile) else sandbox.profile
-        if not any(_is_beneath(folder, os.path.realpath(path)) for path in profile.hidden):
+        if not any(is_beneath(folder, os.path.realpath(path)) for path in profile.hidden):
             raise ValueError(
                 f"the folder {folder} of undo is not hidden by the sandbox: add it to the profile's hidden"
             )
-    if isinstance(root, Workspace) and _is_beneath(folder, str(root.root)):
+    if isinstance(root, Workspace) and is_beneath(folder, str(root.root)):
         parts = os.path.relpath(folder, root.root).split(os.sep)
         if not root.is_hidden(tuple(parts)):
             raise ValueError(f"the folder {folder} of undo is not hidden by {root!r}: give it as hidden")
     return sandbox
-
-
-def _is_beneath(path: str, above: str) -> bool:
-    return path == above or path.startswith(above.rstrip("/") + "/")

@@ -305,3 +305,21 @@ def test_the_root_is_let_go_with_the_workspace_and_on_demand(folder: Path) -> No
     del second
     assert len(os.listdir("/dev/fd")) == before
     assert repr(first) == f"Workspace({str(folder.resolve())!r})"
+
+
+def test_what_is_hidden_by_a_relative_path_counts_from_the_root(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "private").mkdir()
+    (folder / "private/key").write_text("key")
+    monkeypatch.chdir(folder.parent)
+    for hidden in (["private"], ["./private/"], ["other/../private"], [Path("private")], [str(folder / "private")]):
+        workspace = Workspace(folder, hidden=hidden)
+        assert "is hidden from tools" in refusal(workspace, "private/key")
+        assert workspace.hidden == (str(folder.resolve() / "private"),)
+
+
+def test_a_workspace_of_which_all_is_hidden_or_names_are_outside_is_refused(folder: Path) -> None:
+    with pytest.raises(ValueError, match="hidden holds the whole workspace"):
+        Workspace(folder, hidden=["."])
+    for name in ("../beside", "/etc", ""):
+        with pytest.raises(ValueError, match="stays in it"):
+            Workspace(folder, protected=[name])

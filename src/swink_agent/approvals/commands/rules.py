@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from swink_agent.core.values.several import several
 from swink_agent.core.values.value import Value
 
 from .allow_rules import AllowRule, parsed
@@ -54,7 +55,7 @@ class CommandRules:
     but words and begins with those of an allow rule; the program must be written as in the rule, so `ls` is neither
     `./ls` nor `/tmp/ls`. Denying wins over allowing, and looks further: into the parts of compound commands, behind
     redirections, paths, options and programs that run others, as far as they can be recognised. Everything else is
-    asked about. A rule that is no plain command is a `ValueError`.
+    asked about. A rule that is no plain command is a `ValueError`. One string, in place of a list, is one rule.
 
     `patterns` allow too, and say where a command ends: `npm test` is that and nothing behind it; in `pytest *` the last
     star is whatever follows, in `npm run test:*` it is a part of one word. Of commands with `;`, `&&`, `||` or `|`
@@ -66,24 +67,26 @@ class CommandRules:
 
     def __init__(
         self,
-        allow: Iterable[str] = (),
-        deny: Iterable[str] = (),
+        allow: str | Iterable[str] = (),
+        deny: str | Iterable[str] = (),
         *,
-        patterns: Iterable[str] = (),
+        patterns: str | Iterable[str] = (),
         compound: bool = False,
         search_path: str | None = None,
     ) -> None:
-        rules = (*[AllowRule(text) for text in allow], *[AllowRule(text, is_pattern=True) for text in patterns])
+        begun = [AllowRule(text) for text in several(allow, "CommandRules(allow=…)")]
+        whole = [AllowRule(text, is_pattern=True) for text in several(patterns, "CommandRules(patterns=…)")]
+        rules = (*begun, *whole)
         self._allowed = Allowed(rules, compound=compound, search_path=search_path)
-        self._deny = tuple(parsed(text, "deny", _deny_words) for text in deny)
+        self._deny = tuple(parsed(text, "deny", _deny_words) for text in several(deny, "CommandRules(deny=…)"))
 
     @classmethod
     def standard(
         cls,
         *,
-        allow: Iterable[str] = (),
-        deny: Iterable[str] = STANDARD_DENY,
-        patterns: Iterable[str] = (),
+        allow: str | Iterable[str] = (),
+        deny: str | Iterable[str] = STANDARD_DENY,
+        patterns: str | Iterable[str] = (),
         compound: bool = False,
         search_path: str | None = None,
     ) -> CommandRules:

@@ -28,6 +28,8 @@ class MessageQueues:
         for mode in (steering, follow_up):
             if mode not in ("one_at_a_time", "all"):
                 raise ValueError(f"a queue's mode is 'one_at_a_time' or 'all', not {mode!r}")
+        if provider is not None and not hasattr(provider, "poll_steering"):
+            raise TypeError(f"message_provider is a MessageProvider, and not a {type(provider).__name__}")
         self._modes: dict[QueueName, QueueMode] = {"steering": steering, "follow_up": follow_up}
         self.steering: deque[AgentMessage] = deque()
         """What waits to interrupt: for a look, as often as one likes."""

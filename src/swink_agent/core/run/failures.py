@@ -18,12 +18,15 @@ __all__ = ["as_agent_error", "error_in", "explained", "failed", "masked_cause", 
 
 _MOST_PATIENCE = 300.0
 """The longest wait on a provider's advice, for a retry strategy that does not say."""
+_HOW_TO_COMPACT = "give the agent a transform_context, such as SlidingWindow(), that shortens what is sent"
 
 
-def error_in(message: AssistantMessage, failure: StreamFailed) -> AgentError:
+def error_in(run: Run, message: AssistantMessage, failure: StreamFailed) -> AgentError:
+    """The error that a failed reply stands for. What helps is said in it alone: the message is the provider's word."""
+    is_unhelped = message.error_kind is ErrorKind.CONTEXT_OVERFLOW and not run.config.has_transform
     return error_of_kind(
         message.error_kind,
-        failure.message,
+        f"{failure.message} ({_HOW_TO_COMPACT})" if is_unhelped else failure.message,
         model=message.model_id,
         retry_after=failure.retry_after,
     )

@@ -21,6 +21,7 @@ from msgspec import structs
 from ..events import AgentEvent, MessageUpdate
 from ..stream import AssistantMessageDelta
 from ..types import AgentMessage
+from ..values.several import several_texts
 from ..values.value import is_secret_name
 from .forms import Found, SecretForms
 from .ordinary import is_ordinary
@@ -50,26 +51,26 @@ class Redactor:
     original back into the file that holds it. A registered secret is also found as the usual tools encode it. The
     environment's variables that are named like secrets are known from the start; `environment={}` leaves them out, and
     `patterns=False` leaves out what nobody registered. What belongs to one of the `unmasked` names is never masked, and
-    with `enabled=False` nothing is. Safe from any thread.
+    with `enabled=False` nothing is. One string, where several are taken, is one secret or name. Safe from any thread.
     """
 
     __slots__ = ("_forms", "_key", "_lock", "_patterns", "_secrets", "_spared", "_unmasked", "_words", "enabled")
 
     def __init__(
         self,
-        secrets: Iterable[str] = (),
+        secrets: str | Iterable[str] = (),
         *,
         environment: Mapping[str, str] | None = None,
         patterns: bool = True,
         key: bytes | None = None,
-        unmasked: Iterable[str] = (),
+        unmasked: str | Iterable[str] = (),
         enabled: bool = True,
     ) -> None:
         self.enabled = enabled
         self._lock = threading.Lock()
         self._patterns = patterns
         self._key = os.urandom(32) if key is None else _digested(key)
-        self._unmasked = frozenset(name.lower() for name in unmasked)
+        self._unmasked = frozenset(name.lower() for name in several_texts(unmasked, "Redactor(unmasked=…)"))
         self._secrets: dict[str, str] = {}
         self._words: dict[str, str] = {}
         """Ordinary words that are secrets only where they stand as a credential."""
@@ -77,7 +78,7 @@ class Redactor:
         """Values of unmasked names."""
         self._forms: SecretForms | None = None
         self.learn_environment(os.environ if environment is None else environment)
-        for secret in secrets:
+        for secret in several_texts(secrets, "Redactor(…)"):
             self.register(secret)
 
     def __repr__(self) -> str:
@@ -96,7 +97,7 @@ class Redactor:
 
         One of fewer than six characters is not taken, and none of a name that is to stay unmasked: returns `False`.
         """
-        secret = secret.strip()
+        secret = _text(secret).strip()
         if len(secret) < _SHORTEST:
             return False
         if name.lower() in self._unmasked:
@@ -110,7 +111,7 @@ class Redactor:
 
     def learn(self, value: str, name: str) -> bool:
         """Adds what is found under the name of a secret: an ordinary word is masked only as a credential."""
-        value = value.strip()
+        value = _text(value).strip()
         if not value:
             return False
         if name.lower() in self._unmasked:
@@ -430,6 +431,12 @@ class _LogFilter(logging.Filter):
         if record.exc_text:
             record.exc_text = self._redactor.redact(record.exc_text)
         return True
+
+
+def _text(secret: object) -> str:
+    if not isinstance(secret, str):
+        raise TypeError(f"a secret is a string, and not a {type(secret).__name__}: register several one by one")
+    return secret
 
 
 def _digested(key: bytes) -> bytes:

@@ -17,6 +17,7 @@ from msgspec import Struct
 __all__ = ["Value", "copy_json", "frozen_json", "is_secret_name", "show", "show_arguments"]
 
 _LONGEST_TEXT = 60
+_LONGEST_REASON = 240
 _MOST_ITEMS = 3
 _LONGEST_REPR = 320
 
@@ -51,6 +52,9 @@ class Value(Struct, frozen=True):
 
     hidden_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields whose content never shows in a repr; those named `timestamp` are left out as noise."""
+
+    whole_fields: ClassVar[frozenset[str]] = frozenset()
+    """Fields whose text says why something happened: shown whole, up to a few sentences."""
 
     def __repr__(self) -> str:
         return show(self)
@@ -213,7 +217,13 @@ def _show_value(value: Value, depth: int) -> str:
         content = getattr(value, name)
         if name == "timestamp" or (position >= 0 and _is_default(content, defaults[position])):
             continue
-        parts.append(f"{name}=…" if name in value.hidden_fields else f"{name}={show(content, depth + 1)}")
+        if name in value.hidden_fields:
+            shown = "…"
+        elif name in value.whole_fields and isinstance(content, str) and len(content) <= _LONGEST_REASON:
+            shown = repr(content)
+        else:
+            shown = show(content, depth + 1)
+        parts.append(f"{name}={shown}")
     return f"{type(value).__name__}({', '.join(parts)})"
 
 

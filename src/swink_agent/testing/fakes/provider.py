@@ -52,14 +52,14 @@ class FakeProvider:
     """
 
     def __init__(
-        self, api: str | FakeApi, replies: Iterable[FakeReply | FakeFailure | str] = (), *, key: str = "fake-key"
+        self, api: str | FakeApi, replies: str | Iterable[FakeReply | FakeFailure | str] = (), *, key: str = "fake-key"
     ) -> None:
         if isinstance(api, str) and api not in _APIS:
             raise ValueError(f"no fake of {api!r}: there are {', '.join(APIS)}")
         self.api = api if isinstance(api, str) else api.path.pattern
         """The name of the API, or the pattern of its path if it is one of your own."""
         self.key = key
-        self.replies = list(replies)
+        self.replies: list[FakeReply | FakeFailure | str] = [replies] if isinstance(replies, str) else list(replies)
         """What is still to be said; more may be added at any time."""
         self.bodies: list[dict[str, Any]] = []
         self.rejections: list[str] = []

@@ -20,6 +20,7 @@ from typing import TypeAlias
 
 from swink_agent.core.errors import ToolError
 from swink_agent.core.texts.unicode_forms import compatibility_form
+from swink_agent.core.values.several import several_paths, several_texts
 
 from .._bounded import show_name, show_size
 from .beneath import LeavesRoot, Opened, Root, open_root
@@ -85,23 +86,26 @@ class OpenFolder(OpenFile):
 class Workspace:
     """A folder that file tools cannot leave, whatever the path, the links in it, or who swaps them meanwhile.
 
-    Every file is opened beneath the root's descriptor. `hidden` are absolute paths beneath the root that are not
-    opened (credentials, where the root is a home folder); `protected` are relative names that are not written. Both
-    default to the sandbox's. One workspace may be shared by tools and threads. Raises `OSError` when the root is no
-    folder that can be opened.
+    Every file is opened beneath the root's descriptor. `hidden` are paths that are not opened (credentials, where the
+    root is a home folder), absolute or from the root on; `protected` are names from the root on that are not written.
+    One string is one path. Both default to the sandbox's, and what is given here holds for the commands of the tools
+    that share the workspace too. One workspace may be shared by tools and threads. Raises `OSError` when the root is
+    no folder that can be opened, and `ValueError` for a protected name that leaves it, or if all of it is hidden.
     """
 
     def __init__(
         self,
         root: str | os.PathLike[str],
         *,
-        hidden: Iterable[str] | None = None,
-        protected: Iterable[str] | None = None,
+        hidden: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
+        protected: str | Iterable[str] | None = None,
         open_root: Callable[[str], Root] = open_root,
         rename: Callable[..., None] = os.rename,
         fsync: Callable[[int], None] = os.fsync,
     ) -> None:
         given = os.path.abspath(str(Path(root)))
+        paths = None if hidden is None else several_paths(hidden, "Workspace(hidden=…)")
+        names = None if protected is None else several_texts(protected, "Workspace(protected=…)")
         self.beneath = open_root(given)
         self._close = weakref.finalize(self, os.close, self.beneath.fd)
         self.root = Path(self.beneath.path)
@@ -110,8 +114,13 @@ class Workspace:
         self.writing = threading.Lock()
         """Held from the reading of a file to its replacement, so that two edits of one reply both count."""
         self._spellings = tuple(dict.fromkeys((self.beneath.path, given)))
-        self._hidden = _hidden_in(self.beneath.path, hidden)
-        self._protected = _protected_in(self.beneath.path, protected)
+        hidden_names = _hidden_in(self.beneath.path, paths)
+        self._hidden = _folded(hidden_names)
+        self.hidden = tuple([os.path.join(self.beneath.path, *parts) for parts in hidden_names])
+        """The paths beneath the root that are not opened, absolute."""
+        self.protected = _protected_names(names)
+        """The names that are not written, from the root on."""
+        self._protected = _protected_in(self.beneath.path, self.protected)
         self._protected_anywhere = _ALWAYS_PROTECTED | _of_editors()
         self._pseudo = frozenset(_devices("/proc", "/sys")) - {os.fstat(self.beneath.fd).st_dev}
         self.seen = SeenFiles()
@@ -223,11 +232,18 @@ class Workspace:
             raise
         return file
 
+    def is_protected(self, parts: tuple[str, ...]) -> bool:
+        """Whether no tool may write it because of its name."""
+        folded = tuple(map(_fold, parts))
+        if not self._protected_anywhere.isdisjoint(folded):
+            return True
+        return any(_covers(names, folded) for names in self._protected)
+
     def refuse_protected(self, parts: tuple[str, ...]) -> None:
         """Raises `WorkspaceError` for names that no tool may write: repository hooks and settings, and the like."""
         folded = tuple(map(_fold, parts))
         shown = show_name("/".join(parts))
-        if not self._protected_anywhere.isdisjoint(folded) or any(_covers(names, folded) for names in self._protected):
+        if self.is_protected(parts):
             raise WorkspaceError(
                 f"{shown} is protected: it can make other programs run commands, so tools never write it"
             )
@@ -324,21 +340,31 @@ def too_large(file: OpenFile) -> WorkspaceError:
 # -- names that are hidden or protected ----------------------------------------------------------------------
 
 
-def _hidden_in(root: str, paths: Iterable[str] | None) -> _Names:
+def _hidden_in(root: str, paths: tuple[str, ...] | None) -> _Names:
     from swink_agent.sandbox.profile import SandboxProfile, real_paths
 
-    paths = SandboxProfile().hidden if paths is None else tuple(paths)
-    spelled = {*paths, *real_paths(paths)}
-    return _folded(_names_beneath(root, spelled))
+    if paths is None:
+        paths = SandboxProfile().hidden
+    else:
+        paths = tuple([os.path.normpath(os.path.join(root, os.path.expanduser(path))) for path in paths])
+        if root in paths:
+            raise ValueError(f"hidden holds the whole workspace {root}: no tool could open anything there")
+    spelled = dict.fromkeys((*paths, *real_paths(paths)))
+    return _names_beneath(root, spelled)
 
 
-def _protected_in(root: str, names: Iterable[str] | None) -> _Names:
-    from swink_agent.sandbox.profile import DEFAULT_PROTECTED, HOME_PROTECTED
+def _protected_names(names: tuple[str, ...] | None) -> tuple[str, ...]:
+    from swink_agent.sandbox.profile import DEFAULT_PROTECTED, protected_name
+
+    return DEFAULT_PROTECTED if names is None else tuple(map(protected_name, names))
+
+
+def _protected_in(root: str, names: tuple[str, ...]) -> _Names:
+    from swink_agent.sandbox.profile import HOME_PROTECTED
     from swink_agent.sandbox.programs import own_folders, own_names_in
 
-    names = tuple(DEFAULT_PROTECTED if names is None else names)
     at_home = [os.path.join(home, name) for home in _homes() for name in HOME_PROTECTED] if names else []
-    given = [tuple(name.strip("/").split("/")) for name in names]
+    given = [tuple(name.split("/")) for name in names]
     ours = own_names_in(root, own_folders()) if names else []  # what this program runs from
     return _folded([*given, *_names_beneath(root, [*at_home, *ours])])
 

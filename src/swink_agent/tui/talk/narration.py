@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
-from swink_agent.app.telling import seconds, summary_of
+from swink_agent.app.telling import seconds, shortening_of, summary_of
 from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
@@ -104,7 +104,7 @@ class Narration:
             case ToolExecutionEnd():
                 self._on_tool_end(event)
             case ContextCompacted(report=report):
-                self.notice(f"the conversation was shortened by {report.dropped_count} messages")
+                self.notice(shortening_of(report))
             case TurnEnd(message=message):
                 if message is not None:
                     self._take_answer(message)  # a policy may have put another in its place

@@ -255,7 +255,7 @@ async def compact(conversation: Conversation, rest: str) -> None:
         if report is None:
             conversation.notice("there is nothing that could be left out yet")
             return "idle"
-        if not report.dropped_count:  # of one that dropped messages an event told, which is counted already
+        if not report.is_told:  # of one that has an event told, which is counted already
             conversation.tally.compacted(report)
         conversation.notice(
             f"about {report.tokens_before:,} tokens became {report.tokens_after:,}; the history itself is kept"

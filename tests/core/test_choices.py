@@ -1,0 +1,50 @@
+"""Choices that are given as strings: what is said of one that there is none of."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+import pytest
+
+from swink_agent import Agent, ApprovalMode, ErrorKind, ModelSpec, StopReason, ThinkingLevel, ToolOutcome
+from swink_agent.approvals import ApprovalChoice
+from swink_agent.evals import TrajectoryMatch
+from swink_agent.testing import fail, scripted
+
+GIVEN = (ApprovalChoice, ApprovalMode, ErrorKind, StopReason, ThinkingLevel, ToolOutcome, TrajectoryMatch)
+
+
+@pytest.mark.parametrize("kind", GIVEN, ids=lambda kind: kind.__name__)
+def test_a_string_that_is_none_of_them_hears_which_there_are(kind: type[Enum]) -> None:
+    with pytest.raises(ValueError, match=f"'nonsense' is no {kind.__name__}: it is one of ") as raised:
+        kind("nonsense")
+    assert all(repr(member.value) in str(raised.value) for member in kind)
+    assert "did you mean" not in str(raised.value)
+
+
+def test_the_most_alike_is_named() -> None:
+    with pytest.raises(ValueError, match=r"; did you mean 'throttled'\?$"):
+        fail("Throtled")
+    with pytest.raises(ValueError, match=r"; did you mean 'bypassed'\?$"):
+        Agent("test:model", stream_fn=scripted(), approval_mode="bypass")
+
+
+def test_names_that_are_known_elsewhere_hear_of_ours() -> None:
+    with pytest.raises(ValueError, match="'rate_limit' is no ErrorKind: it is one of 'throttled', 'network'"):
+        fail("rate_limit")
+    with pytest.raises(ValueError, match="'always' is no ApprovalMode: it is one of 'enabled', 'smart', 'bypassed'"):
+        Agent("test:model", stream_fn=scripted(), approval_mode="always")
+    assert ApprovalMode("where_required") is ApprovalMode.SMART
+
+
+def test_a_model_is_checked_for_its_thinking_level() -> None:
+    assert ModelSpec("test", "model", "high").thinking_level is ThinkingLevel.HIGH  # pyright: ignore
+    with pytest.raises(ValueError, match=r"'hihg' is no ThinkingLevel: .* did you mean 'high'"):
+        ModelSpec("test", "model", "hihg")  # pyright: ignore[reportArgumentType]
+
+
+def test_what_is_read_from_a_file_is_an_invalid_value_and_no_other_error() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(b'"nonsense"', type=ErrorKind)
+    assert msgspec.json.decode(b'"network"', type=ErrorKind) is ErrorKind.NETWORK
