@@ -68,6 +68,7 @@ class PlainSandbox(Sandbox):
         self._stop_watching()
         for command in tuple(self._running):
             command.abandon()
+        self._watch.close()
         self._remove_private()
 
 

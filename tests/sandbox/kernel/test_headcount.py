@@ -62,7 +62,7 @@ def ends_within(seconds: float, headcount: Headcount) -> bool:
 def test_one_more_than_the_limit_is_told_and_the_limit_itself_is_not(parent: subprocess.Popen[str]) -> None:
     headcount = Headcount(parent.pid, 3)
     start(parent, 3)
-    assert not ends_within(1.2, headcount)
+    assert not ends_within(0.7, headcount)
     assert headcount.reason_to_end() == ""
     start(parent, 1)
     assert ends_within(10, headcount)
@@ -72,7 +72,7 @@ def test_one_more_than_the_limit_is_told_and_the_limit_itself_is_not(parent: sub
 def test_threads_are_counted_too(parent: subprocess.Popen[str]) -> None:
     headcount = Headcount(parent.pid, 2)
     start(parent, 1, 20)
-    assert not ends_within(1.2, headcount)
+    assert not ends_within(0.7, headcount)
     start(parent, 1, 20)
     assert ends_within(10, headcount)
 

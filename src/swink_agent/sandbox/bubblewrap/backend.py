@@ -131,6 +131,7 @@ class BubblewrapSandbox(Sandbox):
         self._stop_watching()
         for command in tuple(self._running):
             command.abandon()
+        self._watch.close()
         self._mounts.close()
         self._presence.close()
         self._remove_private()

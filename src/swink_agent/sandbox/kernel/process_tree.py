@@ -26,7 +26,7 @@ __all__ = [
 
 
 _FIRST = -20
-_IDLE_LOOKS = 25  # the next command may come soon
+_IDLE_LOOKS = 2  # the next command may come at once
 
 
 def descendants(pid: int) -> list[int]:
@@ -84,7 +84,7 @@ def kill_descendants(pid: int, others: Callable[[], list[int]] = list, *, deadli
 class Watch:
     """Looks after commands while they run: what `look` says about one is handed to its `end`.
 
-    One thread, there only while something is watched and a little longer, and never more than a tenth of a core.
+    One thread, there only while something is watched and a moment longer, and never more than a tenth of a core.
     """
 
     def __init__(self, period: float = LOOK_AGAIN) -> None:
@@ -92,6 +92,7 @@ class Watch:
         self._watched: dict[object, tuple[float, Callable[[], str], Callable[[str], None]]] = {}
         """With the time of the first look: most commands are over by then."""
         self._lock = threading.Lock()
+        self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def add(self, key: object, look: Callable[[], str], end: Callable[[str], None]) -> None:
@@ -106,17 +107,21 @@ class Watch:
         with self._lock:
             self._watched.pop(key, None)
 
+    def close(self) -> None:
+        """Nothing will be watched any more: the thread ends at once."""
+        self._closed.set()
+
     def _run(self) -> None:
         with suppress(OSError):  # a bomb of root's is counted by nobody else, and wants all of the processor
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _FIRST)
         idle_looks = 0
         pause = self._period
         while True:
-            time.sleep(pause)
+            is_closed = self._closed.wait(pause)
             with self._lock:
                 watched = list(self._watched.values())
                 idle_looks = 0 if watched else idle_looks + 1
-                if idle_looks > _IDLE_LOOKS:
+                if is_closed or idle_looks > _IDLE_LOOKS:
                     self._thread = None
                     return
             started, now = time.thread_time(), time.monotonic()  # where a bomb takes the processor, the two differ
