@@ -283,15 +283,17 @@ print("all")
 
 
 async def test_a_thread_bomb_is_ended(open_sandbox: OpenFn) -> None:
-    sandbox = open_sandbox(limits=ProcessLimits(processes=8))
+    sandbox = open_sandbox(limits=ProcessLimits(processes=3))
     script = """
 import threading, time
-for _ in range(2000): threading.Thread(target=time.sleep, args=(300,), daemon=True).start()
+try:
+    for _ in range(2000): threading.Thread(target=time.sleep, args=(300,), daemon=True).start()
+except RuntimeError: pass  # the kernel's own limit, for an ordinary user
 time.sleep(300)
 """
     process = await sandbox.spawn([PYTHON, "-I", "-c", script], cwd="/")
     assert await asyncio.wait_for(process.wait(), 40) == -signal.SIGKILL
-    assert "more than 8" in process.ended_because
+    assert "more than 3" in process.ended_because
 
 
 async def test_many_processes_one_after_another_are_no_bomb(open_sandbox: OpenFn) -> None:
