@@ -35,8 +35,8 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "one policy": (lambda: agent(policies=MaxTurns(3)), r"^policies is a list, .* MaxTurns: write policies=\[…\]$"),
     "one policy of a slot": (lambda: agent(pre_turn_policies=MaxTurns(3)), "^pre_turn_policies is a list"),
     "a policy of another slot": (lambda: agent(pre_dispatch_policies=[MaxTurns(3)]), "it has none of pre_dispatch$"),
-    "no policy": (lambda: agent(policies=[3]), "^3 is no policy"),
-    "a model alone": (lambda: agent(fallbacks=["a:b"]), r"^a fallback is a pair, and not 'a:b': write fallbacks=\[\("),
+    "no policy": (lambda: agent(policies=[SECRET]), "^a str is no policy"),
+    "a model alone": (lambda: agent(fallbacks=[SECRET]), r"^a fallback is a pair, and not a str: write fallbacks=\[\("),
     "one fallback": (lambda: agent(fallbacks="a:b"), "^fallbacks is a list of pairs, and not a str"),
     "a fallback's function": (lambda: agent(fallbacks=[("a:b", "c")]), "^the stream function of a fallback is"),
     "a configuration": (

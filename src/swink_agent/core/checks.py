@@ -75,7 +75,7 @@ def as_policies(given: Any, name: str) -> tuple[Any, ...]:
     policies = tuple(cast("Iterable[Any]", given))
     for policy in policies:
         if not any(hasattr(policy, slot) for slot in slots):
-            raise TypeError(f"{policy!r} is no policy for {name}: it has none of {', '.join(slots)}")
+            raise TypeError(f"a {type(policy).__name__} is no policy for {name}: it has none of {', '.join(slots)}")
     return policies
 
 
@@ -86,7 +86,7 @@ def as_fallbacks(given: Any) -> tuple[tuple[Any, Any], ...]:
     pairs = tuple(cast("Iterable[Any]", given))
     for pair in pairs:
         if type(pair) not in (tuple, list) or len(pair) != 2:
-            raise TypeError(f"a fallback is a pair, and not {pair!r}: {_A_PAIR}")
+            raise TypeError(f"a fallback is a pair, and not a {type(pair).__name__}: {_A_PAIR}")
         if pair[1] is not None and not callable(pair[1]):
             raise _is_no("the stream function of a fallback", pair[1], "a function, or None")
     return pairs
