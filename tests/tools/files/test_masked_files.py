@@ -92,7 +92,7 @@ async def test_whichever_part_is_rewritten_the_secrets_stay_what_they_were(desk:
     assert file.read_bytes() == wanted
     file.write_bytes(content.encode())
     view = await desk.read()
-    said(await desk.write(view.replace("8000", "9000")))
+    said(await desk.write(view.replace("PORT=8000", "PORT=9000")))
     assert file.read_bytes() == wanted
 
 

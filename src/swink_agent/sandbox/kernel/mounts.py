@@ -80,17 +80,19 @@ class MountList:
     def __init__(self, path: str = "/proc/self/mountinfo") -> None:
         self._path = path
         self._mounts: list[Mount] = []
-        self._poll = select.poll()
         try:
             self._file = open(path, "rb")  # noqa: SIM115  kept open, as it is what the kernel marks
-            self._poll.register(self._file, select.POLLPRI)
             self._mounts = read_mounts(path)
         except OSError:
             self._file = None
 
     def has_changed(self) -> bool:
         """Whether something was mounted or unmounted since this was last asked."""
-        return self._file is not None and bool(self._poll.poll(0))
+        if self._file is None:
+            return False
+        poll = select.poll()  # one for each look: threads may look at once, for which one alone is not made
+        poll.register(self._file, select.POLLPRI)
+        return bool(poll.poll(0))
 
     def now(self) -> list[Mount]:
         """The same list again while nothing has changed."""
