@@ -982,15 +982,16 @@ def test_a_search_looks_at_the_folder_once_however_many_sessions_there_are(
 ) -> None:
     for _ in range(20):
         store.create().close()
-    looks: list[object] = []
+    looks = 0
 
     def counted(folder: Any, look: Any = os.scandir) -> Any:
-        looks.append(folder)
+        nonlocal looks
+        looks += folder == store.folder  # other threads of this process look at folders of their own
         return look(folder)
 
     monkeypatch.setattr(os, "scandir", counted)
     assert store.search("anything") == []
-    assert len(looks) == 1
+    assert looks == 1
 
 
 def test_the_list_is_newest_first_and_can_be_of_one_folder(store: JsonlSessionStore, tmp_path: Path) -> None:
