@@ -268,21 +268,23 @@ class RunSession:
 
     def close(self) -> str:
         """Lets go of the session; returns what could not be written, in words, if something could not."""
-        session, self._session = self._session, None
+        session = self._session
         if session is None:
             return ""
         from swink_agent.memory import SessionError
 
         is_empty = not session.messages
+        if not is_empty:
+            self._id = session.id  # before it is let go: a thread that ends the program asks for it meanwhile
+        self._session = None
         problem = ""
         try:
             session.close()
         except SessionError as error:
             problem = str(error)
-            is_empty = is_empty or not self._is_on_disk(session.id)
-        if not is_empty:
-            self._id = session.id
-        elif not self._wanted.goes_on:
+            if not is_empty and not self._is_on_disk(session.id):
+                is_empty, self._id = True, None
+        if is_empty and not self._wanted.goes_on:
             try:
                 open_store(self._settings).delete(session.id)
             except SessionError:
