@@ -7,11 +7,12 @@ when the loop is blocked in a write that nobody reads.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import signal
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -39,7 +40,8 @@ def interruptible(
     """Calls `stop` at the first signal; at the second, `clean_up` and `last_words`, and ends the process.
 
     Each of the two has half a second, in a thread of its own: it may block, and needs locks that the interrupted code
-    may hold, which goes on meanwhile. Further signals change nothing.
+    may hold, which goes on meanwhile. Further signals change nothing. After the first one the process is on its way
+    out: the second still ends it at once when the block was left, and none spoils its exit status.
 
     A signal that the caller of the program had ignored stays ignored, as for a job in the background.
     """
@@ -70,9 +72,17 @@ def interruptible(
     try:
         yield
     finally:
-        for number, handler in before.items():
-            # Once `end` is on its way, a signal more would only spoil the exit that is near.
-            signal.signal(number, signal.SIG_IGN if count > 1 else handler)
+        if count:
+            # Python gives the handlers back to the system while it ends, and one signal more would be what it died of.
+            atexit.register(_ignore, tuple(before))
+        else:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _ignore(numbers: Iterable[signal.Signals]) -> None:
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
 
 
 async def wakeable(work: Awaitable[T]) -> T:
