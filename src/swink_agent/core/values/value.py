@@ -14,8 +14,11 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from msgspec import Struct
 
-__all__ = ["Value", "copy_json", "frozen_json", "is_secret_name", "show", "show_arguments"]
+__all__ = ["DEEPEST", "Value", "copy_json", "frozen_json", "is_secret_name", "show", "show_arguments"]
 
+DEEPEST = 128
+"""Levels of lists and objects in each other that data from outside may have: what has more is for `nesting`. Other
+readers of JSON take 64 to 128, and no tool's data need more."""
 _LONGEST_TEXT = 60
 _LONGEST_REASON = 240
 _MOST_ITEMS = 3
@@ -98,14 +101,23 @@ def copy_json(value: T) -> T:
         return dict(flat)  # pyright: ignore[reportReturnType]
     if kind in _SCALARS:
         return value
+    try:
+        return _copy(value)
+    except RecursionError:
+        from .nesting import copied  # on use: hardly anything is nested so deep
+
+        return copied(value)
+
+
+def _copy(value: Any) -> Any:
     if isinstance(value, dict):
         copy = dict(cast("dict[Any, Any]", value))
         for key, item in copy.items():
             if type(item) not in _SCALARS:  # as they are in few
-                copy[key] = copy_json(item)
-        return cast("T", copy)
+                copy[key] = _copy(item)
+        return copy
     if isinstance(value, list):
-        return cast("T", [copy_json(item) for item in cast("list[Any]", value)])
+        return [_copy(item) for item in cast("list[Any]", value)]
     return value
 
 
