@@ -32,6 +32,7 @@ __all__ = [
     "WantedSession",
     "age_of",
     "newest",
+    "newest_and_unknown",
     "open_store",
     "session_ids",
     "session_problems",
@@ -92,10 +93,19 @@ def session_problems() -> Generator[None]:
 
 def newest(store: JsonlSessionStore, folder: Path) -> SessionInfo:
     """The session of the folder that was used last and has something in it. Raises `UsageProblem`."""
-    for info in store.list(folder):
-        if info.messages:
-            return info
-    raise UsageProblem(f"there is no session of {folder} to go on with: {_LISTED}")
+    return newest_and_unknown(store, folder)[0]
+
+
+def newest_and_unknown(store: JsonlSessionStore, folder: Path) -> tuple[SessionInfo, list[SessionInfo]]:
+    """The same, and those that were used since and do not say in which folder. Raises `UsageProblem`."""
+    unknown: list[SessionInfo] = []
+    for info in store.list():
+        if info.messages and info.cwd == str(folder):
+            return info, unknown
+        if info.messages and not info.cwd:
+            unknown.append(info)
+    also = f", and {len(unknown)} of no known folder, {unknown[0].id}" if unknown else ""
+    raise UsageProblem(f"there is no session of {folder} to go on with{also}: {_LISTED}")
 
 
 def session_ids(folder: Path, wanted: Sequence[str] | None = None) -> list[str]:
@@ -151,6 +161,20 @@ def age_of(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
+def _doubts(info: SessionInfo, unknown: Sequence[SessionInfo]) -> str:
+    """What is wrong with a session to go on with, or with its being the one that is meant."""
+    doubts: list[str] = []
+    if info.damage:
+        more = f"; and {len(info.damage) - 1} more" if len(info.damage) > 1 else ""
+        doubts.append(f"session {info.id} was damaged: {info.damage[0]}{more}")
+    if unknown:
+        other = unknown[0].id
+        doubts.append(
+            f"session {other} was used later, and nothing says in which folder: --resume {other} goes on with it"
+        )
+    return "; ".join(doubts)
+
+
 class RunSession:
     """The session that one run is recorded in, if it is; a context manager.
 
@@ -180,11 +204,13 @@ class RunSession:
         if self._wanted.goes_on:
             with session_problems():
                 store = open_store(self._settings)
-                wanted = newest(store, self._folder).id if self._wanted.id is None else self._wanted.id
-                self._session = store.open(wanted)
-                if problems := list(self._session.info.damage):
-                    more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
-                    self.warning = f"session {self._session.id} was damaged: {problems[0]}{more}"
+                wanted = self._wanted.id
+                unknown: Sequence[SessionInfo] = ()
+                if wanted is None:
+                    info, unknown = newest_and_unknown(store, self._folder)
+                    wanted = info.id
+                self._session = store.open(wanted, cwd=self._folder)
+                self.warning = _doubts(self._session.info, unknown)
         elif self.is_kept:
             self._make_folder()
         return self

@@ -97,17 +97,22 @@ def list_sessions(everywhere: bool = False, cwd: str | None = None, as_json: boo
     store = _store()
     folder = None if everywhere else _folder(cwd)
     with session_problems():
-        infos = store.list(folder)
+        listed = store.list()
+    infos = listed if folder is None else [info for info in listed if info.cwd == str(folder)]
     if as_json:
         click.echo(json.dumps([_object(info) for info in infos], indent=2))
         return
     if not infos:
         where = f"in {store.folder}" if folder is None else f"of {folder}; --all lists those of other folders"
         click.echo(safe_display(f"There is no session {where}.", None), err=True)
-        return
-    click.echo(_listing(store, infos, with_folder=folder is None))
+    else:
+        click.echo(_listing(store, infos, with_folder=folder is None))
     if damaged := sum(bool(info.damage) for info in infos):
         click.echo(f"! {damaged} of them had damage, which `swink sessions show ID` tells of.", err=True)
+    if folder is not None and (unknown := sum(not info.cwd for info in listed)):
+        are, them = ("is", "it") if unknown == 1 else ("are", "them")
+        said = f"! {_counted(unknown, 'session')} {are} of no known folder: `swink sessions list --all` lists {them}."
+        click.echo(said, err=True)
 
 
 def _listing(store: JsonlSessionStore, infos: Sequence[SessionInfo], *, with_folder: bool) -> str:
