@@ -102,7 +102,7 @@ def newest_and_unknown(store: JsonlSessionStore, folder: Path) -> tuple[SessionI
     for info in store.list():
         if info.messages and info.cwd == str(folder):
             return info, unknown
-        if info.messages and not info.cwd:
+        if not info.cwd and (info.messages or info.damage):
             unknown.append(info)
     also = f", and {len(unknown)} of no known folder, {unknown[0].id}" if unknown else ""
     raise UsageProblem(f"there is no session of {folder} to go on with{also}: {_LISTED}")
@@ -112,8 +112,11 @@ def session_ids(folder: Path, wanted: Sequence[str] | None = None) -> list[str]:
     """The ids that files are named by, the newest first; or the whole ids of those that are wanted, each by its
     beginning. Raises `UsageProblem` and `SessionProblem`, before anything is read.
     """
+    from swink_agent.memory.files import is_file
+
     try:
-        names = [match[1] for name in os.listdir(folder) if (match := _NAME.fullmatch(name))]
+        with os.scandir(folder) as entries:
+            names = [match[1] for entry in entries if (match := _NAME.fullmatch(entry.name)) and is_file(entry)]
     except FileNotFoundError:
         names = []
     except OSError as error:
@@ -164,9 +167,9 @@ def age_of(text: str) -> int:
 def _doubts(info: SessionInfo, unknown: Sequence[SessionInfo]) -> str:
     """What is wrong with a session to go on with, or with its being the one that is meant."""
     doubts: list[str] = []
-    if info.damage:
-        more = f"; and {len(info.damage) - 1} more" if len(info.damage) > 1 else ""
-        doubts.append(f"session {info.id} was damaged: {info.damage[0]}{more}")
+    if problems := list(info.damage):
+        more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
+        doubts.append(f"session {info.id} was damaged: {problems[0]}{more}")
     if unknown:
         other = unknown[0].id
         doubts.append(
@@ -328,11 +331,13 @@ class RunSession:
 
     def _make_folder(self) -> None:
         """At once: a folder that is not there yet cannot be hidden from commands."""
-        folder = sessions_folder(self._settings)
+        from swink_agent.memory import SessionError
+        from swink_agent.memory.opening import make_folder
+
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            self._do_without(f"the folder {folder} cannot be made: {error.strerror or error}")
+            make_folder(sessions_folder(self._settings))
+        except SessionError as error:
+            self._do_without(str(error))
 
     def _do_without(self, reason: str) -> None:
         self.is_kept = False

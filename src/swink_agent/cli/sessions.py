@@ -122,9 +122,14 @@ def _listing(store: JsonlSessionStore, infos: Sequence[SessionInfo], *, with_fol
 
 def _folder(given: str | None) -> Path:
     try:
-        return Path(given or ".").expanduser().resolve()  # one that is gone may still have sessions
+        if given is None:
+            return Path.cwd().resolve()
+    except OSError as error:
+        raise UsageProblem("the current folder is gone: `swink sessions list --all` lists all sessions") from error
+    try:
+        return Path(given).expanduser().resolve()  # one that is gone may still have sessions
     except (OSError, RuntimeError, ValueError) as error:
-        raise UsageProblem(f"{given or '.'} is no folder: {error} (--cwd)") from error
+        raise UsageProblem(f"{given} is no folder: {error} (--cwd)") from error
 
 
 def _object(info: SessionInfo) -> dict[str, Any]:

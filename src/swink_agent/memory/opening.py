@@ -39,6 +39,7 @@ __all__ = [
     "files_beside",
     "finished",
     "lock_file",
+    "make_folder",
     "new_id",
     "open_log",
     "read_contents",
@@ -181,11 +182,10 @@ def create_log(
 
     One that is unfinished is no session yet: nobody sees it before `SessionLog.finish` gives it its name.
     """
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise SessionError(f"the folder {folder} cannot be made: {reason_of(error)}", path=str(folder)) from error
+    missing = [place for place in (folder, *folder.parents) if not os.path.exists(place)]
+    make_folder(folder)
+    if sync:
+        _refuse_unsyncable(folder)
     created = time.time_ns() // 1_000_000
     session_id = new_id(created)
     path = folder / (session_id + SUFFIX)
@@ -210,6 +210,24 @@ def create_log(
     fold.add(0, start, created)
     folders = [folder, *[place.parent for place in missing]]
     return SessionLog(path, descriptor, fold, 0, files=files, sync=sync, folders=folders, start=start), start
+
+
+def make_folder(folder: Path) -> None:
+    """Makes the folder for sessions, if it is not there. Raises `SessionError`."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        why = "something else has its name" if isinstance(error, FileExistsError) else reason_of(error)
+        raise SessionError(f"the folder {folder} cannot be made: {why}", path=str(folder)) from error
+
+
+def _refuse_unsyncable(folder: Path) -> None:
+    """Raises `SessionError` for a folder that may not be read: no name in it could be made to survive a crash, which
+    would be found out only when somebody waits for that."""
+    try:
+        os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    except OSError as error:
+        raise SessionError(f"{folder} cannot be read: {reason_of(error)}", path=str(folder)) from error
 
 
 def finished(path: Path) -> Path:

@@ -20,7 +20,7 @@ from swink_agent.core.types import CustomMessage
 from swink_agent.core.values.value import copy_json
 
 from .errors import SessionAmbiguous, SessionDamaged, SessionError, SessionNotFound, reason_of
-from .files import FileOperations, close_quietly
+from .files import FileOperations, close_quietly, is_file
 from .forking import copy_into
 from .info import SearchHit, SessionInfo
 from .listing import info_from_file, used_last
@@ -266,7 +266,7 @@ class JsonlSessionStore:
         """The files that may be sessions, in the order of their names."""
         try:
             with os.scandir(self.folder) as entries:
-                names = [entry.name for entry in entries if entry.name.endswith(SUFFIX) and _is_file(entry)]
+                names = [entry.name for entry in entries if entry.name.endswith(SUFFIX) and is_file(entry)]
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -357,14 +357,6 @@ def _default_folder() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("swink-agent", appauthor=False)) / "sessions"
-
-
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Whether it can be a session: no folder, and no pipe, at which a reader would wait for ever."""
-    try:
-        return entry.is_file()
-    except OSError:
-        return False  # a link to a place that cannot be seen
 
 
 def _folder_text(cwd: str | os.PathLike[str] | None, *, default: bool) -> str:
