@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from swink_agent.core.values.value import Value
 
 from .errors import ApplicationError, UsageProblem
-from .paths import data_folder
+from .paths import beneath_home, data_folder
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class WantedSession(Value, frozen=True, kw_only=True):
 def sessions_folder(settings: Settings) -> Path:
     """Where sessions are: as it is set, else in the user's data folder."""
     given = settings.value("sessions_folder")
-    return Path(given).expanduser().absolute() if given else data_folder() / "sessions"
+    return beneath_home(given, "sessions_folder").absolute() if given else data_folder() / "sessions"
 
 
 def open_store(settings: Settings) -> JsonlSessionStore:

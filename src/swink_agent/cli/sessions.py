@@ -19,6 +19,7 @@ import msgspec
 from swink_agent.app.agent import redactor_for
 from swink_agent.app.credentials import Credentials
 from swink_agent.app.errors import ExitCode, UsageProblem
+from swink_agent.app.paths import beneath_home
 from swink_agent.app.sessions import (
     SessionProblem,
     age_of,
@@ -195,7 +196,7 @@ def export(session_id: str, format_name: Format | None, file: str | None) -> Non
 
     As Markdown, as one page of HTML, or as JSON; the ending of the file says which.
     """
-    path = None if file in (None, "-") else Path(file).expanduser()
+    path = None if file in (None, "-") else beneath_home(file, "-o")
     ending = "" if path is None else path.suffix.lower()
     if ending and format_name is None and ending not in _ENDINGS:
         known = ", ".join(_ENDINGS)
