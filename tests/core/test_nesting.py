@@ -170,6 +170,8 @@ def test_arguments_that_are_nested_too_deep_go_back_to_the_model(depth: int) -> 
 
 def test_arguments_that_are_as_deep_as_may_be_are_taken() -> None:
     assert assembled(deep_call(DEEPEST)).arguments
+    shortest = '{"":' + "[" * DEEPEST + "]" * DEEPEST + "}"
+    assert assembled(shortest).is_incomplete, "however few characters it takes"
     assert assembled('{"x":"' + "[{" * 2_000 + '"}').arguments, "brackets in a text are no levels"
 
 

@@ -27,7 +27,7 @@ from .types import (
     ToolCall,
     Usage,
 )
-from .values.value import DEEPEST, Value
+from .values.value import Value
 
 __all__ = [
     "AssistantMessageDelta",
@@ -478,19 +478,20 @@ def _block(block: _OpenBlock) -> AssistantBlock:
 
 
 _decode = msgspec.json.Decoder().decode
+_SHALLOW = 256
+"""Characters in which nothing can be nested too deep, as a level takes two."""
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
-    """The arguments, or `None` if the text is not a JSON object, or one that is nested too deep; no text at all is an
-    empty one."""
+    """The arguments, or `None` if the text is no JSON object, or is nested too deep; no text at all is an empty one."""
     try:
         value: Any = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None if text.strip() else {}
-    if len(text) > 2 * DEEPEST and text.count("{") + text.count("[") > DEEPEST:  # a level takes two characters
-        from .values.nesting import is_too_deep  # on use: few calls can be so deep
+    if len(text) > _SHALLOW:
+        from .values.nesting import DEEPEST, is_too_deep  # on use: most calls are short
 
-        if is_too_deep(value):
+        if text.count("{") + text.count("[") > DEEPEST and is_too_deep(value):
             return None
     return value if type(value) is dict else None  # pyright: ignore[reportUnknownVariableType]
 

@@ -16,10 +16,10 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 from msgspec.json import encode
 
-from .value import DEEPEST
-
 __all__ = ["DEEPEST", "as_text", "copied", "is_too_deep", "kept_shallow", "too_deep"]
 
+DEEPEST = 128
+"""Levels of lists and objects in each other. Other readers of JSON take 64 to 128, and no tool's data need more."""
 _MOST_TEXT = 64 * 1024
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})

@@ -14,11 +14,8 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from msgspec import Struct
 
-__all__ = ["DEEPEST", "Value", "copy_json", "frozen_json", "is_secret_name", "show", "show_arguments"]
+__all__ = ["Value", "copy_json", "frozen_json", "is_secret_name", "show", "show_arguments"]
 
-DEEPEST = 128
-"""Levels of lists and objects in each other that data from outside may have: what has more is for `nesting`. Other
-readers of JSON take 64 to 128, and no tool's data need more."""
 _LONGEST_TEXT = 60
 _LONGEST_REASON = 240
 _MOST_ITEMS = 3
