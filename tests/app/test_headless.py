@@ -77,6 +77,20 @@ async def test_attempts_that_were_repeated_and_summaries_of_no_use_are_counted_a
     assert (outcome.usage, outcome.cost) == (session.info.usage, session.info.cost)
 
 
+@pytest.mark.parametrize("fits", [True, False])
+async def test_what_was_used_for_values_that_did_not_fit_is_counted_as_on_record(tmp_path: Path, fits: bool) -> None:
+    wrong, right = call("final_answer", n="three"), call("final_answer", n=3)
+    failed = fail("network", retry_after=0, usage=Usage(1, 1, total=2))
+    made = agent(wrong, failed, text("It is 3."), *([right] if fits else [wrong, wrong]))
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    with JsonlSessionStore(tmp_path).create() as session:
+        session.attach(made)
+        outcome = await outcome_of(made, schema=schema)
+    assert (outcome.exit_code, outcome.value) == ((ExitCode.DONE, {"n": 3}) if fits else (ExitCode.FAILED, None))
+    assert outcome.usage.total == 2 + 15 * (3 if fits else 4)
+    assert (outcome.usage, outcome.cost) == (session.info.usage, session.info.cost)
+
+
 @pytest.mark.parametrize(
     ("replies", "code", "error"),
     [

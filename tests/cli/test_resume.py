@@ -497,6 +497,27 @@ async def test_a_folder_that_cannot_be_used_is_a_warning_and_an_error_for_who_ne
         assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.sweep
+async def test_a_session_of_no_known_folder_is_named_and_belongs_to_the_one_where_it_goes_on(swink: Any) -> None:
+    async with FakeProvider("anthropic", ["One.", "Two.", "Three.", "Four.", "Five."]) as provider:
+        swink.use(provider)
+        await swink("-p", "first", "--tools", "none")
+        lost = json.loads((await swink("-p", "second", "--tools", "none", "--output", "json")).stdout)["session"]
+        path = folder_of(swink) / f"{lost}.jsonl"
+        path.write_bytes(path.read_bytes().replace(b'"cwd":', b'"c\0d":', 1))
+        goes_on = await swink("-p", "third", "-c", "--tools", "none")
+        taken = await swink("-p", "fourth", "--resume", lost, "--tools", "none")
+        again = await swink("-p", "fifth", "-c", "--tools", "none")
+    warned = f"session {lost} was used later, and nothing says in which folder: --resume {lost} goes on with it"
+    assert (goes_on.code, goes_on.stderr) == (0, f"warning: {warned}\n")
+    assert taken.code == 0
+    assert taken.stderr.startswith(f"warning: session {lost} was damaged: the first line, which says ")
+    assert taken.stderr.count("\n") == 1
+    assert (again.code, again.stderr) == (0, "")
+    assert [text for _, text in texts(provider.bodies[2])] == ["first", "One.", "third"]
+    assert [text for _, text in texts(provider.bodies[4])] == ["second", "Two.", "fourth", "Four.", "fifth"]
+
+
 async def limited(swink: Any, blocks: int, *arguments: str) -> Any:
     """A run in which no file can become larger than so many KiB."""
     script = f'ulimit -f {blocks}; trap "" XFSZ; exec "$@"'

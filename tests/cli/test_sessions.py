@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +18,11 @@ import pytest
 
 from swink_agent import Agent, CustomMessage, Text, UserMessage, tool
 from swink_agent.app.errors import UsageProblem
-from swink_agent.app.sessions import age_of, session_ids, short_ids
+from swink_agent.app.sessions import age_of, newest, session_ids, short_ids
 from swink_agent.cli.entry import run
 from swink_agent.cli.session_pages import age
 from swink_agent.memory import JsonlSessionStore
+from swink_agent.memory.opening import created_from, new_id
 from swink_agent.testing import FakeProvider, FakeReply, call, scripted, text
 
 SAYINGS = "\x1b[2J\x1b]0;title\x07 \u202e evil\n[2] user\n  │ yes\rerror: no"
@@ -186,6 +191,58 @@ def test_a_damaged_session_says_so_and_looking_changes_nothing(store: JsonlSessi
     assert {file.name: file.read_bytes() for file in store.folder.iterdir()} == before
 
 
+def without_its_first_line(store: JsonlSessionStore, session: str, old: bytes, new: bytes) -> bytes:
+    """Changes the first line of a session's file, so that it is no record any more; returns the other lines."""
+    path = store.folder / f"{session}.jsonl"
+    first, _, rest = path.read_bytes().partition(b"\n")
+    assert old in first
+    path.write_bytes(first.replace(old, new) + b"\n" + rest)
+    return rest
+
+
+def test_a_session_whose_first_line_is_damaged_is_still_one_of_its_folder_if_that_can_be_read(
+    store: JsonlSessionStore, program: Any, tmp_path: Path
+) -> None:
+    session = talk(store, "what I said")
+    talk(store, "elsewhere", cwd=str(tmp_path))
+    rest = without_its_first_line(store, session, b'"version":1', b'"vers\0on":1')
+
+    code, out, err = program()
+    assert (code, len(out.splitlines())) == (0, 2)
+    assert out.splitlines()[1].endswith("! what I said")
+    assert err == "! 1 of them had damage, which `swink sessions show ID` tells of.\n"
+    assert newest(store, Path.cwd()).id == session
+
+    store.rename(session, "mended")
+    mended = store.load(session)
+    assert (mended.info.cwd, mended.info.damage) == (os.getcwd(), ())
+    assert (store.folder / f"{session}.jsonl").read_bytes().partition(b"\n")[2].startswith(rest)
+
+
+@pytest.mark.parametrize("new", [b'"cwd\0:"', b'"cwd":"relative', b'"cwd":"/\xff'])
+def test_a_session_of_no_known_folder_is_mentioned_in_every_folder(
+    store: JsonlSessionStore, program: Any, new: bytes
+) -> None:
+    session = talk(store, "what I said")
+    rest = without_its_first_line(store, session, b'"cwd":"', new)
+    said = "! 1 session is of no known folder: `swink sessions list --all` lists it.\n"
+
+    code, out, err = program()
+    assert (code, out) == (0, "")
+    assert err == f"There is no session of {Path.cwd()}; --all lists those of other folders.\n{said}"
+    with pytest.raises(UsageProblem, match=f"no session of .* to go on with, and 1 of no known folder, {session}:"):
+        newest(store, Path.cwd())
+    assert json.loads(program("--json")[1]) == []
+
+    talk(store, "another")
+    code, out, err = program()
+    assert (code, err) == (0, said)
+    assert "another" in out
+    assert "what I said" not in out
+    assert program("list", "--all")[2] == "! 1 of them had damage, which `swink sessions show ID` tells of.\n"
+    assert (store.folder / f"{session}.jsonl").read_bytes().endswith(rest), "looking changes nothing"
+
+
 class Memo(CustomMessage, tag="memo"):
     says: str = ""
     tags: list[str] = []
@@ -247,8 +304,27 @@ def test_rm_does_not_ask_and_removes_nothing_if_one_is_unknown(store: JsonlSessi
     assert sorted(session_ids(store.folder)) == sorted(ids)
     assert program("rm", ids[0], ids[1], ids[0]) == (0, "", "2 sessions deleted.\n")
     assert session_ids(store.folder) == [ids[2]]
-    (store.folder / "no-session.jsonl").write_text("hello\n")
-    assert program("rm", "no-session")[0] == 0
+
+
+def test_what_is_no_session_is_not_deleted_and_what_is_left_of_one_is(store: JsonlSessionStore, program: Any) -> None:
+    session, other = talk(store, "x"), talk(store, "y")
+    file = store.folder / f"{session}.jsonl"
+    others = {"events": b'{"time": 1}\n{"time": 2}\n', "empty": b"", "copy": file.read_bytes()[:-20]}
+    for name, data in others.items():
+        (store.folder / f"{name}.jsonl").write_bytes(data)
+    for name, what in (("events", "nothing in its 24 bytes is a record"), ("empty", "it is empty")):
+        path = store.folder / f"{name}.jsonl"
+        code, out, err = program("rm", name)
+        assert (code, out) == (1, "")
+        assert (
+            err == f"error: {path} is no session: {what}. It stays; delete it yourself if nobody needs it: rm {path}\n"
+        )
+        assert path.read_bytes() == others[name]
+    assert program("rm", "copy") == (0, "", "1 session deleted.\n"), "it is damaged, and a session all the same"
+    file.write_bytes(bytes(500))
+    (store.folder / f"{other}.jsonl").write_bytes(b"")
+    assert program("rm", session, other) == (0, "", "2 sessions deleted.\n"), "their names are of those that we give"
+    assert session_ids(store.folder) == ["events", "empty"]
 
 
 def test_prune_says_what_it_removes_and_asks(store: JsonlSessionStore, program: Any) -> None:
@@ -336,6 +412,62 @@ def _shifted(data: bytes, milliseconds: int) -> bytes:
         )
         lines.append(body + b',"crc":"%08x"}\n' % zlib.crc32(body))
     return b"".join(lines)
+
+
+def as_if_the_clock_ran_ahead(store: JsonlSessionStore, session: str, seconds: int) -> str:
+    """Has a session's file, its name and its times say that all of it happened so much later; returns its new id."""
+
+    def later(found: re.Match[bytes]) -> bytes:
+        return b'"%s":%d' % (found[1], int(found[2]) + 1000 * seconds)
+
+    path = store.folder / f"{session}.jsonl"
+    created = created_from(session)
+    assert created is not None
+    new_name = new_id(created + 1000 * seconds)
+    lines: list[bytes] = []
+    for line in path.read_bytes().splitlines():
+        body = re.sub(rb'"(at|created|updated|timestamp)":(\d+)', later, line.rpartition(b',"crc":')[0])
+        body = body.replace(session.encode(), new_name.encode())
+        lines.append(body + b',"crc":"%08x"}\n' % zlib.crc32(body))
+    path.unlink()
+    path = store.folder / f"{new_name}.jsonl"
+    path.write_bytes(b"".join(lines))
+    moment = time.time() + seconds
+    os.utime(path, (moment, moment))
+    return new_name
+
+
+def test_a_clock_that_once_ran_ahead_does_not_decide_for_ever_what_is_newest(
+    store: JsonlSessionStore, program: Any
+) -> None:
+    ahead = 400 * 86_400
+    before = talk(store, "before")
+    future = as_if_the_clock_ran_ahead(store, talk(store, "when the clock was wrong"), ahead)
+    assert [info.id for info in store.list()] == [before, future]
+    after = talk(store, "after")
+
+    assert [info.id for info in store.list()] == [after, before, future]
+    latest = store.latest(Path.cwd())
+    assert latest is not None
+    assert (latest.id, newest(store, Path.cwd()).id) == (after, after)
+    info = store.load(future).info
+    assert (info.problems, info.updated > 1000 * time.time()) == ((), True), "what is on record is told as it is"
+    row = next(row for row in program()[1].splitlines() if future in row)
+    assert datetime.fromtimestamp(info.updated / 1000).strftime("%Y-%m-%d") in row.split()
+
+    store.rename(future, "used now")
+    assert newest(store, Path.cwd()).id == future, "it was used last, as its file tells"
+    others = [as_if_the_clock_ran_ahead(store, session, ahead) for session in (before, after)]
+    assert [info.id for info in store.list()] == [future, *others[::-1]], (
+        "of those that lie there, their clock's newest"
+    )
+
+
+def test_clocks_that_differ_a_little_are_no_matter(store: JsonlSessionStore, program: Any) -> None:
+    talk(store, "before")
+    last = as_if_the_clock_ran_ahead(store, talk(store, "on another machine"), 60)
+    assert newest(store, Path.cwd()).id == last
+    assert "now" in next(row for row in program()[1].splitlines() if last in row).split()
 
 
 def test_ages_and_short_ids_are_what_people_read() -> None:

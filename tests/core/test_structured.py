@@ -28,6 +28,7 @@ from swink_agent import (
     StructuredOutputFailed,
     ToolExecutionStart,
     ToolResultMessage,
+    Usage,
     UserMessage,
     extract_text,
     tool,
@@ -67,6 +68,23 @@ async def add(a: int, b: int) -> int:
 async def test_a_schema_gives_a_dict() -> None:
     agent = Agent(MODEL, stream_fn=scripted(answer(x=1, y=2)))
     assert await agent.structured_output("where?", POINT) == {"x": 1, "y": 2}
+
+
+async def test_what_a_value_took_is_known_afterwards() -> None:
+    failed = fail("network", retry_after=0, usage=Usage(1, 1, total=2))
+    replies = (answer(x="one"), failed, answer(x=1, y=2), "And more.")
+    agent = Agent(MODEL, stream_fn=scripted(*replies, usage=Usage(10, 5, total=15)))
+    during: list[Any] = []
+    agent.subscribe(lambda _: during.append(agent.last_result))
+    assert agent.last_result is None
+    await agent.structured_output("where?", POINT)
+    assert agent.last_result is not None
+    assert agent.last_result.usage == Usage(21, 11, total=32)
+    assert set(during) == {None}
+    assert agent.last_result is not (result := await agent.prompt("And?"))
+    assert agent.last_result is result
+    agent.reset()
+    assert agent.last_result is None
 
 
 @dataclass

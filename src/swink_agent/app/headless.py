@@ -209,7 +209,10 @@ class HeadlessRun:
             if prompt is None:
                 return await self._go_on()
             if self._schema is not None:
-                value = await self.agent.structured_output(prompt, self._schema)
+                try:
+                    value = await self.agent.structured_output(prompt, self._schema)
+                finally:
+                    self._count_all(self.agent.last_result)
                 return self._made(ExitCode.DONE, value=value, has_value=True)
             result = await self.agent.prompt(prompt)
         except AgentError as error:
@@ -229,9 +232,8 @@ class HeadlessRun:
         return self._made(ExitCode.USAGE, error=problem, stop_reason=StopReason.ERROR)
 
     def _ended(self, result: AgentResult) -> Callable[[float], Outcome]:
+        self._count_all(result)
         tally = self._tally
-        # With attempts that were repeated and summaries of no use, of which no event tells.
-        tally.usage, tally.cost = result.usage, result.cost
         if result.exception is not None:
             return self._failed(result.exception)
         if tally.stopped_by is not None:
@@ -239,6 +241,11 @@ class HeadlessRun:
         if tally.stop_reason == StopReason.LENGTH:
             return self._made(ExitCode.LIMIT, error="the reply was cut off at the model's limit of output")
         return self._made(ExitCode.DONE)
+
+    def _count_all(self, result: AgentResult | None) -> None:
+        """Counts attempts that were repeated and summaries of no use too, of which no event tells."""
+        if result is not None:
+            self._tally.usage, self._tally.cost = result.usage, result.cost
 
     def _failed(self, error: AgentError) -> Callable[[float], Outcome]:
         if self._reason is not None and isinstance(error, Aborted):

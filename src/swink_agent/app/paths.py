@@ -10,7 +10,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["config_folder", "data_folder", "write_whole"]
+from .errors import UsageProblem
+
+__all__ = ["beneath_home", "config_folder", "data_folder", "write_whole"]
 
 CONFIG_VARIABLE = "SWINK_CONFIG_DIR"
 DATA_VARIABLE = "SWINK_DATA_DIR"
@@ -20,7 +22,7 @@ def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """The user's folder for settings and keys: `SWINK_CONFIG_DIR`, else the platform's usual place."""
     given = environ.get(CONFIG_VARIABLE)
     if given:
-        return Path(given).expanduser().absolute()
+        return beneath_home(given, CONFIG_VARIABLE).absolute()
     import platformdirs
 
     return Path(platformdirs.user_config_dir("swink-agent", appauthor=False))
@@ -30,10 +32,18 @@ def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """The user's folder for what runs leave behind, such as copies for undo: `SWINK_DATA_DIR`, else the usual place."""
     given = environ.get(DATA_VARIABLE)
     if given:
-        return Path(given).expanduser().absolute()
+        return beneath_home(given, DATA_VARIABLE).absolute()
     import platformdirs
 
     return Path(platformdirs.user_data_dir("swink-agent", appauthor=False))
+
+
+def beneath_home(given: str, where: str) -> Path:
+    """The path, in which `~` is somebody's home. Raises `UsageProblem` if there is no such person."""
+    try:
+        return Path(given).expanduser()
+    except RuntimeError as error:
+        raise UsageProblem(f"{given} is no path: nobody has a home folder of that name ({where})") from error
 
 
 def write_whole(path: Path, content: str | bytes, *, mode: int = 0o600) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from swink_agent.core.values.value import Value
 
 from .errors import ApplicationError, UsageProblem
-from .paths import data_folder
+from .paths import beneath_home, data_folder
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = [
     "WantedSession",
     "age_of",
     "newest",
+    "newest_and_unknown",
     "open_store",
     "session_ids",
     "session_problems",
@@ -66,7 +67,7 @@ class WantedSession(Value, frozen=True, kw_only=True):
 def sessions_folder(settings: Settings) -> Path:
     """Where sessions are: as it is set, else in the user's data folder."""
     given = settings.value("sessions_folder")
-    return Path(given).expanduser().absolute() if given else data_folder() / "sessions"
+    return beneath_home(given, "sessions_folder").absolute() if given else data_folder() / "sessions"
 
 
 def open_store(settings: Settings) -> JsonlSessionStore:
@@ -92,18 +93,30 @@ def session_problems() -> Generator[None]:
 
 def newest(store: JsonlSessionStore, folder: Path) -> SessionInfo:
     """The session of the folder that was used last and has something in it. Raises `UsageProblem`."""
-    for info in store.list(folder):
-        if info.messages:
-            return info
-    raise UsageProblem(f"there is no session of {folder} to go on with: {_LISTED}")
+    return newest_and_unknown(store, folder)[0]
+
+
+def newest_and_unknown(store: JsonlSessionStore, folder: Path) -> tuple[SessionInfo, list[SessionInfo]]:
+    """The same, and those that were used since and do not say in which folder. Raises `UsageProblem`."""
+    unknown: list[SessionInfo] = []
+    for info in store.list():
+        if info.messages and info.cwd == str(folder):
+            return info, unknown
+        if not info.cwd and (info.messages or info.damage):
+            unknown.append(info)
+    also = f", and {len(unknown)} of no known folder, {unknown[0].id}" if unknown else ""
+    raise UsageProblem(f"there is no session of {folder} to go on with{also}: {_LISTED}")
 
 
 def session_ids(folder: Path, wanted: Sequence[str] | None = None) -> list[str]:
     """The ids that files are named by, the newest first; or the whole ids of those that are wanted, each by its
     beginning. Raises `UsageProblem` and `SessionProblem`, before anything is read.
     """
+    from swink_agent.memory.files import is_file
+
     try:
-        names = [match[1] for name in os.listdir(folder) if (match := _NAME.fullmatch(name))]
+        with os.scandir(folder) as entries:
+            names = [match[1] for entry in entries if (match := _NAME.fullmatch(entry.name)) and is_file(entry)]
     except FileNotFoundError:
         names = []
     except OSError as error:
@@ -151,6 +164,20 @@ def age_of(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
+def _doubts(info: SessionInfo, unknown: Sequence[SessionInfo]) -> str:
+    """What is wrong with a session to go on with, or with its being the one that is meant."""
+    doubts: list[str] = []
+    if problems := list(info.damage):
+        more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
+        doubts.append(f"session {info.id} was damaged: {problems[0]}{more}")
+    if unknown:
+        other = unknown[0].id
+        doubts.append(
+            f"session {other} was used later, and nothing says in which folder: --resume {other} goes on with it"
+        )
+    return "; ".join(doubts)
+
+
 class RunSession:
     """The session that one run is recorded in, if it is; a context manager.
 
@@ -180,11 +207,13 @@ class RunSession:
         if self._wanted.goes_on:
             with session_problems():
                 store = open_store(self._settings)
-                wanted = newest(store, self._folder).id if self._wanted.id is None else self._wanted.id
-                self._session = store.open(wanted)
-                if problems := list(self._session.info.damage):
-                    more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
-                    self.warning = f"session {self._session.id} was damaged: {problems[0]}{more}"
+                wanted = self._wanted.id
+                unknown: Sequence[SessionInfo] = ()
+                if wanted is None:
+                    info, unknown = newest_and_unknown(store, self._folder)
+                    wanted = info.id
+                self._session = store.open(wanted, cwd=self._folder)
+                self.warning = _doubts(self._session.info, unknown)
         elif self.is_kept:
             self._make_folder()
         return self
@@ -302,11 +331,13 @@ class RunSession:
 
     def _make_folder(self) -> None:
         """At once: a folder that is not there yet cannot be hidden from commands."""
-        folder = sessions_folder(self._settings)
+        from swink_agent.memory import SessionError
+        from swink_agent.memory.opening import make_folder
+
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            self._do_without(f"the folder {folder} cannot be made: {error.strerror or error}")
+            make_folder(sessions_folder(self._settings))
+        except SessionError as error:
+            self._do_without(str(error))
 
     def _do_without(self, reason: str) -> None:
         self.is_kept = False

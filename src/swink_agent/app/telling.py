@@ -18,6 +18,8 @@ _BAR = 20
 _WARMING_UP = 1.0
 """Seconds of a fetch after which its speed is measured."""
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
+_SKEW = 5 * _MINUTE
+"""By how much the clocks of two machines may differ."""
 
 
 def summary_of(name: str, arguments: dict[str, Any]) -> str:
@@ -67,8 +69,10 @@ def age(moment: int, now: int | None = None) -> str:
     if not moment:
         return "-"
     passed = (time.time_ns() // 1_000_000 if now is None else now) - moment
-    if passed < _MINUTE:
+    if -_SKEW < passed < _MINUTE:
         return "now"
+    if passed < 0:  # a clock ran ahead
+        return datetime.fromtimestamp(moment / 1000).strftime("%Y-%m-%d")
     for unit, name, most in ((_MINUTE, "min", _HOUR), (_HOUR, "h", 2 * _DAY), (_DAY, "d", 100 * _DAY)):
         if passed < most:
             return f"{passed // unit} {name}"

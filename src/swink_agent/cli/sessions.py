@@ -19,6 +19,7 @@ import msgspec
 from swink_agent.app.agent import redactor_for
 from swink_agent.app.credentials import Credentials
 from swink_agent.app.errors import ExitCode, UsageProblem
+from swink_agent.app.paths import beneath_home
 from swink_agent.app.sessions import (
     SessionProblem,
     age_of,
@@ -97,17 +98,22 @@ def list_sessions(everywhere: bool = False, cwd: str | None = None, as_json: boo
     store = _store()
     folder = None if everywhere else _folder(cwd)
     with session_problems():
-        infos = store.list(folder)
+        listed = store.list()
+    infos = listed if folder is None else [info for info in listed if info.cwd == str(folder)]
     if as_json:
         click.echo(json.dumps([_object(info) for info in infos], indent=2))
         return
     if not infos:
         where = f"in {store.folder}" if folder is None else f"of {folder}; --all lists those of other folders"
         click.echo(safe_display(f"There is no session {where}.", None), err=True)
-        return
-    click.echo(_listing(store, infos, with_folder=folder is None))
+    else:
+        click.echo(_listing(store, infos, with_folder=folder is None))
     if damaged := sum(bool(info.damage) for info in infos):
         click.echo(f"! {damaged} of them had damage, which `swink sessions show ID` tells of.", err=True)
+    if folder is not None and (unknown := sum(not info.cwd for info in listed)):
+        are, them = ("is", "it") if unknown == 1 else ("are", "them")
+        said = f"! {_counted(unknown, 'session')} {are} of no known folder: `swink sessions list --all` lists {them}."
+        click.echo(said, err=True)
 
 
 def _listing(store: JsonlSessionStore, infos: Sequence[SessionInfo], *, with_folder: bool) -> str:
@@ -117,9 +123,14 @@ def _listing(store: JsonlSessionStore, infos: Sequence[SessionInfo], *, with_fol
 
 def _folder(given: str | None) -> Path:
     try:
-        return Path(given or ".").expanduser().resolve()  # one that is gone may still have sessions
+        if given is None:
+            return Path.cwd().resolve()
+    except OSError as error:
+        raise UsageProblem("the current folder is gone: `swink sessions list --all` lists all sessions") from error
+    try:
+        return Path(given).expanduser().resolve()  # one that is gone may still have sessions
     except (OSError, RuntimeError, ValueError) as error:
-        raise UsageProblem(f"{given or '.'} is no folder: {error} (--cwd)") from error
+        raise UsageProblem(f"{given} is no folder: {error} (--cwd)") from error
 
 
 def _object(info: SessionInfo) -> dict[str, Any]:
@@ -185,7 +196,7 @@ def export(session_id: str, format_name: Format | None, file: str | None) -> Non
 
     As Markdown, as one page of HTML, or as JSON; the ending of the file says which.
     """
-    path = None if file in (None, "-") else Path(file).expanduser()
+    path = None if file in (None, "-") else beneath_home(file, "-o")
     ending = "" if path is None else path.suffix.lower()
     if ending and format_name is None and ending not in _ENDINGS:
         known = ", ".join(_ENDINGS)

@@ -76,6 +76,7 @@ class Agent:
         "_converts_by_default",
         "_initial",
         "_last_error",
+        "_last_result",
         "_lock",
         "_queues",
         "_run",
@@ -122,6 +123,7 @@ class Agent:
         self._run: hints.Run | None = None
         self._subscriptions = Subscriptions()
         self._last_error: str | None = None
+        self._last_result: AgentResult | None = None
         self._queues = MessageQueues(steering_mode, follow_up_mode, message_provider)
         self._toolbox = Toolbox(tools)
         self._converts_by_default = convert_to_llm is None
@@ -278,6 +280,12 @@ class Agent:
     def last_error(self) -> str | None:
         """What the last run ended with, if that was an error or an abort."""
         return self._last_error
+
+    @property
+    def last_result(self) -> AgentResult | None:
+        """What the last run came to, also one for a value: what that used, with attempts that were repeated. `None`
+        before the first has ended, and while another goes on."""
+        return self._last_result
 
     # -- running -----------------------------------------------------------------------------------------------
 
@@ -443,8 +451,8 @@ class Agent:
                     self._check_history()
             self._last_error = str(Aborted())  # stands if the task is cancelled and there is no result
             self._run = self._new_run(claim, channel, request)
-            self._last_error = None
-            result = await self._run.loop(self._run, prompts)
+            self._last_error = self._last_result = None
+            self._last_result = result = await self._run.loop(self._run, prompts)
             self._last_error = result.error
             return result
         except asyncio.CancelledError:
@@ -537,7 +545,7 @@ class Agent:
         self.model, self.system_prompt, self._toolbox = model, system_prompt, toolbox
         self.state.clear()
         self.state.update(copy_json(state))
-        self._last_error = None
+        self._last_error = self._last_result = None
         self.clear_queues()
 
     # -- what is written down --------------------------------------------------------------------------------------

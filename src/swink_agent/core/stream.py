@@ -478,14 +478,21 @@ def _block(block: _OpenBlock) -> AssistantBlock:
 
 
 _decode = msgspec.json.Decoder().decode
+_SHALLOW = 256
+"""Characters in which nothing can be nested too deep, as a level takes two."""
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
-    """The arguments, or `None` if the text is not a JSON object; no text at all is an empty one."""
+    """The arguments, or `None` if the text is no JSON object, or is nested too deep; no text at all is an empty one."""
     try:
         value: Any = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None if text.strip() else {}
+    if len(text) > _SHALLOW:
+        from .values.nesting import DEEPEST, is_too_deep  # on use: most calls are short
+
+        if text.count("{") + text.count("[") > DEEPEST and is_too_deep(value):
+            return None
     return value if type(value) is dict else None  # pyright: ignore[reportUnknownVariableType]
 
 

@@ -9,7 +9,7 @@ import fcntl
 import os
 from pathlib import Path
 
-__all__ = ["FileOperations", "close_quietly"]
+__all__ = ["FileOperations", "close_quietly", "is_file"]
 
 
 class FileOperations:
@@ -88,3 +88,11 @@ def close_quietly(files: FileOperations, descriptor: int) -> None:
             step(descriptor)
         except OSError:
             pass  # nothing is lost: what counts was synced before
+
+
+def is_file(entry: os.DirEntry[str]) -> bool:
+    """Whether it can be a session: no folder, and no pipe, at which a reader would wait for ever."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False  # a link to a place that cannot be seen

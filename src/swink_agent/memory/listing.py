@@ -22,10 +22,12 @@ from .reading import problems_of_version, read_records
 from .records import SessionStarted, Summary
 from .session import info_of
 
-__all__ = ["info_from_file"]
+__all__ = ["info_from_file", "used_last"]
 
 _HEAD = 16 * 1024
 _TAIL = 16 * 1024
+_AHEAD = 5 * 60_000
+"""Milliseconds by which the clocks of machines that share a folder may differ."""
 _MARK = b',"type":"summary",'
 _SUMMARY_LINE = re.compile(rb'\{"seq":\d+,"at":\d+,"type":"summary",')
 
@@ -49,6 +51,21 @@ def info_from_file(path: Path, types: Sequence[type[CustomMessage]]) -> SessionI
                 window *= 4
     contents = read_contents(path, types)
     return info_of(path, contents.start, contents.fold, contents.reading.problems)
+
+
+def used_last(path: Path, info: SessionInfo, now: int) -> int:
+    """When a session was used last, to order a list by, in milliseconds.
+
+    What says that it was used in the future was written by a clock that ran ahead. Its file's time is right if it was
+    used since; if that lies in the future too, nothing is known, and it was used before all others.
+    """
+    if info.updated <= now + _AHEAD:
+        return info.updated
+    try:
+        written = path.stat().st_mtime_ns // 1_000_000
+    except OSError:
+        return 0
+    return written if written <= now + _AHEAD else 0
 
 
 def _start_of(head: bytes) -> SessionStarted | None:

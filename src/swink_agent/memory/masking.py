@@ -34,8 +34,9 @@ from swink_agent.core.types import (
     ToolResultMessage,
     UserMessage,
 )
+from swink_agent.core.values.nesting import DEEPEST, is_too_deep, kept_shallow
 
-from .records import RecordEntry, SessionStarted, Summary
+from .records import RecordEntry, SessionStarted, Summary, UnknownMessage
 
 __all__ = ["masked", "may_need_masking"]
 
@@ -76,7 +77,7 @@ def masked(entry: RecordEntry, redactor: Redactor) -> RecordEntry:
         message = _message(entry.message, redactor)
         return entry if message is entry.message else structs.replace(entry, message=message)
     if isinstance(entry, ToolStarted):
-        return entry if entry.arguments is None else _with(entry, arguments=redactor.redact_value(entry.arguments))
+        return entry if entry.arguments is None else _with(entry, arguments=_data(entry.arguments, redactor))
     if kind in _NOTHING_SAID:
         return entry
     if isinstance(entry, StateChanged):
@@ -102,9 +103,25 @@ def _message(message: AgentMessage, redactor: Redactor) -> AgentMessage:
         content = _blocks(message.content, redactor)
         return message if content is message.content else structs.replace(message, content=content)
     if type(message) is ToolResultMessage:
-        details = message.details if message.details is None else redactor.redact_value(message.details)
+        details = message.details if message.details is None else _data(message.details, redactor)
         return _with(message, content=_blocks(message.content, redactor), details=details)
+    if is_too_deep(message, DEEPEST + 1):
+        return _in_parts(message, redactor)
     return redactor.redact_message(message)
+
+
+def _in_parts(message: AgentMessage, redactor: Redactor) -> UnknownMessage:
+    """An application's own message, of which not all can be written as it is: its class may take nothing else for it,
+    so that it is written as one is whose class is not known, and read as its own again if that can be done."""
+    config = message.__struct_config__
+    names = zip(message.__struct_encode_fields__, message.__struct_fields__, strict=True)
+    fields = {name: kept_shallow(getattr(message, attribute)) for name, attribute in names}
+    return UnknownMessage(redactor.redact_value({str(config.tag_field): config.tag, **fields}))
+
+
+def _data(data: Any, redactor: Redactor) -> Any:
+    """What a tool or an application gave, masked, and with a text for what is nested too deep to be written."""
+    return redactor.redact_value(kept_shallow(data))
 
 
 def _blocks(content: tuple[Any, ...], redactor: Redactor) -> tuple[Any, ...]:
@@ -129,7 +146,7 @@ def _block(block: Text | Thinking | ToolCall | Image | Extension, redactor: Reda
         # A provider refuses a signature under another text than it signed.
         return block if thinking == block.thinking else Thinking(thinking)
     if type(block) is Extension:
-        return _with(block, data=redactor.redact_value(block.data))
+        return _with(block, data=_data(block.data, redactor))
     return block  # a picture
 
 

@@ -12,11 +12,14 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from swink_agent.core.types import CustomMessage
 
@@ -36,9 +39,11 @@ __all__ = [
     "files_beside",
     "finished",
     "lock_file",
+    "make_folder",
     "new_id",
     "open_log",
     "read_contents",
+    "refuse_foreign",
 ]
 
 SUFFIX = ".jsonl"
@@ -49,6 +54,9 @@ _GLANCE = 0.002
 """Seconds that a write of one record takes at most, as a rule."""
 _MOST_GLANCES = 5
 _ID_TIME = re.compile(r"(\d{8}-\d{6})-(\d{3})-")
+_OWN_ID = re.compile(r"\d{8}-\d{6}-\d{3}-[0-9a-f]{6}")
+_LEGIBLE_FOLDER = re.compile(rb'.{0,200}?,"cwd":("(?:[^"\\\x00-\x1f]|\\.)*"),"title":"')
+"""The folder in a first line whose checksum is wrong: near its start, where nothing that anybody said can stand."""
 
 
 class SessionOnDisk(NamedTuple):
@@ -108,7 +116,7 @@ def _read_at_rest(path: Path) -> bytes:
 def contents_of(path: Path, data: bytes, types: Sequence[type[CustomMessage]]) -> SessionOnDisk:
     reading = read_records(data, types)
     if not reading.records:
-        what = "it is empty" if not data else f"nothing in its {len(data)} bytes is a record"
+        what = _instead_of_records(data)
         raise SessionDamaged(
             f"{path} is no session that can be read: {what}. It was left as it is",
             path=str(path),
@@ -120,9 +128,40 @@ def contents_of(path: Path, data: bytes, types: Sequence[type[CustomMessage]]) -
     start = reading.start or SessionStarted(
         id=path.stem,
         created=created_from(path.stem) or min(record.at for record in reading.records),
+        cwd=_legible_folder(data, reading),
         title=fold.title,
     )
     return SessionOnDisk(reading, fold, start)
+
+
+def _instead_of_records(data: bytes) -> str:
+    return f"nothing in its {len(data)} bytes is a record" if data else "it is empty"
+
+
+def _legible_folder(data: bytes, reading: ParsedFile) -> str:
+    """The folder that a damaged first line names, if what is damaged is another part of it; else nothing."""
+    if not reading.damaged or reading.damaged[0].start:
+        return ""
+    found = _LEGIBLE_FOLDER.match(data, 0, reading.damaged[0].end)
+    try:
+        folder = "" if found is None else msgspec.json.decode(found[1], type=str)
+    except (msgspec.MsgspecError, UnicodeError):
+        return ""
+    return folder if os.path.isabs(folder) else ""
+
+
+def refuse_foreign(path: Path) -> None:
+    """Raises `SessionError` for a file that somebody else put there: one without a record, and without a name as we
+    give them. What is left of a session has one or the other. And `OSError`."""
+    if _OWN_ID.fullmatch(path.stem):
+        return
+    data = path.read_bytes()
+    if not read_records(data).records:
+        raise SessionError(
+            f"{path} is no session: {_instead_of_records(data)}. It stays; delete it yourself if nobody needs it: "
+            f"rm {shlex.quote(str(path))}",
+            path=str(path),
+        )
 
 
 # -- creating ------------------------------------------------------------------------------------------------
@@ -143,11 +182,10 @@ def create_log(
 
     One that is unfinished is no session yet: nobody sees it before `SessionLog.finish` gives it its name.
     """
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise SessionError(f"the folder {folder} cannot be made: {reason_of(error)}", path=str(folder)) from error
+    missing = [place for place in (folder, *folder.parents) if not os.path.exists(place)]
+    make_folder(folder)
+    if sync:
+        _refuse_unsyncable(folder)
     created = time.time_ns() // 1_000_000
     session_id = new_id(created)
     path = folder / (session_id + SUFFIX)
@@ -172,6 +210,24 @@ def create_log(
     fold.add(0, start, created)
     folders = [folder, *[place.parent for place in missing]]
     return SessionLog(path, descriptor, fold, 0, files=files, sync=sync, folders=folders, start=start), start
+
+
+def make_folder(folder: Path) -> None:
+    """Makes the folder for sessions, if it is not there. Raises `SessionError`."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        why = "something else has its name" if isinstance(error, FileExistsError) else reason_of(error)
+        raise SessionError(f"the folder {folder} cannot be made: {why}", path=str(folder)) from error
+
+
+def _refuse_unsyncable(folder: Path) -> None:
+    """Raises `SessionError` for a folder that may not be read: no name in it could be made to survive a crash, which
+    would be found out only when somebody waits for that."""
+    try:
+        os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    except OSError as error:
+        raise SessionError(f"{folder} cannot be read: {reason_of(error)}", path=str(folder)) from error
 
 
 def finished(path: Path) -> Path:
@@ -227,13 +283,16 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 
 def open_log(
-    path: Path, types: Sequence[type[CustomMessage]], *, files: FileOperations, sync: bool
+    path: Path, types: Sequence[type[CustomMessage]], *, files: FileOperations, sync: bool, cwd: str = ""
 ) -> tuple[SessionLog, SessionOnDisk]:
-    """A session to go on with, mended if it was damaged. Raises `SessionError`s."""
+    """A session to go on with, mended if it was damaged: then `cwd` is its folder, if it says none itself. Raises
+    `SessionError`s."""
     descriptor = lock_file(path, files)
     try:
         data = _read(descriptor)
         contents = contents_of(path, data, types)
+        if contents.reading.start is None and not contents.start.cwd:
+            contents = contents._replace(start=msgspec.structs.replace(contents.start, cwd=cwd))
         _refuse_newer(path, contents.start)
         prefix = b"" if contents.reading.ends_with_newline else b"\n"
         if contents.reading.damaged or contents.reading.start is None:

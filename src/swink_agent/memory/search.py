@@ -137,8 +137,10 @@ class SessionIndex:
                         continue
                     try:
                         status = entry.stat()
-                    except OSError:
-                        continue  # gone meanwhile
+                    except OSError as error:
+                        if isinstance(error, PermissionError) and not entry.is_symlink():
+                            raise  # none of them can be reached
+                        continue  # gone meanwhile, or a link to nowhere
                     if stat.S_ISREG(status.st_mode):
                         found[match[1]] = (status.st_size, status.st_mtime_ns, status.st_ino)
         except FileNotFoundError:

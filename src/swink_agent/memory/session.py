@@ -19,6 +19,7 @@ from swink_agent.core.agent import Agent
 from swink_agent.core.errors import AlreadyRunning
 from swink_agent.core.journal import ContextReplaced, HistoryCut, MessageAdded, Past, decoded_state
 from swink_agent.core.types import AgentMessage, CustomMessage
+from swink_agent.core.values.nesting import is_too_deep, too_deep
 from swink_agent.core.values.value import copy_json
 
 from .errors import SessionError
@@ -268,7 +269,8 @@ class Session:
         self.log.add(LabelAdded(text, position))
 
     def note(self, kind: str, data: Any = None) -> None:
-        """Adds an entry of the application's own; `data` is JSON. Raises `TypeError` for what is not."""
+        """Adds an entry of the application's own; `data` is JSON. Raises `TypeError` for what is not, and `ValueError`
+        for what is nested too deep."""
         self.log.check()
         kind = checked_text(kind, "the kind of a note")
         self.log.add(NoteAdded(kind, checked_json(data, "the data of a note")))
@@ -311,7 +313,10 @@ def checked_text(text: object, what: str) -> str:
 
 
 def checked_json(data: Any, what: str) -> Any:
-    """A copy of JSON data. Raises `TypeError` for what is none, numbers such as NaN included."""
+    """A copy of JSON data. Raises `TypeError` for what is none, numbers such as NaN included, and `ValueError` for what
+    is nested deeper than readers of JSON take."""
+    if is_too_deep(data):
+        raise ValueError(f"{what} cannot be {too_deep()}, or hold themselves: keep a text or a file instead")
     try:
         encoded = msgspec.json.encode(data)
         json.dumps(msgspec.to_builtins(data, str_keys=True), allow_nan=False)  # the encoder would make null of them

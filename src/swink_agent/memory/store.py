@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,11 +20,21 @@ from swink_agent.core.types import CustomMessage
 from swink_agent.core.values.value import copy_json
 
 from .errors import SessionAmbiguous, SessionDamaged, SessionError, SessionNotFound, reason_of
-from .files import FileOperations, close_quietly
+from .files import FileOperations, close_quietly, is_file
 from .forking import copy_into
 from .info import SearchHit, SessionInfo
-from .listing import info_from_file
-from .opening import SUFFIX, clear_unfinished, create_log, files_beside, finished, lock_file, open_log, read_contents
+from .listing import info_from_file, used_last
+from .opening import (
+    SUFFIX,
+    clear_unfinished,
+    create_log,
+    files_beside,
+    finished,
+    lock_file,
+    open_log,
+    read_contents,
+    refuse_foreign,
+)
 from .session import LoadedSession, Session, checked_json, checked_text
 
 if TYPE_CHECKING:
@@ -92,12 +104,15 @@ class JsonlSessionStore:
         )
         return Session(log, start, types=self._types)
 
-    def open(self, session_id: str) -> Session:
+    def open(self, session_id: str, *, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session of this id, or of the only one that begins so, to go on with.
+
+        `cwd` is the folder that it is about from now on, if damage to its file has cost what that was.
 
         Raises `SessionNotFound`, `SessionAmbiguous`, `SessionInUse`, `SessionDamaged` or another `SessionError`.
         """
-        log, contents = open_log(self._find(session_id), self._types, files=self._files, sync=self._sync)
+        folder = _folder_text(cwd, default=False)
+        log, contents = open_log(self._find(session_id), self._types, files=self._files, sync=self._sync, cwd=folder)
         return Session(log, contents.start, types=self._types, problems=contents.reading.problems)
 
     def load(self, session_id: str) -> LoadedSession:
@@ -120,7 +135,8 @@ class JsonlSessionStore:
     def delete(self, session_id: str) -> None:
         """Deletes a session, what was kept of damage to it, and what the index of the search holds of it.
 
-        Raises `SessionInUse` if somebody writes to it.
+        Raises `SessionInUse` if somebody writes to it, and another `SessionError` for a file that is no session: one
+        that holds no record, and has no name as sessions have.
         """
         for problem in self.delete_all([session_id]).values():
             raise problem
@@ -146,6 +162,7 @@ class JsonlSessionStore:
     def _delete_files(self, path: Path) -> Path:
         descriptor = lock_file(path, self._files)
         try:
+            refuse_foreign(path)
             for beside in files_beside(path):
                 self._files.unlink(beside)
             self._files.unlink(path)
@@ -196,10 +213,14 @@ class JsonlSessionStore:
     def list(self, cwd: str | os.PathLike[str] | None = None, limit: int | None = None) -> list[SessionInfo]:
         """The sessions, those first that were used last; with `cwd`, those of that folder.
 
+        One that says that it was used in the future has its place by its file's time, or the last place if that lies
+        there too: a clock that once ran ahead does not decide for ever.
+
         Files of which nothing can be read are left out. Raises `SessionError` if the folder cannot be read.
         """
         wanted = None if cwd is None else _folder_text(cwd, default=False)
-        found: list[SessionInfo] = []
+        found: list[tuple[int, int, str, SessionInfo]] = []
+        now = time.time_ns() // 1_000_000
         for path in self._paths():
             try:
                 info = info_from_file(path, self._types)
@@ -209,9 +230,9 @@ class JsonlSessionStore:
                 unread = (f"it cannot be read: {reason_of(error)}",)
                 info = SessionInfo(id=path.stem, problems=unread, damage=unread)
             if wanted is None or info.cwd == wanted:
-                found.append(info)
-        found.sort(key=lambda info: (info.updated, info.id), reverse=True)
-        return found if limit is None else found[: max(limit, 0)]
+                found.append((used_last(path, info, now), info.updated, info.id, info))
+        found.sort(key=itemgetter(0, 1, 2), reverse=True)
+        return [info for _, _, _, info in (found if limit is None else found[: max(limit, 0)])]
 
     def latest(self, cwd: str | os.PathLike[str] | None = None) -> SessionInfo | None:
         """The session that was used last, of this folder or of any."""
@@ -245,7 +266,7 @@ class JsonlSessionStore:
         """The files that may be sessions, in the order of their names."""
         try:
             with os.scandir(self.folder) as entries:
-                names = [entry.name for entry in entries if entry.name.endswith(SUFFIX) and _is_file(entry)]
+                names = [entry.name for entry in entries if entry.name.endswith(SUFFIX) and is_file(entry)]
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -291,8 +312,8 @@ class AsyncSessionStore:
     ) -> Session:
         return await asyncio.to_thread(self.store.create, cwd, title, metadata)
 
-    async def open(self, session_id: str) -> Session:
-        return await asyncio.to_thread(self.store.open, session_id)
+    async def open(self, session_id: str, *, cwd: str | os.PathLike[str] | None = None) -> Session:
+        return await asyncio.to_thread(self.store.open, session_id, cwd=cwd)
 
     async def load(self, session_id: str) -> LoadedSession:
         return await asyncio.to_thread(self.store.load, session_id)
@@ -336,14 +357,6 @@ def _default_folder() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("swink-agent", appauthor=False)) / "sessions"
-
-
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Whether it can be a session: no folder, and no pipe, at which a reader would wait for ever."""
-    try:
-        return entry.is_file()
-    except OSError:
-        return False  # a link to a place that cannot be seen
 
 
 def _folder_text(cwd: str | os.PathLike[str] | None, *, default: bool) -> str:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from ..cancel import call_in, running_loop
 from ..events import ToolExecutionUpdate
 from ..tool import AgentToolResult
-from ..types import Text, UserBlock, extract_text
+from ..types import Extension, Text, UserBlock, extract_text
+from ..values.nesting import kept_shallow
 
 if TYPE_CHECKING:
     from ..secrets.redaction import Redactor, RedactorStream
@@ -120,7 +121,7 @@ class Relay:
         if shown == text and update.details is None:
             return update
         others: list[UserBlock] = [block for block in update.content if not isinstance(block, Text)]
-        details = None if update.details is None else self._run.redactor.redact_value(update.details)
+        details = _masked_details(self._run.redactor, update.details)
         return AgentToolResult([*([Text(shown)] if shown else []), *others], details, update.is_error)
 
     def _fed_around_gaps(self, text: str) -> str:
@@ -149,18 +150,26 @@ def masked_unless_long(redactor: Redactor, result: AgentToolResult) -> AgentTool
 
 
 def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
-    """The result without secrets: the same object if it has none."""
+    """The result without secrets: the same object if it has none, and nothing in it is nested too deep."""
     is_clean = result.details is None
     content: list[UserBlock] = []
     for block in result.content:
         if type(block) is Text and (text := redactor.redact(block.text)) != block.text:
             is_clean = False
             block = Text(text)
+        elif type(block) is Extension and (data := kept_shallow(block.data)) is not block.data:
+            is_clean = False
+            block = Extension(block.type_name, redactor.redact_value(data))
         content.append(block)
     if is_clean:
         return result
-    details = None if result.details is None else redactor.redact_value(result.details)
+    details = _masked_details(redactor, result.details)
     return AgentToolResult(content, details, result.is_error)
+
+
+def _masked_details(redactor: Redactor, details: Any) -> Any:
+    """The details without secrets, and with a text for what is nested so deep in them that nobody could record it."""
+    return None if details is None else redactor.redact_value(kept_shallow(details))
 
 
 def joined(first: AgentToolResult, second: AgentToolResult) -> AgentToolResult:

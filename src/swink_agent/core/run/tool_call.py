@@ -13,6 +13,7 @@ import msgspec
 from ..approval import Grant
 from ..tool import AgentTool, AgentToolResult, ToolContext
 from ..types import ToolResultMessage
+from ..values.nesting import too_deep
 from .relay import Relay
 from .state import Run
 
@@ -89,8 +90,12 @@ class PendingCall(msgspec.Struct, eq=False):
 def not_an_object(name: str, text: str) -> str:
     """What is wrong with arguments that are no JSON object, with enough of them for the model to know what it sent."""
     try:
-        problem = f"JSON, but a {type(msgspec.json.decode(text)).__name__} and no object"
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        value = msgspec.json.decode(text)
+        is_object = isinstance(value, dict)
+        problem = too_deep() if is_object else f"JSON, but a {type(value).__name__} and no object"
+    except RecursionError:
+        problem = too_deep()
+    except (msgspec.DecodeError, UnicodeError) as error:
         problem = f"no JSON ({error})"
     sent = text if len(text) <= _LONGEST_EXCERPT else f"{text[:_LONGEST_EXCERPT]}…"
     return f"invalid arguments for {name}: they are {problem}; send one JSON object. What was sent: {sent}"

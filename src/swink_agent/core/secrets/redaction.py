@@ -297,7 +297,21 @@ class Redactor:
 
     def redact_value(self, value: M) -> M:
         """A copy of JSON data, masked in every string; what is under the name of a secret is masked whole."""
-        return cast("M", self._redact_any(value))
+        try:
+            return cast("M", self._redact_any(value))
+        except RecursionError:
+            from ..values.nesting import copied  # on use: hardly anything is nested so deep
+
+            return copied(value, self._redact_leaf, self._redact_key)
+
+    def _redact_leaf(self, value: object, key: object) -> object:
+        if isinstance(value, str):
+            is_secret = key is not None and value and is_secret_name(str(key))
+            return self._redact_named(value, str(key)) if is_secret else self.redact(value)
+        return value
+
+    def _redact_key(self, key: object) -> object:
+        return self.redact(key) if isinstance(key, str) else key
 
     def _redact_any(self, value: object) -> object:
         if isinstance(value, str):
@@ -331,7 +345,7 @@ class Redactor:
         changed = {
             name: new
             for name in value.__struct_fields__
-            if (new := self._redact_any(old := getattr(value, name))) != old
+            if _differ(new := self.redact_value(old := getattr(value, name)), old)
         }
         return structs.replace(value, **changed) if changed else value
 
@@ -430,6 +444,13 @@ class _LogFilter(logging.Filter):
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text:
             record.exc_text = self._redactor.redact(record.exc_text)
+        return True
+
+
+def _differ(new: object, old: object) -> bool:
+    try:
+        return new != old
+    except RecursionError:
         return True
 
 

@@ -98,14 +98,23 @@ def copy_json(value: T) -> T:
         return dict(flat)  # pyright: ignore[reportReturnType]
     if kind in _SCALARS:
         return value
+    try:
+        return _copy(value)
+    except RecursionError:
+        from .nesting import copied  # on use: hardly anything is nested so deep
+
+        return copied(value)
+
+
+def _copy(value: Any) -> Any:
     if isinstance(value, dict):
         copy = dict(cast("dict[Any, Any]", value))
         for key, item in copy.items():
             if type(item) not in _SCALARS:  # as they are in few
-                copy[key] = copy_json(item)
-        return cast("T", copy)
+                copy[key] = _copy(item)
+        return copy
     if isinstance(value, list):
-        return cast("T", [copy_json(item) for item in cast("list[Any]", value)])
+        return [_copy(item) for item in cast("list[Any]", value)]
     return value
 
 
