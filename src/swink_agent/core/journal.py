@@ -245,7 +245,9 @@ class Recorder:
                 changed = decoded_state(encoded, state)
                 self._state = encoded
                 self._record(StateChanged(changed))
-        except (TypeError, ValueError, RecursionError, UnicodeError) as error:
+        except RecursionError as error:
+            raise AgentError("the agent's state cannot be recorded, since it is nested too deep") from error
+        except (TypeError, ValueError, UnicodeError) as error:
             raise AgentError(f"the agent's state cannot be recorded, since not all of it is JSON: {error}") from error
 
     def is_safe(self, state: Mapping[str, Any]) -> bool:
