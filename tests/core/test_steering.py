@@ -270,7 +270,7 @@ async def test_steering_reaches_the_only_tool_that_runs_although_none_has_finish
             asyncio.get_running_loop().call_later(0.01, agent.steer, "stop that")
 
     agent.subscribe(steer_it)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         events = await collect(agent.prompt_stream("go"))
     check_events(events)
     assert results(events) == [CANCELLED]
@@ -284,7 +284,7 @@ async def test_steering_from_another_thread_reaches_a_running_tool() -> None:
     running = asyncio.ensure_future(agent.prompt("go"))
     await tools.wait()
     await asyncio.to_thread(agent.steer, "stop that")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert (await running).text == "ok"
 
 
