@@ -103,7 +103,7 @@ async def test_a_question_can_be_answered_after_the_transcript_was_searched(talk
         await pilot.press("ctrl+f", *"hello", "escape")
         await pilot.press("y")
         await pilot.pause()
-        assert isinstance(await asyncio.wait_for(answer, 5), ApprovalAnswer)
+        assert isinstance(await asyncio.wait_for(answer, 30), ApprovalAnswer)
 
 
 async def test_a_question_that_was_hidden_has_its_moment_of_grace_when_it_comes_to_sight(talk: Talk) -> None:
@@ -114,11 +114,11 @@ async def test_a_question_that_was_hidden_has_its_moment_of_grace_when_it_comes_
         await pilot.pause(0.5)
         await pilot.press("y", "y")
         await pilot.pause()
-        assert await asyncio.wait_for(confirming, 5) == "yes"
+        assert await asyncio.wait_for(confirming, 30) == "yes"
         assert not answer.done()
         await standing(app, pilot)
         await pilot.press("y")
-        assert isinstance(await asyncio.wait_for(answer, 5), ApprovalAnswer)
+        assert isinstance(await asyncio.wait_for(answer, 30), ApprovalAnswer)
 
 
 async def test_a_click_neither_answers_a_question_nor_takes_its_keys_away(talk: Talk) -> None:
@@ -131,7 +131,7 @@ async def test_a_click_neither_answers_a_question_nor_takes_its_keys_away(talk: 
         await pilot.pause()
         assert not answer.done()
         await pilot.press("n")
-        await asyncio.wait_for(answer, 5)
+        await asyncio.wait_for(answer, 30)
 
 
 async def test_two_questions_stand_one_after_the_other_each_with_its_own_grace(talk: Talk) -> None:
@@ -172,7 +172,7 @@ async def test_a_window_of_any_size_is_drawn_with_a_question_in_it(talk: Talk, s
         await pilot.resize_terminal(80, 24)
         await standing(app, pilot)
         await pilot.press("n")
-        await asyncio.wait_for(answer, 5)
+        await asyncio.wait_for(answer, 30)
 
 
 async def test_a_crash_tells_no_key_that_is_known(
@@ -209,6 +209,6 @@ async def test_a_question_stands_though_the_history_is_searched_or_a_completion_
             answer = asyncio.ensure_future(app.talk.front.ask(asked()))
             await standing(app, pilot)
             await pilot.press("n")
-            await asyncio.wait_for(answer, 10)
+            await asyncio.wait_for(answer, 30)
             app.composer.set_text("")
             await pilot.pause()
