@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from swink_agent.testing import scripted, text
 from swink_agent.tui.app import SwinkApp
 from swink_agent.tui.running import _tell_crash
 from swink_agent.tui.talk.options import TalkOptions
+from swink_agent.tui.widgets.question_panel import GRACE
 
 from .talk.conftest import MODEL, Talk, talk
 
@@ -136,12 +138,16 @@ async def test_a_click_neither_answers_a_question_nor_takes_its_keys_away(talk: 
 
 async def test_two_questions_stand_one_after_the_other_each_with_its_own_grace(talk: Talk) -> None:
     async with screen(talk) as (app, pilot):
-        first = asyncio.ensure_future(app.talk.front.ask(asked("make one")))
-        second = asyncio.ensure_future(app.talk.front.ask(asked("make two")))
-        await standing(app, pilot)
-        await pilot.press("y", "y", "y")
-        await pilot.pause()
-        assert first.done()
+        for _ in range(20):
+            first = asyncio.ensure_future(app.talk.front.ask(asked("make one")))
+            second = asyncio.ensure_future(app.talk.front.ask(asked("make two")))
+            await standing(app, pilot)
+            start = time.monotonic()
+            await pilot.press("y", "y", "y")
+            await pilot.pause()
+            assert first.done()
+            if not second.done() or time.monotonic() - start < GRACE:
+                break  # else a busy machine took so long to press them that the last one counts
         assert not second.done()
         second.cancel()
         await pilot.pause()
