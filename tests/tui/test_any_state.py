@@ -110,13 +110,17 @@ async def test_a_question_can_be_answered_after_the_transcript_was_searched(talk
 
 async def test_a_question_that_was_hidden_has_its_moment_of_grace_when_it_comes_to_sight(talk: Talk) -> None:
     async with screen(talk) as (app, pilot):
-        confirming = asyncio.ensure_future(MODALS["confirm"](app))
-        await pilot.pause()
-        answer = asyncio.ensure_future(app.talk.front.ask(asked()))
-        await pilot.pause(0.5)
-        await pilot.press("y", "y")
-        await pilot.pause()
-        assert await asyncio.wait_for(confirming, 30) == "yes"
+        for _ in range(20):
+            confirming = asyncio.ensure_future(MODALS["confirm"](app))
+            await pilot.pause()
+            answer = asyncio.ensure_future(app.talk.front.ask(asked()))
+            await pilot.pause(0.5)
+            start = time.monotonic()
+            await pilot.press("y", "y")
+            await pilot.pause()
+            assert await asyncio.wait_for(confirming, 30) == "yes"
+            if not answer.done() or time.monotonic() - start < GRACE:
+                break  # else a busy machine took so long to press them that the second one counts
         assert not answer.done()
         await standing(app, pilot)
         await pilot.press("y")
