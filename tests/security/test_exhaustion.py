@@ -428,7 +428,7 @@ async def test_an_expression_that_explodes_is_stopped_by_the_clock(world: World)
     search.close()
     assert run.results[0].is_error
     assert "1 second" in run.texts[0]
-    assert run.seconds < 6
+    assert run.seconds < 30
     assert world.breaches(run) == []
 
 
