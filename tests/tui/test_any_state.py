@@ -44,7 +44,7 @@ async def screen(talk: Talk, *replies: Any, clock: Clock | None = None) -> Async
         TalkOptions(opening=opening, stream_fn=scripted(*(replies or (text("Hello."),)))), clock=clock or Clock()
     )
     async with app.run_test(size=(100, 30)) as pilot:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while app.talk.opened is None:
                 await pilot.pause(0.01)
         try:
@@ -60,7 +60,7 @@ def asked(command: str = "make") -> ApprovalQuestion:
 
 async def standing(app: SwinkApp, pilot: Pilot[int]) -> None:
     """Returns when a question stands and its keys count."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while app._question is None or app._question.is_early:
             await pilot.pause(0.02)
 
@@ -208,7 +208,7 @@ async def test_a_question_about_anything_can_be_read_and_answered(talk: Talk, co
         assert "\x1b" not in drawn(app)
         drawn(app).encode()
         await pilot.press("end", "n")
-        await asyncio.wait_for(answer, 20)
+        await asyncio.wait_for(answer, 60)
         assert app.crash is None
 
 
