@@ -131,12 +131,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 async def _without_leftovers(test: Any) -> None:
     await test
     await asyncio.sleep(0)
-    # Async generators that lost their last reference close themselves: a session's connections, for instance.
-    closing = [task for task in asyncio.all_tasks() if "async_generator" in repr(task.get_coro())]
+    # Async generators that lost their last reference close themselves: a session's connections, for instance. What a
+    # command that was stopped left behind is looked at to the end, also when its caller was not kept waiting for it.
+    closing = [task for task in asyncio.all_tasks() if _ends_by_itself(repr(task.get_coro()))]
     if closing:
-        await asyncio.wait(closing, timeout=1)
+        await asyncio.wait(closing, timeout=30)
+        await asyncio.sleep(0)
     left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and not task.done()]
     assert not left, f"the test left tasks running: {left}"
+
+
+def _ends_by_itself(coroutine: str) -> bool:
+    return "async_generator" in coroutine or "look_behind" in coroutine
 
 
 @pytest.fixture(autouse=True)
@@ -145,7 +151,7 @@ def no_threads_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     gc.collect(1)  # what a test made is young; all of it is looked at once more at the very end
-    deadline = time.monotonic() + 2.0
+    deadline = time.monotonic() + 20.0
     while (left := _ours(set(threading.enumerate()) - before)) and time.monotonic() < deadline:
         time.sleep(0.005)
     assert not left, f"the test left threads running: {left}"

@@ -393,9 +393,12 @@ def test_long_messages_are_cut() -> None:
 @pytest.mark.parametrize("tag", [b"<", b"<script"])
 def test_a_page_of_unfinished_tags_costs_no_more_than_any_other(tag: bytes) -> None:
     body = tag * (32 * 1024 // len(tag))
-    start = time.process_time()
-    classify(502, body)
-    assert time.process_time() - start < 0.1
+    took: list[float] = []
+    for _ in range(5):
+        start = time.process_time()
+        classify(502, body)
+        took.append(time.process_time() - start)
+    assert min(took) < 0.1
 
 
 # -- status 200 ----------------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ def body_of(adapter: str) -> bytes:
 async def message_read_from(adapter: str, body: bytes) -> MessageAssembler:
     make, content_type = ADAPTERS[adapter]
     assembler = MessageAssembler(MODEL)
-    async with LoopbackServer(answer(body, content_type=content_type)) as server, asyncio.timeout(10):
+    async with LoopbackServer(answer(body, content_type=content_type)) as server, asyncio.timeout(30):
         async for event in make(server.url, "key")(MODEL, CONTEXT, StreamOptions(), CancellationToken()):
             assembler.feed(event)
     assert not assembler.is_broken, assembler.failure
@@ -269,7 +269,7 @@ async def test_a_reply_that_does_not_end_well_says_what_it_has_used(adapter: str
 @pytest.mark.parametrize("adapter", STARTS)
 async def test_an_aborted_run_counts_what_its_reply_had_used(adapter: str) -> None:
     make, content_type = ADAPTERS[adapter]
-    async with LoopbackServer(hangs(after=STARTS[adapter], content_type=content_type)) as server, asyncio.timeout(10):
+    async with LoopbackServer(hangs(after=STARTS[adapter], content_type=content_type)) as server, asyncio.timeout(30):
         agent = Agent(PRICED[adapter], stream_fn=make(server.url, "key"))
         agent.subscribe(lambda event: agent.abort() if isinstance(event, MessageUpdate) else None)
         result = await agent.prompt("hi")
@@ -294,17 +294,26 @@ async def test_the_proxy_passes_on_what_a_failed_reply_cost() -> None:
         assert [event async for event in stream][-1] == failed
 
 
+async def cancel_when_asked(server: LoopbackServer, cancel: CancellationToken) -> None:
+    """Cancels a moment after the request has come, however long it took to send the first one."""
+    while not server.requests:  # noqa: ASYNC110 - a request has no event
+        await asyncio.sleep(0.005)
+    await asyncio.sleep(0.05)
+    cancel.cancel()
+
+
 @pytest.mark.parametrize("adapter", ADAPTERS)
 async def test_a_cancelled_call_closes_its_connection_at_once(adapter: str) -> None:
     make, content_type = ADAPTERS[adapter]
     async with LoopbackServer(hangs(content_type=content_type)) as server:
         cancel = CancellationToken()
-        asyncio.get_running_loop().call_later(0.05, cancel.cancel)
+        cancelling = asyncio.ensure_future(cancel_when_asked(server, cancel))
         stream = make(server.url, "key")(MODEL, CONTEXT, StreamOptions(), cancel)
         events = [event async for event in stream]
+        await cancelling
         assert isinstance(events[-1], StreamFailed)
         assert events[-1].kind == ErrorKind.ABORTED
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             await server.closed.wait()
 
 

@@ -203,7 +203,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     found: list[str] = []
     thread = threading.Thread(target=lambda: found.append(note_of(path)), daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(30)
     assert found == ["[image missing: pipe.png is no ordinary file]"]
 
 

@@ -54,7 +54,7 @@ async def call(
     server: LoopbackServer, cancel: CancellationToken | None = None, **limits: float
 ) -> list[AssistantMessageEvent]:
     stream_fn = OpenAiStreamFn(server.url, "sk-test-key", limits=Limits(**limits))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         return [event async for event in stream_fn(MODEL, CONTEXT, StreamOptions(), cancel or CancellationToken())]
 
 
@@ -140,13 +140,13 @@ async def test_silence_and_dripping_end_at_the_progress_deadline(behaviour: Answ
     start = time.monotonic()
     failed = await failure_of(behaviour, progress=0.4)
     assert failed.kind == ErrorKind.NETWORK
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 30
 
 
 async def test_a_steady_stream_may_take_longer_than_the_progress_deadline() -> None:
     body = chunk('{"content":"x"}') * 12 + chunk("{}", '"stop"')
-    async with LoopbackServer(answer(body, pieces=13, pause=0.05)) as server:
-        assert check(await call(server, progress=0.4)).message().text == "x" * 12
+    async with LoopbackServer(answer(body, pieces=13, pause=0.15)) as server:
+        assert check(await call(server, progress=1.5)).message().text == "x" * 12
 
 
 async def test_the_total_limit_ends_even_a_steady_stream() -> None:
@@ -196,12 +196,20 @@ async def test_an_address_that_is_none_is_a_failure_too() -> None:
 async def test_a_cancelled_token_closes_the_connection_at_once(behaviour: Answer) -> None:
     async with LoopbackServer(behaviour) as server:
         cancel = CancellationToken()
-        asyncio.get_running_loop().call_later(0.1, cancel.cancel)
+
+        async def cancel_when_asked() -> None:
+            while not server.requests:  # noqa: ASYNC110 - a request has no event
+                await asyncio.sleep(0.005)
+            await asyncio.sleep(0.1)
+            cancel.cancel()
+
+        cancelling = asyncio.ensure_future(cancel_when_asked())
         events = await call(server, cancel)
+        await cancelling
         assert isinstance(events[-1], StreamFailed)
         assert events[-1].kind == ErrorKind.ABORTED
         check(events)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             await server.closed.wait()
         assert server.open_connections == 0
 
@@ -221,7 +229,7 @@ async def test_a_cancelled_task_closes_the_connection_at_once() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             await server.closed.wait()
 
 

@@ -331,7 +331,7 @@ async def checked_run(agent: Agent, way: Callable[[Agent, Points], Awaitable[Any
     before = list(agent.messages)
     events: list[AgentEvent] = []
     agent.subscribe(events.append)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         result = await way(agent, points)
     ended = time.monotonic()
     for _ in range(3):

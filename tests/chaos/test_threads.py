@@ -34,7 +34,7 @@ from swink_agent.testing import call, check_events, scripted
 MODEL = ModelSpec("test", "model")
 EACH = 120
 """How many things each thread says."""
-PATIENCE = 20.0
+PATIENCE = 40.0
 """Seconds after which threads that have not ended are taken for a deadlock."""
 
 

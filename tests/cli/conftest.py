@@ -159,7 +159,7 @@ class Terminal:
         while (found := self.shown.find(text, self._read_to)) < 0:
             self._more.clear()
             try:
-                await asyncio.wait_for(self._more.wait(), 20)
+                await asyncio.wait_for(self._more.wait(), 40)
             except TimeoutError:
                 raise AssertionError(f"{text!r} did not show after {self.shown[self._read_to :]!r}") from None
         self._read_to = found + len(text)
@@ -175,7 +175,7 @@ class Terminal:
         while not self._is_over:  # some systems do not tell, and what a program leaves behind may keep its terminal
             self._more.clear()
             try:
-                await asyncio.wait_for(self._more.wait(), 0.05)
+                await asyncio.wait_for(self._more.wait(), 1)
             except TimeoutError:
                 break
         asyncio.get_running_loop().remove_reader(self.master)

@@ -300,12 +300,12 @@ async def test_the_time_counts_from_the_start_and_waiting_for_stdin_too(swink: A
         process = await swink.start(
             "-p", "x", "--timeout", "0.5", "--output", "json", *NO_CHILDREN, stdin=asyncio.subprocess.PIPE
         )
-        stdout = await asyncio.wait_for(process.stdout.read(), 20)
+        stdout = await asyncio.wait_for(process.stdout.read(), 40)
         assert await process.wait() == 4
         process.stdin.close()
     fields = json.loads(stdout)
     assert (fields["exit_code"], fields["error"]) == (4, "stopped after 0.5 seconds (--timeout)")
-    assert 0.5 <= fields["seconds"] < 5
+    assert 0.5 <= fields["seconds"] < 20
     assert provider.requests == []
 
 
@@ -581,6 +581,12 @@ async def test_a_full_disk_and_a_closed_stdout_are_told(swink: Any) -> None:
 # -- signals -------------------------------------------------------------------------------------------------
 
 
+def interrupt(process: asyncio.subprocess.Process) -> None:
+    """Ctrl+C for a process that may have ended by now: `send_signal` would take the exit status of one that has."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGINT)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_one_signal_stops_it_cleanly(swink: Any, number: signal.Signals) -> None:
     async with FakeProvider("anthropic", [FakeReply(text="half an answer", ends="hangs")]) as provider:
@@ -615,7 +621,7 @@ async def test_two_signals_stop_it_at_once_even_when_nobody_reads(swink: Any) ->
         process.send_signal(signal.SIGINT)
         assert await process.stderr.readline() == b"stopping; once more to stop at once\n"
         process.send_signal(signal.SIGINT)
-        assert await asyncio.wait_for(process.wait(), 10) == 130
+        assert await asyncio.wait_for(process.wait(), 40) == 130
         os.close(read_end)
 
 
@@ -630,10 +636,9 @@ async def test_however_many_signals_come_the_outcome_is_written_once(swink: Any,
         process.send_signal(signal.SIGINT)
         assert await process.stderr.readline() == b"stopping; once more to stop at once\n"
         for _ in range(times - 1):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGINT)  # `send_signal` would take the exit status of one that has ended
+            interrupt(process)
             await asyncio.sleep(0.005)  # two that come at once are one
-        stdout, _ = await asyncio.wait_for(process.communicate(), 10)
+        stdout, _ = await asyncio.wait_for(process.communicate(), 40)
     assert process.returncode == 130
     if output == "json":
         fields = json.loads(stdout)
@@ -652,9 +657,9 @@ async def test_two_interrupts_before_the_run_have_their_object_too(swink: Any) -
     process = await swink.start("-p", "x", "--output", "json", *NO_CHILDREN)
     writer = await asyncio.to_thread(os.open, swink.home / "config" / "config.toml", os.O_WRONLY)  # it is read now
     for _ in range(2):
-        process.send_signal(signal.SIGINT)
+        interrupt(process)
         await asyncio.sleep(0.005)
-    stdout, _ = await asyncio.wait_for(process.communicate(), 10)
+    stdout, _ = await asyncio.wait_for(process.communicate(), 40)
     os.close(writer)
     assert process.returncode == 130
     assert json.loads(stdout)["error"] == "interrupted"
@@ -670,9 +675,11 @@ async def test_an_interrupt_that_the_caller_ignores_stays_ignored(swink: Any) ->
             env=swink.environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        await asyncio.sleep(0.2)
+        assert process.stderr is not None
+        assert b"waiting for the end of stdin" in await process.stderr.readline()  # it is in its run
         process.send_signal(signal.SIGINT)
         stdout, _ = await process.communicate(b"go")
     assert (process.returncode, stdout) == (0, b"x\n")
@@ -688,8 +695,8 @@ async def test_an_interrupt_takes_running_commands_with_it(swink: Any, times: in
             pass
         await there(swink.folder / "started")
         for _ in range(times):
-            process.send_signal(signal.SIGINT)
-        await asyncio.wait_for(process.communicate(), 10)
+            interrupt(process)
+        await asyncio.wait_for(process.communicate(), 40)
     assert process.returncode == 130
     with (swink.folder / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # whoever held it is gone; the test's own time limit says if not

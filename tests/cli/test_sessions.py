@@ -390,7 +390,7 @@ async def test_who_leaves_the_question_is_left_in_a_new_row(terminal: Any, swink
     terminal.type(key)
     for _ in range(10):  # Python misses a signal just before it begins to read: a person presses again
         with suppress(TimeoutError):
-            await asyncio.wait_for(terminal.process.wait(), 1)
+            await asyncio.wait_for(terminal.process.wait(), 4)
             break
         terminal.type(key)
     assert await terminal.finish() == 130

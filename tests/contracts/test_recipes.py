@@ -18,7 +18,7 @@ from swink_agent.testing import call, scripted, stall, text
 
 from .documents import ROOT, blocks_of
 
-SECONDS = 10.0
+SECONDS = 30.0
 """How long anything here is waited for: far longer than it takes, on a busy machine too."""
 
 

@@ -549,7 +549,7 @@ def test_values_can_be_shared_between_threads() -> None:
     seen: list[bool] = []
 
     def read() -> None:
-        barrier.wait(5.0)
+        barrier.wait(30.0)
         for _ in range(5):
             seen.append([repr(value) for value in VALUES] == expected)
             seen.extend(copy.copy(value) == value for value in VALUES)

@@ -11,7 +11,7 @@ from typing import Any
 
 from swink_agent import CancellationToken
 
-PATIENCE = 5.0
+PATIENCE = 30.0
 
 
 def in_threads(count: int, work: Callable[[int], Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -150,7 +149,7 @@ async def test_nobody_relies_on_what_is_not_safe_yet() -> None:
     assert seen["model 1"][-1] == "result: looked"
 
 
-async def test_the_model_is_not_asked_while_the_journal_waits_and_an_abort_ends_the_wait() -> None:
+async def test_the_model_is_not_asked_while_the_journal_waits_and_an_abort_ends_the_wait(promptly: Any) -> None:
     ledger = Ledger()
     model = scripted(text("never"))
     agent = _recorded(model, ledger)
@@ -158,11 +157,10 @@ async def test_the_model_is_not_asked_while_the_journal_waits_and_an_abort_ends_
     running = asyncio.ensure_future(agent.prompt("go"))
     await ledger.until(lambda: ledger.waits > 0)
     assert model.requests == []
-    began = time.perf_counter()
-    agent.abort()
-    result = await running
+    with promptly(0.5):  # 0.1 by the rules, and a loaded machine
+        agent.abort()
+        result = await running
     assert result.stop_reason == StopReason.ABORTED
-    assert time.perf_counter() - began < 0.5  # 0.1 by the rules, and a loaded machine
     assert model.requests == []
 
 

@@ -20,6 +20,7 @@ from swink_agent import (
     InvalidContinue,
     MessageEnd,
     MessagesInjected,
+    MessageUpdate,
     ModelSpec,
     NoMessages,
     StopReason,
@@ -468,8 +469,10 @@ async def test_a_cancelled_token_given_to_the_loop_ends_it_before_the_first_turn
 
 async def test_cancelling_the_task_aborts_the_run_and_lets_the_cancellation_through() -> None:
     agent = Agent(MODEL, stream_fn=scripted([text("so far"), stall()]))
+    begun = asyncio.Event()
+    agent.subscribe(lambda event: begun.set() if isinstance(event, MessageUpdate) else None)
     task = asyncio.ensure_future(agent.prompt("go"))
-    await asyncio.sleep(0.01)
+    await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -479,8 +482,11 @@ async def test_cancelling_the_task_aborts_the_run_and_lets_the_cancellation_thro
 
 async def test_a_timeout_around_a_run_is_a_timeout() -> None:
     agent = Agent(MODEL, stream_fn=scripted([text("so far"), stall()]))
+    loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
+    # The time is over when the reply has begun, however long that took.
+    agent.subscribe(lambda event: limit.reschedule(loop.time()) if isinstance(event, MessageUpdate) else None)
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.02):
+        async with limit:
             await agent.prompt("go")
     assert agent.messages[-1].text == "so far"  # type: ignore[union-attr]
 

@@ -406,7 +406,7 @@ async def test_a_stream_that_lingers_after_its_end_is_closed_and_the_reply_is_ke
         finally:
             closed.set()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         result = await Agent(MODEL, stream_fn=lingering).prompt("go")
     assert (result.text, result.error) == ("done", None)
     assert closed.is_set()
@@ -422,7 +422,7 @@ async def test_a_stream_may_take_a_moment_to_end_after_its_last_event(pause: Any
         yield TextDelta(0, "done")
         yield TextEnd(0)
         yield StreamDone()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await pause()
         ended.append("by itself")
 

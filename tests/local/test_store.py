@@ -315,7 +315,7 @@ def test_a_hub_that_cannot_be_reached_costs_seconds_at_most(store: Callable[...,
     start = time.monotonic()
     with pytest.raises(LocalModelError, match="what was fetched is kept"):
         store(HubSource("http://127.0.0.1:9", probe_seconds=0.5)).fetch("tiny")
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
 
 
 # -- the index -----------------------------------------------------------------------------------------------

@@ -211,7 +211,7 @@ async def test_a_fetch_tells_its_progress_and_stops_with_the_call(tmp_path: Any,
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
-    assert await asyncio.to_thread(stopped.wait, 5)
+    assert await asyncio.to_thread(stopped.wait, 30)
 
 
 # -- the window ----------------------------------------------------------------------------------------------

@@ -341,7 +341,7 @@ def a_tenth() -> Budget:
 
 
 async def until_waiting(budget: Budget, number: int = 1) -> None:
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(30.0):
         while len(budget._waiting) < number:  # noqa: ASYNC110 - nobody tells who begins to wait
             await asyncio.sleep(0)
 
@@ -429,7 +429,7 @@ async def test_a_run_that_waits_ends_at_once_when_it_is_aborted() -> None:
     third = asyncio.create_task(Agent(MODEL, stream_fn=gate, policies=[budget]).prompt("go"))
     await until_waiting(budget, 2)
     agent.abort()
-    async with asyncio.timeout(1.0):
+    async with asyncio.timeout(30.0):
         result = await second
     assert result.stop_reason == StopReason.ABORTED
     assert len(budget._waiting) == 1
@@ -465,7 +465,7 @@ async def test_an_agent_in_a_tool_does_not_wait_for_the_agent_that_waits_for_it(
         return (await other.prompt("go")).text
 
     replies = scripted(call("ask_another"), "done", cost=Cost(total=0.01))
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(30.0):
         result = await Agent(MODEL, stream_fn=replies, tools=[ask_another], policies=[budget]).prompt("go")
     assert result.text == "done"
     assert extract_text(result.messages[2].content) == "from below"
@@ -491,7 +491,7 @@ async def test_an_agent_in_a_hook_is_refused_rather_than_left_to_wait_for_ever()
         async_transform_context=summarize,
         policies=[budget],
     )
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(30.0):
         result = await agent.prompt("go")
     assert (result.text, stopped) == ("done", [True])
 
@@ -517,7 +517,7 @@ async def test_two_agents_whose_hooks_wait_for_each_other_both_end() -> None:
         )
         for _ in range(2)
     ]
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(30.0):
         results = await asyncio.gather(*[agent.prompt("go") for agent in agents])
     assert [result.text for result in results] == ["done", "done"]
 
@@ -547,7 +547,7 @@ def test_a_run_that_died_with_its_event_loop_is_not_waited_for(turn: TurnFn) -> 
     assert budget.remaining == pytest.approx(0.05)
 
     async def go_on() -> str:
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30.0):
             return (await Agent(MODEL, stream_fn=scripted("ok"), policies=[budget]).prompt("go")).text
 
     assert asyncio.run(go_on()) == "ok"

@@ -170,7 +170,7 @@ async def test_what_is_made_while_a_command_runs_is_not_read_or_ends_it(playgrou
     assert await process.output.readline() == b"ready\n"
     secret(playground, playground.home / ".kube/config")
     if sandbox.backend == "bubblewrap":
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(25):
             await process.wait()
         assert ".kube', which is hidden from commands, was made while it ran" in process.ended_because
     else:

@@ -59,7 +59,7 @@ def count(marker: str) -> int:
     return int(subprocess.run(["pgrep", "-fc", marker], capture_output=True, check=False).stdout)
 
 
-async def gone(marker: str, within: float = 5.0) -> bool:
+async def gone(marker: str, within: float = 30.0) -> bool:
     end = time.monotonic() + within
     while is_there := lives(marker):
         await asyncio.sleep(0.01)
@@ -158,7 +158,7 @@ async def test_waiting_does_not_wait_for_a_background_child_that_holds_the_pipe(
     assert await process.wait() == 0
     process.kill()
     assert await process.output.read() == b"started\n"
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
     assert await gone(marker)
 
 
@@ -218,11 +218,9 @@ async def test_output_that_nobody_reads_keeps_no_descriptor_open(sandbox: Sandbo
         await process.output.readline()
         process.kill()
         await process.wait()
-    for _ in range(200):
-        if len(os.listdir("/proc/self/fd")) <= before:
-            break
-        await asyncio.sleep(0.01)
-    assert len(os.listdir("/proc/self/fd")) <= before
+    async with asyncio.timeout(30):
+        while len(os.listdir("/proc/self/fd")) > before:  # noqa: ASYNC110 - threads have no event
+            await asyncio.sleep(0.01)
 
 
 # -- where it is used from ---------------------------------------------------------------------------------------

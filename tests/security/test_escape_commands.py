@@ -244,11 +244,11 @@ PROCESSES = {
     ),
     "deaf to signals": bash("(trap '' TERM HUP INT; exec sleep @MARK@) & kill -9 $$"),
     "past its time": Attack(
-        [call("bash", command="trap '' TERM; while :; do :; done & sleep @MARK@", timeout=0.5)], within=8
+        [call("bash", command="trap '' TERM; while :; do :; done & sleep @MARK@", timeout=0.5)], within=20
     ),
-    "stopped": Attack([call("bash", command="sleep @MARK@ & kill -STOP $!; kill -STOP $$", timeout=0.5)], within=8),
+    "stopped": Attack([call("bash", command="sleep @MARK@ & kill -STOP $!; kill -STOP $$", timeout=0.5)], within=20),
     "waiting for input": Attack(
-        [call("bash", command="read x; cat; python3 -c 'input()'; exec sleep @MARK@", timeout=1)], within=8
+        [call("bash", command="read x; cat; python3 -c 'input()'; exec sleep @MARK@", timeout=1)], within=20
     ),
 }
 

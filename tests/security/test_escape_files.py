@@ -140,18 +140,18 @@ WRITING = {
     "our settings by a link": put("link/settings.toml", prepare=links(link=".swink")),
     "tasks of an editor": put(".vscode/tasks.json"),
     "a program of an editor": edit(".idea/startup.xml"),
-    "a pipe": put("pipe", prepare=fifo, within=5),
+    "a pipe": put("pipe", prepare=fifo, within=20),
     "a socket": put("sock", prepare=unix_socket),
     "the folder itself": put("."),
 }
 
 ODD_FILES = {
-    "a pipe that nobody writes to": read("pipe", prepare=fifo, within=5),
+    "a pipe that nobody writes to": read("pipe", prepare=fifo, within=20),
     "a socket": read("sock", prepare=unix_socket),
-    "a device by a link": read("link", prepare=links(link="/dev/zero"), within=5),
-    "the terminal by a link": read("link", prepare=links(link="/dev/stdin"), within=5),
+    "a device by a link": read("link", prepare=links(link="/dev/zero"), within=20),
+    "the terminal by a link": read("link", prepare=links(link="/dev/stdin"), within=20),
     "a link to itself": read("loop", prepare=links(loop="loop")),
-    "a search in a pipe": Attack([call("search", path="pipe", pattern="x")], prepare=fifo, within=8),
+    "a search in a pipe": Attack([call("search", path="pipe", pattern="x")], prepare=fifo, within=20),
 }
 
 ATTACKS = {

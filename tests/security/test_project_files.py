@@ -202,7 +202,7 @@ def test_special_and_endless_files_are_told_of_and_hold_nothing_up(
     started = time.monotonic()
     project = place.project()
     prompt = place.prompt()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert name in project.what_is_unused
     assert ("Be tidy." in prompt) is False
     assert ("from the settings" in prompt) is (name == "AGENTS.md")  # notes that change take no settings with them

@@ -214,7 +214,7 @@ async def test_one_that_never_ends_and_swallows_its_cancellation_is_rejected_all
                 pass
         yield StreamDone()
 
-    asyncio.get_running_loop().call_later(10 * SOON, release.set)
+    asyncio.get_running_loop().call_later(40 * SOON, release.set)
     started = time.monotonic()
     with pytest.raises(AssertionError, match="did not end within"):
         await check_stream_fn(lambda: stubborn, time_limit=SOON)
@@ -222,7 +222,7 @@ async def test_one_that_never_ends_and_swallows_its_cancellation_is_rejected_all
     release.set()
     for _ in range(5):
         await asyncio.sleep(0)
-    assert took < 5 * SOON
+    assert took < 30 * SOON
 
 
 async def test_one_that_is_late_because_it_swallowed_the_cancellation_is_rejected() -> None:

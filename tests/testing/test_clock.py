@@ -29,7 +29,7 @@ async def test_by_default_a_sleep_takes_no_time_and_moves_the_clock_on() -> None
     before = time.monotonic()
     await clock.sleep(3600)
     await clock.sleep(0.5)
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 20
     assert clock.time() == clock.now == 3700.5
     assert clock.sleeps == [3600, 0.5]
 

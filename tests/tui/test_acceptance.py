@@ -189,7 +189,7 @@ async def test_a_change_is_shown_as_a_highlighted_unified_diff(program: Program)
         rows = screen.splitlines()
         assert any(re.search(r"-\s*return a - b", row) for row in rows), screen
         assert any(re.search(r"\+\s*return a \+ b", row) for row in rows), screen
-        await asyncio.sleep(0.35)  # the grace in which no key counts
+        await asyncio.sleep(1)  # longer than the grace in which no key counts
         program.terminal.press("y")
         await model.asked(3)
         model.reply("Mended.")
@@ -414,7 +414,7 @@ async def test_only_what_needs_approval_is_asked_about_and_trust_lasts(program: 
         await terminal.until("b.txt")
         await terminal.until(lambda now: "once" in now.lower())
         assert not (program.folder / "b.txt").exists()
-        await asyncio.sleep(0.35)  # the grace in which no key counts
+        await asyncio.sleep(1)  # longer than the grace in which no key counts
         terminal.press("2")  # every call of this tool in this session
         await model.asked(3)
         model.call("write_file", path="c.txt", content="two\n")
@@ -492,8 +492,15 @@ async def test_a_signal_leaves_the_terminal_as_it_was(program: Program) -> None:
     assert "The last answer." in screen
     assert "--resume" in screen
     assert not terminal.is_alternate
-    last = dict(re.findall("\x1b\\[\\?(\\d+)([hl])", terminal.raw))  # of each mode how it was left
-    assert {mode for mode, way in last.items() if way == "h"} == {"7", "25"}, "lines wrap and the cursor shows"
+
+    def modes_left_on() -> set[str]:
+        last = dict(re.findall("\x1b\\[\\?(\\d+)([hl])", terminal.raw))  # of each mode how it was left
+        return {mode for mode, way in last.items() if way == "h"}
+
+    async with asyncio.timeout(30):
+        while modes_left_on() != {"7", "25"}:  # noqa: ASYNC110 - what it wrote last is still on its way to the file
+            await asyncio.sleep(0.05)
+    assert modes_left_on() == {"7", "25"}, "lines wrap and the cursor shows"
 
 
 @pytest.mark.sweep

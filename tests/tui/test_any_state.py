@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from swink_agent.testing import scripted, text
 from swink_agent.tui.app import SwinkApp
 from swink_agent.tui.running import _tell_crash
 from swink_agent.tui.talk.options import TalkOptions
+from swink_agent.tui.widgets.question_panel import GRACE
 
 from .talk.conftest import MODEL, Talk, talk
 
@@ -42,7 +44,7 @@ async def screen(talk: Talk, *replies: Any, clock: Clock | None = None) -> Async
         TalkOptions(opening=opening, stream_fn=scripted(*(replies or (text("Hello."),)))), clock=clock or Clock()
     )
     async with app.run_test(size=(100, 30)) as pilot:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while app.talk.opened is None:
                 await pilot.pause(0.01)
         try:
@@ -58,7 +60,7 @@ def asked(command: str = "make") -> ApprovalQuestion:
 
 async def standing(app: SwinkApp, pilot: Pilot[int]) -> None:
     """Returns when a question stands and its keys count."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while app._question is None or app._question.is_early:
             await pilot.pause(0.02)
 
@@ -103,22 +105,26 @@ async def test_a_question_can_be_answered_after_the_transcript_was_searched(talk
         await pilot.press("ctrl+f", *"hello", "escape")
         await pilot.press("y")
         await pilot.pause()
-        assert isinstance(await asyncio.wait_for(answer, 5), ApprovalAnswer)
+        assert isinstance(await asyncio.wait_for(answer, 30), ApprovalAnswer)
 
 
 async def test_a_question_that_was_hidden_has_its_moment_of_grace_when_it_comes_to_sight(talk: Talk) -> None:
     async with screen(talk) as (app, pilot):
-        confirming = asyncio.ensure_future(MODALS["confirm"](app))
-        await pilot.pause()
-        answer = asyncio.ensure_future(app.talk.front.ask(asked()))
-        await pilot.pause(0.5)
-        await pilot.press("y", "y")
-        await pilot.pause()
-        assert await asyncio.wait_for(confirming, 5) == "yes"
+        for _ in range(20):
+            confirming = asyncio.ensure_future(MODALS["confirm"](app))
+            await pilot.pause()
+            answer = asyncio.ensure_future(app.talk.front.ask(asked()))
+            await pilot.pause(0.5)
+            start = time.monotonic()
+            await pilot.press("y", "y")
+            await pilot.pause()
+            assert await asyncio.wait_for(confirming, 30) == "yes"
+            if not answer.done() or time.monotonic() - start < GRACE:
+                break  # else a busy machine took so long to press them that the second one counts
         assert not answer.done()
         await standing(app, pilot)
         await pilot.press("y")
-        assert isinstance(await asyncio.wait_for(answer, 5), ApprovalAnswer)
+        assert isinstance(await asyncio.wait_for(answer, 30), ApprovalAnswer)
 
 
 async def test_a_click_neither_answers_a_question_nor_takes_its_keys_away(talk: Talk) -> None:
@@ -131,17 +137,21 @@ async def test_a_click_neither_answers_a_question_nor_takes_its_keys_away(talk: 
         await pilot.pause()
         assert not answer.done()
         await pilot.press("n")
-        await asyncio.wait_for(answer, 5)
+        await asyncio.wait_for(answer, 30)
 
 
 async def test_two_questions_stand_one_after_the_other_each_with_its_own_grace(talk: Talk) -> None:
     async with screen(talk) as (app, pilot):
-        first = asyncio.ensure_future(app.talk.front.ask(asked("make one")))
-        second = asyncio.ensure_future(app.talk.front.ask(asked("make two")))
-        await standing(app, pilot)
-        await pilot.press("y", "y", "y")
-        await pilot.pause()
-        assert first.done()
+        for _ in range(20):
+            first = asyncio.ensure_future(app.talk.front.ask(asked("make one")))
+            second = asyncio.ensure_future(app.talk.front.ask(asked("make two")))
+            await standing(app, pilot)
+            start = time.monotonic()
+            await pilot.press("y", "y", "y")
+            await pilot.pause()
+            assert first.done()
+            if not second.done() or time.monotonic() - start < GRACE:
+                break  # else a busy machine took so long to press them that the last one counts
         assert not second.done()
         second.cancel()
         await pilot.pause()
@@ -172,7 +182,7 @@ async def test_a_window_of_any_size_is_drawn_with_a_question_in_it(talk: Talk, s
         await pilot.resize_terminal(80, 24)
         await standing(app, pilot)
         await pilot.press("n")
-        await asyncio.wait_for(answer, 5)
+        await asyncio.wait_for(answer, 30)
 
 
 async def test_a_crash_tells_no_key_that_is_known(
@@ -198,7 +208,7 @@ async def test_a_question_about_anything_can_be_read_and_answered(talk: Talk, co
         assert "\x1b" not in drawn(app)
         drawn(app).encode()
         await pilot.press("end", "n")
-        await asyncio.wait_for(answer, 20)
+        await asyncio.wait_for(answer, 60)
         assert app.crash is None
 
 
@@ -209,6 +219,6 @@ async def test_a_question_stands_though_the_history_is_searched_or_a_completion_
             answer = asyncio.ensure_future(app.talk.front.ask(asked()))
             await standing(app, pilot)
             await pilot.press("n")
-            await asyncio.wait_for(answer, 10)
+            await asyncio.wait_for(answer, 30)
             app.composer.set_text("")
             await pilot.pause()

@@ -187,19 +187,26 @@ async def test_a_signal_to_go_on_without_a_stop_of_ours_begins_anew_and_not_twic
 
 async def test_an_alt_enter_that_comes_in_two_pieces_is_one(tmp_path: Path) -> None:
     async with program(tmp_path) as running:
-        await running.type(b"one\x1b")
-        await running.type(b"\rtwo\r")
-        assert (await running.until("sent"))[1] in ("one\ntwo", "one\rtwo")
+        for tries in range(10):
+            start = time.monotonic()
+            await running.type(b"one\x1b")
+            await running.type(b"\rtwo\r")
+            are_near = time.monotonic() - start < 0.03
+            sent = (await running.until("sent", 2 * tries + 1))[1]
+            if are_near or sent != "one":
+                break
+            await running.until("sent", 2 * tries + 2)  # a busy machine held us up: those were two keys
+        assert sent in ("one\ntwo", "one\rtwo")
         assert "alt+enter" in running.kinds("key")
 
 
 async def test_escape_alone_is_told_at_once(tmp_path: Path) -> None:
     async with program(tmp_path) as running:
         waits: list[float] = []
-        for number in range(1, 6):
+        while len(waits) < 5 or (min(waits) >= 0.1 and len(waits) < 20):
             start = time.time()
             await running.type(b"\x1b")
-            heard = await running.until("key", number)
+            heard = await running.until("key", len(waits) + 1)
             assert heard[1] == "escape"
             waits.append(heard[2] - start)
         assert min(waits) < 0.1

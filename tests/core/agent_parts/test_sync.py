@@ -267,7 +267,7 @@ def test_a_tool_that_swallows_its_cancellation_does_not_hold_up_an_aborted_run(p
 
     caller = threading.Thread(target=run)
     caller.start()
-    was_prompt = returned.wait(2)
+    was_prompt = returned.wait(30)
     release.set()
     caller.join(10)
     assert not agent.is_running

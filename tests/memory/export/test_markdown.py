@@ -155,6 +155,6 @@ def test_fences_and_spans_hold_whatever_is_in_them(text: str) -> None:
 )
 def test_no_text_takes_longer_than_its_length(piece: str) -> None:
     text = (piece * 100_000)[:100_000]
-    start = time.perf_counter()
+    start = time.process_time()
     tamed(text)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

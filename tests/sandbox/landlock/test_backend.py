@@ -74,7 +74,7 @@ def read(path: str) -> str:
     return Path(path).read_text()
 
 
-def wait_until_gone(*pids: int, within: float = 10.0) -> None:
+def wait_until_gone(*pids: int, within: float = 30.0) -> None:
     deadline = time.monotonic() + within
     while any(map(is_running, pids)) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -257,7 +257,7 @@ while time.monotonic() < end:
         assert await process.output.readline() == b"on\n"
         process.kill()
         assert await asyncio.wait_for(process.wait(), 20) == -signal.SIGKILL
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert await asyncio.to_thread(os.read, reading, 1) == b""  # comes when nobody could write any more
     finally:
         os.close(reading)
@@ -372,7 +372,9 @@ async def test_descriptors_of_ours_do_not_pile_up(sandbox: LandlockSandbox) -> N
         await run(sandbox, "true")
         with suppress(SandboxError):
             await sandbox.spawn(["/no/such"], cwd="/")
-    assert len(os.listdir("/proc/self/fd")) == before
+    async with asyncio.timeout(30):
+        while len(os.listdir("/proc/self/fd")) > before:  # noqa: ASYNC110 - threads have no event
+            await asyncio.sleep(0.01)
 
 
 AGENT = """
@@ -434,7 +436,8 @@ async def test_a_guardian_that_waited_and_was_killed_is_replaced(sandbox: Landlo
         await asyncio.sleep(0.05)
         children = read(f"/proc/{sandbox.launcher_pid}/task/{sandbox.launcher_pid}/children").split()
         for child in children:
-            os.kill(int(child), signal.SIGKILL)
+            with suppress(ProcessLookupError):  # the one before may be leaving just now
+                os.kill(int(child), signal.SIGKILL)
         wait_until_gone(*map(int, children))
         assert await run(sandbox, "echo next") == (0, "next\n")
 

@@ -460,7 +460,7 @@ async def test_a_write_that_nobody_waits_for_any_more_changes_nothing(folder: Pa
 
     def pause(fd: int) -> None:
         reached.set()
-        go_on.wait(10)
+        go_on.wait(30)
 
     def rename(*arguments: Any, **named: Any) -> None:
         raise AssertionError("written after the end")

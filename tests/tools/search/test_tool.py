@@ -25,6 +25,8 @@ from swink_agent.tools import SearchTool, Workspace
 from swink_agent.tools.search import scan
 
 MakeFn = Callable[..., SearchTool]
+TRIES = 12
+"""How often something may be too slow: a machine is busy now and then, what hangs does so every time."""
 ENGINES = ["ripgrep", "scanner", "unconfined"]
 MORE_ENGINES = [*ENGINES, *(["landlock"] if sys.platform == "linux" else [])]
 
@@ -275,7 +277,7 @@ async def test_a_line_with_very_many_matches_is_one_result(tool: SearchTool, tmp
     plant(tmp_path, {"min.js": "ab" * 400_000 + "\n", "z.js": "ab\n"})
     started = time.monotonic()
     first, second = await lines(tool, pattern="ab|zz")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert (first, second) == ("min.js:1: " + "ab" * 150 + "…", "z.js:1: ab")
 
 
@@ -411,7 +413,7 @@ async def test_a_path_that_leads_out_is_refused(tool: SearchTool, tmp_path: Path
 async def test_special_files_neither_block_nor_show(tool: SearchTool, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     plant(tmp_path, {"a.txt": "needle\n"})
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         assert await lines(tool, pattern="needle") == ["a.txt:1: needle"]
         assert await lines(tool, glob="*") == ["a.txt"]
 
@@ -500,7 +502,7 @@ async def test_the_answer_is_bounded_in_bytes(tool: SearchTool, tmp_path: Path) 
 
 async def test_a_pattern_that_explodes_is_stopped_and_keeps_what_was_found(make: MakeFn, tmp_path: Path) -> None:
     plant(tmp_path, {"a.txt": "aaab aaaa\n", "b.txt": "a" * 60 + "b\n", "c.txt": "a\n"})
-    tool = make("scanner", time_limit=1.0)
+    tool = make("scanner", time_limit=3.0)
     started = time.monotonic()
     longest = 0.0
     searching = asyncio.create_task(search(tool, pattern=r"(a+)+$"))
@@ -509,10 +511,10 @@ async def test_a_pattern_that_explodes_is_stopped_and_keeps_what_was_found(make:
         await asyncio.sleep(0.002)
         longest = max(longest, time.monotonic() - before)
     result = await searching
-    assert time.monotonic() - started < 5
-    assert longest < 0.5, "the event loop went on"
+    assert time.monotonic() - started < 30
+    assert longest < 1.5, "the event loop went on"
     assert said(result) == (
-        "a.txt:1: aaab aaaa\n[stopped, as its 1 seconds were over, with 1 matches until then; "
+        "a.txt:1: aaab aaaa\n[stopped, as its 3 seconds were over, with 1 matches until then; "
         "narrow the path, the glob or the pattern]"
     )
     assert (result.is_error, result.details["complete"]) == (False, False)
@@ -527,7 +529,7 @@ async def test_a_hostile_pattern_does_not_trouble_ripgrep(make: MakeFn, tmp_path
 async def test_a_stopped_search_leaves_no_process(make: MakeFn, tmp_path: Path, engine: str) -> None:
     plant(tmp_path, {"b.txt": "a" * 60 + "b\n"})
     times: list[float] = []
-    for _ in range(3):
+    while len(times) < 3 or (min(times) >= 0.1 and len(times) < TRIES):
         cancel = CancellationToken()
         searching = asyncio.create_task(search(make(engine), ToolContext(cancel=cancel), pattern="(a+)+$"))
         assert await soon(lambda: bool(scanners(tmp_path)))
@@ -551,12 +553,11 @@ async def test_cancelling_the_task_leaves_no_process(make: MakeFn, tmp_path: Pat
 
 
 async def soon(is_so: Callable[[], bool]) -> bool:
-    """Whether it comes true within a few seconds; other processes cannot wake us."""
-    for _ in range(500):
-        if is_so():
-            return True
+    """Whether it comes true within half a minute; other processes cannot wake us."""
+    end = time.monotonic() + 30
+    while not (is_true := is_so()) and time.monotonic() < end:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    return False
+    return is_true
 
 
 def scanners(folder: Path) -> list[str]:

@@ -71,7 +71,9 @@ async def test_a_command_sent_with_tab_is_a_command(talk: Talk) -> None:
     await running(conversation)
     conversation.queue_follow_up("#key openai not-shaped-like-any-key")
     conversation.queue_follow_up("/quit")
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(30):
+        while not talk.front.left:  # noqa: ASYNC110 - the front has no event
+            await asyncio.sleep(0.005)
     assert conversation.queue == ()
     assert talk.front.left == [0]
     gate.open()

@@ -32,6 +32,12 @@ _ROUND = 0.001
 LAST_WORDS = 0.02
 """Seconds that the policies which see the aborted turn have at least."""
 
+_HELD_UP = 0.005
+"""Seconds by which a moment must be over for somebody to have held up the event loop in it."""
+
+_TURNS = 20
+"""Turns of the event loop that make up for a moment in which it was held up."""
+
 T = TypeVar("T")
 _ENDS_OF_THE_PROGRAM = (KeyboardInterrupt, SystemExit)
 log = logging.getLogger("swink_agent")
@@ -133,6 +139,7 @@ class Supervisor:
     ) -> None:
         """Sleeps until ready, interrupted, or past the loop time `until`. Never raises.
 
+        A moment that the event loop, or the whole machine, was busy with something else is made up for with some turns.
         `through_interrupt` sleeps on after an interrupt, but only until the last moment. A cancellation of the task
         itself becomes an interrupt here, and is raised again when the run has ended.
         """
@@ -141,7 +148,9 @@ class Supervisor:
                 if not through_interrupt:
                     return
                 until = self.deadline if until is None else min(until, self.deadline)
-            if until is not None and self.loop.time() >= until:
+            if until is not None and (late := self.loop.time() - until) >= 0:
+                if late > _HELD_UP:
+                    await self._make_up(is_ready)
                 return
             self._waiter = self.loop.create_future()
             timer = None if until is None else self.loop.call_at(until, self.wake)
@@ -154,6 +163,13 @@ class Supervisor:
                 self._waiter = None
                 if timer is not None:
                     timer.cancel()
+
+    async def _make_up(self, is_ready: Callable[[], bool]) -> None:
+        """Gives those who are waited for the turns that nobody could take while the time ran."""
+        for _ in range(_TURNS):
+            if is_ready():
+                return
+            await self.give_way()
 
     def is_held_up(self) -> bool:
         """Whether something else in the event loop waits for its turn, or may.
