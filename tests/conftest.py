@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import os
+import random
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,24 +18,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from .alone import taken
 
-# How long an example takes says more about the machine than about what is tested, and what a fixture gives to the first
-# example serves the others too. A test sets the number of its examples, and nothing else.
-settings.register_profile(
-    "wherever", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
-settings.load_profile("wherever")
-
 # Reading the tests makes millions of objects that stay: looking through them for garbage takes a quarter of the time.
 gc.disable()
+
+# What was compiled is kept, even where the surroundings say otherwise: each worker would compile all of the tests, and
+# many of the programs that are started here all of the package.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A shell starts what runs in its background with interrupts ignored, which everything started from there inherits; the
 # programs that are interrupted here must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure() -> None:
+    from hypothesis import HealthCheck, settings  # compiled with its assertions, hence after what is said on that above
+
+    # How long an example takes says more about the machine than about what is tested, and what a fixture gives to the
+    # first example serves the others too. A test sets the number of its examples, and nothing else.
+    settings.register_profile(
+        "wherever", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    )
+    settings.load_profile("wherever")
 
 
 class TooSlowError(AssertionError):
@@ -77,14 +88,26 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if is_elsewhere and config.getoption("markexpr") == "fast" else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """Workers read the tests in different orders: what one of them has compiled, the others find."""
+    report: pytest.CollectReport = yield
+    if isinstance(collector, pytest.Directory) and (worker := getattr(collector.config, "workerinput", None)):
+        random.Random(worker["workerid"]).shuffle(report.result)
+    return report
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The core's tests are the fast ones, but for those that say otherwise.
 
     The long tables of the sandbox run on the back end that most machines use; on the other one in the sweep.
     """
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.path.parts)  # the same order for all workers, whichever they were read in
+    of_core = {path for path in {item.path for item in items} if path.is_relative_to(CORE)}
     for item in items:
-        if item.path.is_relative_to(CORE) and not any(map(item.get_closest_marker, ("slow", "sweep", "integration"))):
+        if item.path in of_core and not any(map(item.get_closest_marker, ("slow", "sweep", "integration"))):
             item.add_marker(pytest.mark.fast)
     if shutil.which("bwrap") is None:
         return
