@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from .alone import taken
+from .warm import WarmStarts, open_warm_starts
 
 # Reading the tests makes millions of objects that stay: looking through them for garbage takes a quarter of the time.
 gc.disable()
@@ -67,6 +68,12 @@ def promptly() -> Callable[[float], AbstractContextManager[None]]:
             raise TooSlowError(f"took {took:.3f} s, promised are {seconds} s")
 
     return measured
+
+
+@pytest.fixture(scope="session")
+def warm_starts() -> Callable[[Mapping[str, str]], AbstractContextManager[WarmStarts | None]]:
+    """Programs that use the package and do not each load it, where the system allows that."""
+    return open_warm_starts
 
 
 BOTH_BACK_ENDS = {
