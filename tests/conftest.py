@@ -40,7 +40,8 @@ def pytest_configure() -> None:
     from hypothesis import HealthCheck, settings  # compiled with its assertions, hence after what is said on that above
 
     # How long an example takes says more about the machine than about what is tested, and what a fixture gives to the
-    # first example serves the others too. A test sets the number of its examples, and nothing else.
+    # first example serves the others too. A test sets the number of its examples, and nothing else: all of them are
+    # tried in the sweep, and a part of them otherwise.
     settings.register_profile(
         "wherever", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
     )
@@ -86,6 +87,9 @@ BOTH_BACK_ENDS = {
 }
 
 
+MOST_EXAMPLES = 30
+"""How many Hypothesis makes for a test, but for the sweep."""
+
 CORE = Path(__file__).with_name("core")
 
 
@@ -108,10 +112,19 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The core's tests are the fast ones, but for those that say otherwise.
 
-    The long tables of the sandbox run on the back end that most machines use; on the other one in the sweep.
+    The long tables of the sandbox run on the back end that most machines use; on the other one in the sweep. Examples
+    that Hypothesis makes are few, and all that a test asks for in the sweep.
     """
+    from hypothesis import is_hypothesis_test
+
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: item.path.parts)  # the same order for all workers, whichever they were read in
+    for item in items:
+        if is_hypothesis_test(test := getattr(item, "obj", None)):
+            if config.getoption("markexpr") == "sweep":
+                item.add_marker(pytest.mark.sweep)
+            else:
+                _shorten(test)
     of_core = {path for path in {item.path for item in items} if path.is_relative_to(CORE)}
     for item in items:
         if item.path in of_core and not any(map(item.get_closest_marker, ("slow", "sweep", "integration"))):
@@ -121,6 +134,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if getattr(item, "originalname", "") in BOTH_BACK_ENDS and "landlock" in item.name:
             item.add_marker(pytest.mark.sweep)
+
+
+def _shorten(test: Any) -> None:
+    """A third of the examples, others in each run. There is no public way to set them for a test that is made."""
+    from hypothesis import settings
+
+    given: settings = test._hypothesis_internal_use_settings
+    few = settings(given, max_examples=min(given.max_examples // 3, MOST_EXAMPLES) or 1)
+    test._hypothesis_internal_use_settings = few
 
 
 def pytest_collection_finish() -> None:

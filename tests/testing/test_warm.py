@@ -8,13 +8,14 @@ import pty
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ..warm import open_warm_starts
+from ..warm import WarmStarts, open_warm_starts
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every program is started")
 
@@ -49,13 +50,18 @@ sys.exit(7)
 """
 
 
+@pytest.fixture(scope="module")
+def warm() -> Iterator[WarmStarts]:
+    with open_warm_starts({**ENVIRON, "HOME": os.devnull}) as starts:
+        assert starts is not None
+        yield starts
+
+
 @pytest.mark.parametrize("stdin", [None, b"some text\n"])
-async def test_it_finds_the_same(tmp_path: Path, stdin: bytes | None) -> None:
+async def test_it_finds_the_same(tmp_path: Path, warm: WarmStarts, stdin: bytes | None) -> None:
     environ = {**ENVIRON, "HOME": str(tmp_path), "SWINK_MODEL": "x"}
-    with open_warm_starts({**ENVIRON, "HOME": os.devnull}) as warm:
-        assert warm is not None
-        assert warm.can_start_with(environ)
-        code, stdout, stderr = await warm.run(LOOK, ["a", "ä b"], tmp_path, environ, stdin=stdin, path=[""])
+    assert warm.can_start_with(environ)
+    code, stdout, stderr = await warm.run(LOOK, ["a", "ä b"], tmp_path, environ, stdin=stdin, path=[""])
     started = await asyncio.create_subprocess_exec(
         *[sys.executable, "-W", "error", "-c", LOOK, "a", "ä b"],
         stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
@@ -69,7 +75,7 @@ async def test_it_finds_the_same(tmp_path: Path, stdin: bytes | None) -> None:
     assert code == started.returncode == 7
 
 
-async def test_a_terminal_is_its_own_and_it_ends_as_it_ends(tmp_path: Path) -> None:
+async def test_a_terminal_is_its_own_and_it_ends_as_it_ends(tmp_path: Path, warm: WarmStarts) -> None:
     async def at_a_terminal(start: Any) -> tuple[str, int]:
         master, slave = pty.openpty()
         with os.fdopen(master, "rb", 0) as shown:
@@ -95,20 +101,16 @@ async def test_a_terminal_is_its_own_and_it_ends_as_it_ends(tmp_path: Path) -> N
             *words, stdin=stdin, stdout=stdout, stderr=stderr, cwd=tmp_path, env=ENVIRON, start_new_session=True
         )
 
-    with open_warm_starts(ENVIRON) as warm:
-        assert warm is not None
-        shown = await at_a_terminal(lambda streams: warm.start(LOOK, [], tmp_path, ENVIRON, streams, path=[""]))
-        assert '"has a terminal": true' in shown[0]
-        assert shown == await at_a_terminal(started)
-        killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-        assert (await warm.run(killed, [], tmp_path, ENVIRON))[0] == -signal.SIGKILL
-        code, _, stderr = await warm.run("raise OSError('gone')", [], tmp_path, ENVIRON)
-        assert (code, stderr.splitlines()[-1]) == (1, b"OSError: gone")
+    shown = await at_a_terminal(lambda streams: warm.start(LOOK, [], tmp_path, ENVIRON, streams, path=[""]))
+    assert '"has a terminal": true' in shown[0]
+    assert shown == await at_a_terminal(started)
+    killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    assert (await warm.run(killed, [], tmp_path, ENVIRON))[0] == -signal.SIGKILL
+    code, _, stderr = await warm.run("raise OSError('gone')", [], tmp_path, ENVIRON)
+    assert (code, stderr.splitlines()[-1]) == (1, b"OSError: gone")
 
 
-async def test_what_a_process_reads_only_once_is_no_variable_for_it() -> None:
-    with open_warm_starts(ENVIRON) as warm:
-        assert warm is not None
-        for name in ("PYTHONPATH", "PYTHONUTF8", "LC_ALL", "TZ"):
-            assert not warm.can_start_with({**ENVIRON, name: "x"})
-        assert not warm.can_start_with({"PATH": ENVIRON["PATH"]})
+def test_what_a_process_reads_only_once_is_no_variable_for_it(warm: WarmStarts) -> None:
+    for name in ("PYTHONPATH", "PYTHONUTF8", "LC_ALL", "TZ"):
+        assert not warm.can_start_with({**ENVIRON, name: "x"})
+    assert not warm.can_start_with({"PATH": ENVIRON["PATH"]})
