@@ -5,34 +5,47 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import os
+import random
 import shutil
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from .alone import taken
-
-# How long an example takes says more about the machine than about what is tested, and what a fixture gives to the first
-# example serves the others too. A test sets the number of its examples, and nothing else.
-settings.register_profile(
-    "wherever", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
-settings.load_profile("wherever")
+from .warm import WarmStarts, open_warm_starts
 
 # Reading the tests makes millions of objects that stay: looking through them for garbage takes a quarter of the time.
 gc.disable()
+
+# What was compiled is kept, even where the surroundings say otherwise: each worker would compile all of the tests, and
+# many of the programs that are started here all of the package.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A shell starts what runs in its background with interrupts ignored, which everything started from there inherits; the
 # programs that are interrupted here must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure() -> None:
+    from hypothesis import HealthCheck, settings  # compiled with its assertions, hence after what is said on that above
+
+    # How long an example takes says more about the machine than about what is tested, and what a fixture gives to the
+    # first example serves the others too. A test sets the number of its examples, and nothing else: all of them are
+    # tried in the sweep, and a part of them otherwise.
+    settings.register_profile(
+        "wherever", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    )
+    settings.load_profile("wherever")
 
 
 class TooSlowError(AssertionError):
@@ -58,6 +71,12 @@ def promptly() -> Callable[[float], AbstractContextManager[None]]:
     return measured
 
 
+@pytest.fixture(scope="session")
+def warm_starts() -> Callable[[Mapping[str, str]], AbstractContextManager[WarmStarts | None]]:
+    """Programs that use the package and do not each load it, where the system allows that."""
+    return open_warm_starts
+
+
 BOTH_BACK_ENDS = {
     "test_no_attempt_gets_out",
     "test_no_command_gets_out",
@@ -68,6 +87,9 @@ BOTH_BACK_ENDS = {
 }
 
 
+MOST_EXAMPLES = 30
+"""How many Hypothesis makes for a test, but for the sweep."""
+
 CORE = Path(__file__).with_name("core")
 
 
@@ -77,20 +99,50 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if is_elsewhere and config.getoption("markexpr") == "fast" else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """Workers read the tests in different orders: what one of them has compiled, the others find."""
+    report: pytest.CollectReport = yield
+    if isinstance(collector, pytest.Directory) and (worker := getattr(collector.config, "workerinput", None)):
+        random.Random(worker["workerid"]).shuffle(report.result)
+    return report
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The core's tests are the fast ones, but for those that say otherwise.
 
-    The long tables of the sandbox run on the back end that most machines use; on the other one in the sweep.
+    The long tables of the sandbox run on the back end that most machines use; on the other one in the sweep. Examples
+    that Hypothesis makes are few, and all that a test asks for in the sweep.
     """
+    from hypothesis import is_hypothesis_test
+
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.path.parts)  # the same order for all workers, whichever they were read in
     for item in items:
-        if item.path.is_relative_to(CORE) and not any(map(item.get_closest_marker, ("slow", "sweep", "integration"))):
+        if is_hypothesis_test(test := getattr(item, "obj", None)):
+            if config.getoption("markexpr") == "sweep":
+                item.add_marker(pytest.mark.sweep)
+            else:
+                _shorten(test)
+    of_core = {path for path in {item.path for item in items} if path.is_relative_to(CORE)}
+    for item in items:
+        if item.path in of_core and not any(map(item.get_closest_marker, ("slow", "sweep", "integration"))):
             item.add_marker(pytest.mark.fast)
     if shutil.which("bwrap") is None:
         return
     for item in items:
         if getattr(item, "originalname", "") in BOTH_BACK_ENDS and "landlock" in item.name:
             item.add_marker(pytest.mark.sweep)
+
+
+def _shorten(test: Any) -> None:
+    """A third of the examples, others in each run. There is no public way to set them for a test that is made."""
+    from hypothesis import settings
+
+    given: settings = test._hypothesis_internal_use_settings
+    few = settings(given, max_examples=min(given.max_examples // 3, MOST_EXAMPLES) or 1)
+    test._hypothesis_internal_use_settings = few
 
 
 def pytest_collection_finish() -> None:

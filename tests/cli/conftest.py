@@ -11,13 +11,14 @@ import re
 import struct
 import sys
 import termios
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from swink_agent.testing import FakeProvider
 
+from ..warm import SWINK, WarmProcess, WarmStarts, open_warm_starts
 from .emulator import Emulator
 
 KEY = "fake-key"
@@ -51,21 +52,27 @@ class Done:
         return f"<exit {self.code}\n{self.stdout}\n--\n{self.stderr}>"
 
 
+ENVIRON = {
+    "PATH": "/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    # A fifth of a start is reading the machine's certificates, and nobody here speaks TLS.
+    "SSL_CERT_FILE": os.devnull,
+}
+
+
 class Swink:
     """Runs `swink` in `folder`. `provider` is the fake that stands in for Anthropic."""
 
-    def __init__(self, folder: Path, home: Path) -> None:
+    def __init__(self, folder: Path, home: Path, warm: WarmStarts | None = None) -> None:
         self.folder = folder
         self.home = home
         self.environ: dict[str, str] = {
-            "PATH": "/usr/bin:/bin",
+            **ENVIRON,
             "HOME": str(home),
-            "LANG": "C.UTF-8",
             "SWINK_CONFIG_DIR": str(home / "config"),
             "SWINK_MODELS_DIR": str(home / "models"),
-            # A fifth of a start is reading the machine's certificates, and nobody here speaks TLS.
-            "SSL_CERT_FILE": os.devnull,
         }
+        self.warm = warm
 
     def use(self, provider: FakeProvider) -> None:
         self.environ |= {"ANTHROPIC_BASE_URL": provider.url, "ANTHROPIC_API_KEY": provider.key}
@@ -94,6 +101,9 @@ class Swink:
     async def __call__(
         self, *arguments: str, stdin: bytes | None = None, environ: Mapping[str, str] | None = None, **options: int
     ) -> Done:
+        """Runs it to its end. Who wants a process that shares nothing with others says so with `start`."""
+        if self.warm and not options and self.warm.can_start_with(surroundings := {**self.environ, **(environ or {})}):
+            return Done(*await self.warm.run(SWINK, arguments, self.folder, surroundings, stdin=stdin))
         given = asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE
         process = await self.start(*arguments, stdin=given, environ=environ, **options)
         stdout, stderr = await asyncio.wait_for(process.communicate(stdin), 50)
@@ -101,12 +111,18 @@ class Swink:
         return Done(process.returncode, stdout or b"", stderr or b"")
 
 
+@pytest.fixture(scope="session")
+def warm() -> Iterator[WarmStarts | None]:
+    with open_warm_starts({**ENVIRON, "HOME": os.devnull}) as starts:
+        yield starts
+
+
 @pytest.fixture
-def swink(tmp_path: Path) -> Swink:
+def swink(tmp_path: Path, warm: WarmStarts | None) -> Swink:
     folder, home = tmp_path / "work", tmp_path / "home"
     folder.mkdir(exist_ok=True)
     home.mkdir()
-    return Swink(folder, home)
+    return Swink(folder, home, warm)
 
 
 class Terminal:
@@ -120,6 +136,7 @@ class Terminal:
         self._read_to = 0
         self._is_over = False
         self.master = self.slave = -1
+        self.process: asyncio.subprocess.Process | WarmProcess
         self.rows, self.columns = 24, 100
 
     def resize(self, rows: int, columns: int) -> None:
@@ -128,20 +145,30 @@ class Terminal:
         if self.slave >= 0:
             fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    async def start(self, *arguments: str, environ: Mapping[str, str] | None = None, **streams: int) -> None:
+    async def start(
+        self, *arguments: str, environ: Mapping[str, str] | None = None, anew: bool = False, **streams: int
+    ) -> None:
+        """Opens the terminal and starts the program there: `anew` if that is to be a process that shares nothing."""
         self.master, self.slave = pty.openpty()
         self._is_over = False
         self.resize(self.rows, self.columns)
         self.settings = termios.tcgetattr(self.slave)
         os.set_blocking(self.master, False)
         asyncio.get_running_loop().add_reader(self.master, self._read)
+        variables = {**self._swink.environ, "TERM": "xterm", **(environ or {})}
+        stdout, stderr = streams.get("stdout", self.slave), streams.get("stderr", self.slave)
+        warm = self._swink.warm
+        if warm and not anew and stdout >= 0 and stderr >= 0 and warm.can_start_with(variables):
+            given = self.slave, stdout, stderr
+            self.process = await warm.start(SWINK, arguments, self._swink.folder, variables, given)
+            return
         self.process = await asyncio.create_subprocess_exec(
             *self._swink.command(*arguments),
             cwd=self._swink.folder,
-            env={**self._swink.environ, "TERM": "xterm", **(environ or {})},
+            env=variables,
             stdin=self.slave,
-            stdout=streams.get("stdout", self.slave),
-            stderr=streams.get("stderr", self.slave),
+            stdout=stdout,
+            stderr=stderr,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )

@@ -30,7 +30,7 @@ async def test_it_talks_in_lines_asks_in_words_and_moves_no_cursor(swink: Swink,
     (swink.folder / "a.txt").write_text("forty-two\n")
     async with FakeProvider("anthropic", [READ, "It says **forty-two**.", WRITE, "Written."]) as provider:
         swink.use(provider)
-        await terminal.start("--inline", "what is in a.txt?", environ={"TERM": "dumb"})
+        await terminal.start("--inline", "what is in a.txt?", environ={"TERM": "dumb"}, anew=True)
         await terminal.expect("what is in a.txt?")
         await terminal.expect("read_file")
         await terminal.expect("It says forty-two.")

@@ -20,7 +20,7 @@ async def test_tool_lines_are_live_and_the_answer_is_plain_text(terminal: Any, s
     answer = "Done.\x1b]52;c;ZXZpbA==\x07 \u202e A new line:\n\tend"
     async with FakeProvider("anthropic", [READ, answer]) as provider:
         swink.use(provider)
-        await terminal.start("-p", "x", *FILES)
+        await terminal.start("-p", "x", *FILES, anew=True)
         await terminal.expect("waiting for the model …")
         assert await terminal.finish() == 0
     assert "\x1b[32m✓\x1b[0m read_file a.txt" in terminal.shown
@@ -246,7 +246,7 @@ async def test_a_terminal_that_can_take_nothing_back_gets_plain_lines(
 async def test_ctrl_c_at_a_question_ends_it_cleanly_and_gives_the_terminal_back(terminal: Any, swink: Any) -> None:
     async with FakeProvider("anthropic", [WRITE, "never"]) as provider:
         swink.use(provider)
-        await terminal.start("-p", "x", *FILES)
+        await terminal.start("-p", "x", *FILES, anew=True)
         await terminal.expect("Run it?")
         terminal.type("\x03")
         assert await terminal.finish() == 130, terminal.shown
@@ -271,7 +271,7 @@ async def test_a_key_is_typed_without_being_shown(terminal: Any, swink: Any) -> 
 @pytest.mark.parametrize(("keys", "code"), [("y\n", 0), ("\n", 1), ("\x03", 130)])
 async def test_trust_is_asked_for_after_the_files_were_shown(terminal: Any, swink: Any, keys: str, code: int) -> None:
     (swink.folder / "AGENTS.md").write_text("Always say please.\n")
-    await terminal.start("config", "trust")
+    await terminal.start("config", "trust", anew=True)
     await terminal.expect("│ Always say please.")
     await terminal.expect("[y/N]")
     terminal.type(keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,26 +55,42 @@ def of(*languages: str, marker: str | None = None) -> list[Any]:
     return [pytest.param(block, id=str(block)) for block in chosen if marker is None or block.marker == marker]
 
 
-def in_folder(folder: Path, document: Path, *command: str) -> str:
-    """What the command prints, run where the page's files are, with next to nothing in its environment."""
+EVERYWHERE = {
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    "PYTHONWARNINGS": "error",
+    "SSL_CERT_FILE": os.devnull,  # reading the machine's certificates takes a while, and nobody here speaks TLS
+}
+
+
+def laid_out(folder: Path, document: Path) -> dict[str, str]:
+    """The environment for a program that runs where the page's files are: next to nothing."""
     for block in blocks_of(document):
         if block.marker == "file":
             (folder / block.argument).write_text(block.code, encoding="utf-8")
-    programs = Path(sys.executable).parent
-    environ = {
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+    return {
+        **EVERYWHERE,
         "HOME": str(folder),
         "PYTHONPATH": str(folder),
-        "PYTHONWARNINGS": "error",
         "SWINK_CONFIG_DIR": str(folder / "config"),
         "SWINK_DATA_DIR": str(folder / "data"),
         "IPYTHONDIR": str(folder / "ipython"),
     }
+
+
+def in_folder(folder: Path, document: Path, *command: str) -> str:
+    """What the command prints, run where the page's files are."""
+    environ = laid_out(folder, document)
     done = subprocess.run(
         command, capture_output=True, text=True, encoding="utf-8", timeout=50, cwd=folder, env=environ, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+@pytest.fixture(scope="module")
+def warm(warm_starts: Any) -> Iterator[Any]:
+    with warm_starts(EVERYWHERE) as starts:
+        yield starts
 
 
 def test_every_block_says_in_which_language_it_is_by_a_name_that_is_known_here() -> None:
@@ -87,8 +105,13 @@ def test_blocks_that_are_only_shown_are_few_and_say_why() -> None:
 
 
 @pytest.mark.parametrize("block", of("python", marker=""))
-def test_the_code_in_the_documents_runs(block: Block, tmp_path: Path) -> None:
-    in_folder(tmp_path, block.document, sys.executable, "-c", block.code)
+def test_the_code_in_the_documents_runs(block: Block, tmp_path: Path, warm: Any) -> None:
+    if warm is None:
+        in_folder(tmp_path, block.document, sys.executable, "-c", block.code)
+        return
+    environ = laid_out(tmp_path, block.document)
+    done = asyncio.run(warm.run(block.code, [], tmp_path, environ, path=["", environ["PYTHONPATH"]]))
+    assert done[0] == 0, b"\n".join(done[1:]).decode()
 
 
 @pytest.mark.parametrize("block", of("python", marker="file"))

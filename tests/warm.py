@@ -1,0 +1,246 @@
+"""Programs that share what they load: one process has loaded the package, and forks for each of them.
+
+What is forked is a process like any other, with a folder, an environment, streams and a session of its own, and it ends
+as every process does. How an interpreter starts, and what is loaded when, is for tests that start one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import signal
+import socket
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
+
+NOT_LOADED = {"local", "tui"}
+"""Rooms that few programs need, and that take long."""
+
+SWINK = "import sys\nfrom swink_agent.cli import main\nsys.exit(main())"
+"""The program that `swink` is."""
+
+READ_AT_THE_START = ("PYTHON", "LANG", "LC_", "LD_", "SSL_", "TZ")
+"""Beginnings of the variables that a process reads once, so that a fork would not notice another value."""
+
+
+class WarmStarts:
+    """The process that forks, and programs in what it forked. `environ` is what it starts with itself."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = dict(environ)
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            # Pipes, as those who are forked get: Python looks at its streams when it starts.
+            self._process = subprocess.Popen(
+                [sys.executable, "-W", "error", __file__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=self._environ,
+                cwd="/",
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+
+    def close(self) -> None:
+        self._control.close()
+        with self._process:
+            pass
+
+    def can_start_with(self, environ: Mapping[str, str]) -> bool:
+        """Whether a fork is in no way different from a process that was started with these variables."""
+        names = {name for name in {*environ, *self._environ} if name.startswith(READ_AT_THE_START)}
+        return all(environ.get(name) == self._environ.get(name) for name in names)
+
+    async def run(
+        self,
+        program: str,
+        arguments: Sequence[str],
+        folder: Path,
+        environ: Mapping[str, str],
+        *,
+        stdin: bytes | None = None,
+        path: Sequence[str] = (),
+    ) -> tuple[int, bytes, bytes]:
+        """The exit code and what was written, as soon as the program is over and nobody can write any more.
+
+        Modules are looked for in the folders of `path` first.
+        """
+        with ExitStack() as theirs, ExitStack() as ours:
+            given = os.open(os.devnull, os.O_RDONLY) if stdin is None else await _written(stdin, ours)
+            theirs.callback(os.close, given)
+            (stdout, out), (stderr, err) = [await _read(ours, theirs) for _ in range(2)]
+            process = await self.start(program, arguments, folder, environ, (given, out, err), path=path)
+            theirs.close()
+            try:
+                async with asyncio.timeout(50):
+                    written = await stdout.read(), await stderr.read()
+                    return await process.wait(), *written
+            except TimeoutError:
+                process.send_signal(signal.SIGKILL)
+                await process.wait()
+                raise
+
+    async def start(
+        self,
+        program: str,
+        arguments: Sequence[str],
+        folder: Path,
+        environ: Mapping[str, str],
+        streams: tuple[int, int, int],
+        *,
+        path: Sequence[str] = (),
+    ) -> WarmProcess:
+        """The program with these as its stdin, stdout and stderr. If the first is a terminal, it is its own."""
+        request = json.dumps([program, arguments, str(folder), dict(environ), path]).encode()
+        ours = ExitStack()
+        with ExitStack() as theirs:
+            report, told = await _read(ours, theirs)
+            socket.send_fds(self._control, [len(request).to_bytes(8, "big")], [*streams, told])
+            self._control.sendall(request)
+        return WarmProcess(int(await report.readline()), report, ours)
+
+
+class WarmProcess:
+    """One of the programs while it runs, to be waited for by whoever started it."""
+
+    def __init__(self, pid: int, report: asyncio.StreamReader, held: ExitStack) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._report = report
+        self._held = held
+
+    async def wait(self) -> int:
+        """How it ended, once it has."""
+        if self.returncode is None:
+            self.returncode = int(await self._report.readline())
+            self._held.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+
+@contextmanager
+def open_warm_starts(environ: Mapping[str, str]) -> Iterator[WarmStarts | None]:
+    """None but on Linux, where a process may go on after a fork as if it had been started."""
+    if sys.platform != "linux":
+        yield None
+        return
+    with closing(WarmStarts(environ)) as starts:
+        yield starts
+
+
+async def _written(content: bytes, ours: ExitStack) -> int:
+    """The end of a pipe where this can be read."""
+    reading, writing = os.pipe()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(writing, "wb", 0))
+    ours.enter_context(closing(transport))
+    transport.write(content)
+    transport.write_eof()
+    return reading
+
+
+async def _read(ours: ExitStack, theirs: ExitStack) -> tuple[asyncio.StreamReader, int]:
+    """What is written to the end of a pipe that comes with it."""
+    reading, writing = os.pipe()
+    theirs.callback(os.close, writing)
+    reader = asyncio.StreamReader(limit=1 << 26)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb", 0)
+    )
+    ours.enter_context(closing(transport))
+    return reader, writing
+
+
+# -- the process that forks ----------------------------------------------------------------------------------
+
+
+def _serve(control: socket.socket) -> str:
+    """Forks for every request until nobody can ask any more. What was forked gets the program that it is to run."""
+    keepers: set[int] = set()
+    while True:
+        header, descriptors, _, _ = socket.recv_fds(control, 8, 4)
+        if not header:
+            sys.exit()
+        request = control.recv(int.from_bytes(header, "big"), socket.MSG_WAITALL)
+        keepers = {keeper for keeper in keepers if os.waitpid(keeper, os.WNOHANG)[0] == 0}
+        if keeper := os.fork():
+            keepers.add(keeper)
+        else:
+            control.close()
+            *streams, report = descriptors
+            if (forked := os.fork()) == 0:
+                os.close(report)
+                program, arguments, folder, environ, path = json.loads(request)
+                _become(streams, arguments, folder, environ, path)
+                return program
+            _keep(forked, streams, report)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _load() -> None:
+    import swink_agent
+
+    for room in pkgutil.iter_modules(swink_agent.__path__, "swink_agent."):
+        if room.ispkg and room.name.rpartition(".")[2] not in NOT_LOADED:
+            package = importlib.import_module(room.name)
+            for module in pkgutil.walk_packages(package.__path__, f"{room.name}."):
+                try:
+                    importlib.import_module(module.name)
+                except ImportError:  # it needs what is not installed, or is for another system
+                    pass
+    gc.freeze()
+
+
+def _become(
+    streams: Sequence[int], arguments: Sequence[str], folder: str, environ: Mapping[str, str], path: Sequence[str]
+) -> None:
+    """Makes this process one that was started in the folder, with the streams, the arguments and the variables."""
+    os.setsid()
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    if os.isatty(0):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper) and stream.isatty():
+            stream.reconfigure(line_buffering=True)  # as Python does when it starts
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environ)
+    sys.argv[1:] = arguments
+    sys.path[:0] = path
+
+
+def _keep(forked: int, streams: Sequence[int], report: int) -> NoReturn:
+    """Tells which process it is, and how it ended."""
+    for stream in (*streams, 0, 1, 2):  # what the first process was given is for nobody else
+        os.close(stream)
+    os.write(report, b"%d\n" % forked)
+    _, status = os.waitpid(forked, 0)
+    os.write(report, b"%d\n" % os.waitstatus_to_exitcode(status))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    del sys.path[0]  # the tests' folder
+    _load()
+    with socket.socket(fileno=int(sys.argv.pop(1))) as asked:
+        asked.set_inheritable(False)
+        to_run = _serve(asked)
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    exec(to_run, main.__dict__)
