@@ -74,6 +74,7 @@ class BubblewrapCommand:
         self._status = -1
         self._said = b""
         self._killed = False
+        self._patience: asyncio.TimerHandle | None = None
         self._is_over = False
 
     async def start(
@@ -128,7 +129,7 @@ class BubblewrapCommand:
             if self._is_over or self._process is None:
                 return
             if not was_killed:
-                self._in_loop(lambda: self._loop.call_later(_PATIENCE, self._give_up))
+                self._in_loop(self._wait_no_longer)
             with suppress(OSError):
                 if self._first < 0:
                     os.killpg(self._process.pid, signal.SIGKILL)
@@ -181,6 +182,10 @@ class BubblewrapCommand:
                 if self._handle is not None:
                     self._handle.left_behind = True
         self._finish()
+
+    def _wait_no_longer(self) -> None:
+        if self._patience is None and not self._is_over:
+            self._patience = self._loop.call_later(_PATIENCE, self._give_up)
 
     def _in_loop(self, what: Callable[[], object]) -> None:
         with suppress(RuntimeError):  # it is closed, and nobody waits for anything there
@@ -336,7 +341,7 @@ class BubblewrapCommand:
             self._finish()
         else:
             self._loop.add_reader(self._first, self._finish)
-            self._loop.call_later(_PATIENCE, self._give_up)
+            self._wait_no_longer()
 
     def _finish(self) -> None:
         with self._lock:
@@ -345,6 +350,8 @@ class BubblewrapCommand:
             self._is_over = True
         if self._told is not None and not self._told.done():
             self._told.set_exception(SandboxClosed())
+        if self._patience is not None:
+            self._patience.cancel()
         self._watch.remove(self)
         if self._handle is not None:
             for text in self.renames.admissions.told() if self.renames is not None else ():
