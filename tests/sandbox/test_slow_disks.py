@@ -6,8 +6,10 @@ import asyncio
 import ctypes
 import fcntl
 import os
+import select
 import signal
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,6 +49,58 @@ def slow(playground: Any) -> Iterator[Path]:
     finally:
         os.close(device)  # who still waits is told that the connection is gone
         libc.umount2(os.fsencode(point), 2)
+
+
+@pytest.fixture
+def deaf(slow: Path) -> Iterator[Path]:
+    """The same, but whoever asks it waits for an answer that is on its way: no signal ends that."""
+    (device,) = [
+        int(name)
+        for name in os.listdir("/proc/self/fd")
+        if os.path.exists(f"/proc/self/fd/{name}") and os.readlink(f"/proc/self/fd/{name}") == "/dev/fuse"
+    ]
+    done = threading.Event()
+
+    def take_requests() -> None:
+        while not done.is_set():
+            if select.select([device], [], [], 0.05)[0]:
+                os.read(device, 1 << 17)
+
+    thread = threading.Thread(target=take_requests)
+    thread.start()
+    yield slow
+    done.set()
+    thread.join()
+
+
+WITHOUT_FIRST_THREAD = """$PY -c 'if True:
+    import ctypes, os, sys, threading, time
+    threading.Thread(target=os.stat, args=sys.argv[1:]).start()
+    time.sleep(0.05)
+    ctypes.CDLL(None).syscall(93 if os.uname().machine == "aarch64" else 60, 0)' {slow}/x"""
+
+
+@pytest.mark.parametrize("script", ["cat {slow}/x", "setsid cat {slow}/x & sleep 60", WITHOUT_FIRST_THREAD])
+async def test_what_no_signal_ends_is_told_and_holds_up_nobody(
+    script: str, deaf: Path, playground: Any, open_backend: OpenFn
+) -> None:
+    sandbox = open_backend(playground.profile())
+    command = script.replace("$PY", playground.variables["PY"]).replace("{slow}", str(deaf))
+    tool = BashTool(playground.root, sandbox)
+    result = await tool.execute({"command": command, "timeout": 0.5}, ToolContext())
+    assert "was told to end, but something of it is still held by the system" in extract_text(result.content)
+    process = await sandbox.spawn(["/bin/bash", "-c", f"echo begun; {command}"], cwd=str(playground.root))
+    assert await process.output.readline() == b"begun\n"
+    await asyncio.sleep(0.3)  # there is nothing to see of its way to the disk
+    process.kill()
+    async with asyncio.timeout(20):
+        assert await process.wait() == -9
+        assert process.left_behind
+        assert await process.output.read() == b""
+        assert (await playground.run(sandbox, "echo x > new; cat new")).output == "x\n"
+    started = time.monotonic()
+    sandbox.close()
+    assert time.monotonic() - started < 8
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,12 @@ subprocesses, the exit does not wait for the pipe, which a background child may 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import subprocess
+import termios
 import threading
+from array import array
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -21,8 +24,7 @@ _CHUNK = 64 * 1024
 class OutputPipe(asyncio.ReadTransport):
     """A pipe whose `write_end` is for the child and whose `reader` is for us.
 
-    A reader that falls behind holds the child up. After `drain()` nothing is held up any more: what is in the pipe is
-    read to its end, so that no descriptor stays open because nobody reads. For its event loop's thread only.
+    A reader that falls behind holds the child up, until `drain()`. For its event loop's thread only.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -43,15 +45,18 @@ class OutputPipe(asyncio.ReadTransport):
             self.write_end = -1
 
     def drain(self) -> None:
-        """Any thread may call it."""
+        """For when all that should write has ended: what is in the pipe by now is read, and that was it.
+
+        Nobody waits for others who hold it: who was handed it, or a fork of ours. Any thread may call it.
+        """
         self._draining = True
         if self._loop.is_closed():
             self.close()
         elif is_running_here(self._loop):
-            self.resume_reading()
+            self._read_the_rest()
         else:
             with suppress(RuntimeError):  # it closes just now
-                self._loop.call_soon_threadsafe(self.resume_reading)
+                self._loop.call_soon_threadsafe(self._read_the_rest)
 
     # -- what StreamReader asks of a transport -------------------------------------------------------------------
 
@@ -82,6 +87,20 @@ class OutputPipe(asyncio.ReadTransport):
         self._read_end = -1
         if not self._loop.is_closed():
             self.reader.feed_eof()
+
+    def _read_the_rest(self) -> None:
+        if self.is_closing():
+            return
+        count = array("i", [0])
+        try:
+            fcntl.ioctl(self._read_end, termios.FIONREAD, count)
+            left = count[0]
+            while left > 0 and (data := os.read(self._read_end, min(left, _CHUNK))):
+                self.reader.feed_data(data)
+                left -= len(data)
+        except OSError:
+            pass
+        self.close()
 
     def _read(self) -> None:
         try:

@@ -7,6 +7,7 @@ macOS confines by itself. What left both its parents and its environment is not 
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import subprocess
 import threading
@@ -33,10 +34,10 @@ class PlainSandbox(Sandbox):
     def __init__(self, profile: SandboxProfile) -> None:
         super().__init__(profile)
         self._private = PrivateFolder(avoid=() if self.backend == "off" else profile.write)
-        self._remove_private = weakref.finalize(self, self._private.close)  # for those who never close it
         self._running: set[_PlainCommand] = set()
+        # For those who never close it: neither a command nor the folder stays.
+        self._finalizer = weakref.finalize(self, _end, self._running, self._private, os.getpid())
         self._watch = Watch()
-        self._closed = False
 
     def command_line(self, argv: Sequence[str]) -> list[str]:
         return list(argv)
@@ -54,22 +55,35 @@ class PlainSandbox(Sandbox):
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
     ) -> SandboxedProcess:
-        if self._closed:
-            raise SandboxClosed
+        self._check_spawn(argv, cwd, environment, stdin, pass_fds)
         look = None if self.backend == "off" else await self._before_command()
-        command = _PlainCommand(self.profile.limits, self._watch, self._running.discard)
+        self._check_open()
+        command = _PlainCommand(self.profile.limits, self._watch, self._ended)
         variables = self.child_environment(self._private.path, environment)
         process = command.start(self.command_line(argv), cwd, variables, stdin, pass_fds)
         self._running.add(command)
+        if self._closed:  # in another thread
+            command.abandon()
+            raise SandboxClosed
         return self._under_watch(process, look, self.held())
 
     def close(self) -> None:
         self._closed = True
+        if self._is_a_fork:
+            return
         self._stop_watching()
-        for command in tuple(self._running):
-            command.abandon()
+        self._finalizer()
         self._watch.close()
-        self._remove_private()
+
+    def _ended(self, command: _PlainCommand) -> None:
+        self._running.discard(command)
+
+
+def _end(running: set[_PlainCommand], private: PrivateFolder, owner: int) -> None:
+    if os.getpid() == owner:  # a fork of ours that ends must not take them along
+        for command in tuple(running):
+            command.abandon()
+        private.close()
 
 
 class _PlainCommand:

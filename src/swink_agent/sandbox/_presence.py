@@ -82,9 +82,11 @@ class Presence:
                 self._give_up()
 
     def close(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        """Idempotent; who enters or leaves later is nowhere."""
+        with self._lock:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
 
     def _try(self) -> bool:
         """One attempt to be here at all, and alone if possible; false while another one must not be disturbed.
@@ -109,6 +111,8 @@ class Presence:
             self._change(places, fcntl.F_UNLCK)
 
     def _change(self, places: Iterable[int], kind: int) -> bool:
+        if self._file < 0:
+            return True
         for place in places:
             try:
                 fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, place, 1, 0))

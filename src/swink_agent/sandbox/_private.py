@@ -33,6 +33,7 @@ class PrivateFolder:
         """`avoid`: folders that a child may write, where nothing of ours is safe."""
         parent = os.path.realpath(parent) if parent else temporary_outside(avoid)
         _sweep(parent)
+        self._owner = os.getpid()
         self._folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
         # Held for as long as we live: how others know that it is in use.
         self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -43,8 +44,9 @@ class PrivateFolder:
         os.mkdir(self.own, 0o700)
 
     def close(self) -> None:
+        """Idempotent. A fork of the process that made it removes nothing."""
         if self._lock >= 0:
-            if not remove_tree(self._folder, time_limit=_LONGEST_REMOVAL):
+            if os.getpid() == self._owner and not remove_tree(self._folder, time_limit=_LONGEST_REMOVAL):
                 log.info("%s could not be removed whole; a later session will try again", self._folder)
             os.close(self._lock)
             self._lock = -1

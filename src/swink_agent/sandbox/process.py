@@ -16,7 +16,8 @@ from functools import partial
 from subprocess import DEVNULL
 from types import TracebackType
 
-from .errors import BackendReport
+from ._requests import check_request
+from .errors import BackendReport, SandboxClosed, SandboxError
 from .profile import SandboxProfile
 from .repositories.watch_behind import Look, WatchBehind
 
@@ -103,6 +104,8 @@ class Sandbox(ABC):
         self.passed_over: tuple[BackendReport, ...] = ()
         """The back ends that were tried before this one and do not work, for a person who should hear of it."""
         self._watch_behind: WatchBehind | None = None
+        self._owner = os.getpid()
+        self._closed = False
 
     @property
     def fingerprint(self) -> str:
@@ -121,12 +124,43 @@ class Sandbox(ABC):
     ) -> SandboxedProcess:
         """Starts `argv` in `cwd`. `environment` is added to the profile's; `pass_fds` stay open in the child.
 
-        Raises `SandboxClosed` after `close()`, and `SandboxError` when the walls cannot be built: nothing runs then.
+        Raises `SandboxClosed` after `close()`, and `SandboxError` when the walls cannot be built, or in a fork of the
+        process that opened the sandbox: nothing runs then. What makes no sense is a `TypeError` or a `ValueError`.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Ends every process that it started and removes its private temporary folder. Idempotent."""
+        """Ends every process that it started and removes its private temporary folder. Idempotent.
+
+        In a fork of the process that opened it, nothing is ended.
+        """
+
+    def _check_spawn(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        environment: Mapping[str, str] | None,
+        stdin: int,
+        pass_fds: Sequence[int],
+    ) -> None:
+        """For back ends, first of all: raises unless a process can be started here, with these."""
+        if self._is_a_fork:
+            raise SandboxError(
+                "this process is a fork of the one that opened the sandbox, and has none of the threads that would "
+                "watch a command: open a sandbox here",
+                remedy="",
+            )
+        self._check_open()
+        check_request(argv, cwd, environment, stdin, pass_fds)
+
+    def _check_open(self) -> None:
+        """For back ends, whenever something was awaited: raises `SandboxClosed` after `close()`."""
+        if self._closed:
+            raise SandboxClosed
+
+    @property
+    def _is_a_fork(self) -> bool:
+        return os.getpid() != self._owner
 
     async def _before_command(self) -> Look | None:
         """For back ends, before anything is started: notes what there is in the folders that it may write."""

@@ -102,15 +102,29 @@ def test_no_limit_is_no_count() -> None:
     assert not Headcount(1, None).is_exceeded()
 
 
-@pytest.mark.parametrize(("running", "more", "is_set_back"), [(65, 65, True), (64, 400, False), (500, 64, False)])
+@pytest.mark.parametrize(
+    ("running", "more", "threads", "is_set_back"),
+    [
+        (65, 65, 22, True),
+        (64, 400, 22, False),
+        (500, 64, 22, False),
+        (500, 400, 20, False),  # 63 are its own: the crowd is somebody else's
+        (500, 400, 0, False),
+    ],
+)
 def test_a_command_that_crowds_the_machine_is_set_back_and_nobody_else(
-    running: int, more: int, is_set_back: bool, parent: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+    running: int,
+    more: int,
+    threads: int,
+    is_set_back: bool,
+    parent: subprocess.Popen[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine = [(1, 1000), (running, 1000 + more)]
     monkeypatch.setattr("swink_agent.sandbox.kernel.headcount.tasks_of_machine", lambda: machine.pop(0))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     ours = os.getpriority(os.PRIO_PROCESS, 0)
-    start(parent, 3)
+    start(parent, 3, threads)
     headcount = Headcount(parent.pid, 512)
     assert not headcount.is_exceeded()
     assert not headcount.is_exceeded()

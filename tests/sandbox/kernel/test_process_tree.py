@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from swink_agent.sandbox.kernel.process_tree import Watch
 
 
@@ -40,3 +42,37 @@ def test_the_thread_ends_with_what_it_watches_and_at_once_when_closed() -> None:
     watch.close()
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_what_cannot_be_watched_is_ended_and_the_others_are_watched_all_the_same() -> None:
+    watch, told, ended = Watch(), threading.Event(), threading.Event()
+    reasons: list[str] = []
+
+    def fail() -> str:
+        raise RuntimeError("no look")
+
+    def end_without_success(reason: str) -> None:
+        reasons.append(reason)
+        ended.set()
+        raise OSError("no end")
+
+    watch.add("blind", fail, end_without_success)
+    watch.add("other", lambda: "too many" if ended.is_set() else "", lambda reason: told.set())
+    assert told.wait(10)
+    assert reasons[0] == "it could not be watched any more (RuntimeError('no look'))"
+    watch.close()
+
+
+def test_where_no_thread_can_be_started_the_next_command_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, told = Watch(), threading.Event()
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            watch.add("first", lambda: "", lambda reason: None)
+    watch.add("second", lambda: "too many", lambda reason: told.set())
+    assert told.wait(10)
+    watch.close()

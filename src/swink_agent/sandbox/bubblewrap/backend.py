@@ -31,7 +31,7 @@ from ..kernel.seccomp import base_rules, build_filter
 from ..process import Sandbox, SandboxedProcess
 from ..profile import SandboxProfile, is_beneath
 from ..programs import find_program
-from .command import BubblewrapCommand
+from .command import END_DEADLINE, BubblewrapCommand
 from .hidden_now import HiddenNow
 from .placeholders import Placeholder, is_a_file, is_placeholder, place
 from .renames import Renames, can_ask_about_renames
@@ -80,15 +80,15 @@ class BubblewrapSandbox(Sandbox):
         # Where /tmp itself is to be worked in or read, it is the machine's.
         is_own = _TMP not in (*profile.write, *(profile.read or ()))
         self._temporary = _TMP if is_own else self._private.path
-        self._remove_private = weakref.finalize(self, self._private.close)  # for those who never close it
         self._nothing = os.path.join(self._private.own, "nothing")
         os.close(os.open(self._nothing, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0))
         self._running: dict[BubblewrapCommand, bool] = {}  # and whether it holds everything that is known
+        # For those who never close it: neither a command nor the folder stays.
+        self._finalizer = weakref.finalize(self, _end, self._running, self._private, os.getpid())
         self._watch = Watch()
         self._mounts = MountList()
         weakref.finalize(self, self._mounts.close)
         self._places: tuple[object, object, list[str]] = ((), (), [])
-        self._closed = False
 
     async def spawn(
         self,
@@ -99,42 +99,49 @@ class BubblewrapSandbox(Sandbox):
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
     ) -> SandboxedProcess:
-        if self._closed:
-            raise SandboxClosed
+        self._check_spawn(argv, cwd, environment, stdin, pass_fds)
         look = await self._before_command()
+        self._check_open()
         command = BubblewrapCommand(self.profile.limits, self._watch, self._ended)
         try:
             is_alone = await self._presence.enter()
         except BaseException:
             command.abandon()
             raise
+        is_listed = False
         try:
             hidden, absent = self._hidden_now()
-            self._running[command] = self._may_hold_all(is_alone, hidden)
+            self._running[command] = holds_all = self._may_hold_all(is_alone, hidden)
+            is_listed = True
+            self._check_open()  # from here on, whoever closes the sandbox ends the command
             command.expect_none_of(absent)
             unmade = unmade_repositories(self.profile)
-            arguments = [*self._mounted(command, hidden, unmade), "--chdir", cwd]
+            arguments = [*self._mounted(command, hidden, unmade, holds_all), "--chdir", cwd]
             variables = self.child_environment(self._temporary, environment)
-            held = without(self._known(self._running[command]), unmade)
+            held = without(self._known(holds_all), unmade)
             if self._asks and (settings := settings_among(held, self.profile)):
                 command.renames = Renames(settings, self.profile.write)
             process = await command.start(self._program, arguments, argv, self._filter, variables, stdin, pass_fds)
             return self._under_watch(process, look, held)
-        except BaseException:
+        except BaseException as error:
             command.abandon()
+            if not is_listed:
+                self._presence.leave()
+            if self._closed and isinstance(error, SandboxError):
+                raise SandboxClosed from error
             raise
         finally:
             self._presence.settle()
 
     def close(self) -> None:
         self._closed = True
+        if self._is_a_fork:
+            return
         self._stop_watching()
-        for command in tuple(self._running):
-            command.abandon()
+        self._finalizer()
         self._watch.close()
         self._mounts.close()
         self._presence.close()
-        self._remove_private()
 
     def _ended(self, command: BubblewrapCommand) -> None:
         if self._running.pop(command, None) is not None:
@@ -168,7 +175,9 @@ class BubblewrapSandbox(Sandbox):
     def _inside(self, paths: Sequence[str]) -> frozenset[str]:
         return frozenset(path for path in paths if any(is_beneath(path, root) for root in self.profile.write))
 
-    def _mounted(self, command: BubblewrapCommand, hidden: Sequence[str], unmade: Sequence[str]) -> list[str]:
+    def _mounted(
+        self, command: BubblewrapCommand, hidden: Sequence[str], unmade: Sequence[str], holds_all: bool
+    ) -> list[str]:
         """The walls, outer before inner: a later mount lies over an earlier one."""
         profile = self.profile
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
@@ -188,7 +197,7 @@ class BubblewrapSandbox(Sandbox):
             mounts += ["--ro-bind" if _is_sealed(root) else "--bind", root, root]
         if self._temporary != _TMP:
             mounts += ["--bind", self._private.path, self._private.path]
-        for hold in self._holds(hidden, self._running[command]):
+        for hold in self._holds(hidden, holds_all):
             held = self._hold(hold.path, hold.kind, command.placeholders, is_free=hold.path in unmade)
             if held:
                 command.hold(hold.path)
@@ -259,6 +268,17 @@ class BubblewrapSandbox(Sandbox):
         if stat.S_ISDIR(state.st_mode):
             return [*self._empty_folder("0000"), path]
         return ["--ro-bind", self._nothing, path] if in_view or _may_read(state) else []
+
+
+def _end(running: Mapping[BubblewrapCommand, bool], private: PrivateFolder, owner: int) -> None:
+    if os.getpid() == owner:  # a fork of ours that ends must not take them along
+        commands = tuple(running)
+        for command in commands:
+            command.kill()
+        deadline = time.monotonic() + END_DEADLINE
+        for command in commands:
+            command.abandon(deadline)
+        private.close()
 
 
 def _outer_and_inner(folders: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 
 from .._pipes import OutputPipe, is_running_here
-from ..errors import SandboxError
+from ..errors import SandboxClosed, SandboxError
 from ..kernel.exit_status import can_tell_exits, exit_code_of
 from ..kernel.headcount import Headcount, children_of, groups_beneath
 from ..kernel.process_tree import Watch
@@ -28,10 +28,12 @@ from ..profile import ProcessLimits
 from .placeholders import Placeholder, is_placeholder
 from .renames import Renames
 
-__all__ = ["BubblewrapCommand"]
+__all__ = ["END_DEADLINE", "BubblewrapCommand"]
 
 _START_DEADLINE = 20.0
-_END_DEADLINE = 5.0
+END_DEADLINE = 5.0
+_PATIENCE = 3.0
+"""Seconds that the kernel has to end a namespace before nobody waits for it any more."""
 _FREE_AFTER = 0.01
 _TASKS_TO_PROCESSES = 4  # threads are counted too, and every other program has some
 _LOOK_AT_FILES_AGAIN = 0.05
@@ -58,6 +60,7 @@ class BubblewrapCommand:
         self._pipe = OutputPipe(self._loop)
         self._look_at_files = 0.0
         self._handle: SandboxedProcess | None = None
+        self._told: asyncio.Future[int] | None = None  # the first process of the namespace, while it is waited for
         self._limits = limits
         self._watch = watch
         self._on_end = ended
@@ -71,6 +74,7 @@ class BubblewrapCommand:
         self._status = -1
         self._said = b""
         self._killed = False
+        self._patience: asyncio.TimerHandle | None = None
         self._is_over = False
 
     async def start(
@@ -84,22 +88,25 @@ class BubblewrapCommand:
         pass_fds: Sequence[int],
     ) -> SandboxedProcess:
         """Starts `bwrap`, limits the first process of the namespace while it waits for us, and lets it go on."""
+        self._check_wanted()
         block, go = os.pipe()
         try:
             self._open(bwrap, arguments, argv, program, block, environment, stdin, pass_fds)
             async with asyncio.timeout(_START_DEADLINE):
                 self._first_pid = await self._read_first_pid()
+            self._check_wanted()
             self._first = _open_child(self._first_pid, self._pid)
             _limit(self._first_pid, self._limits)
             self._headcount = Headcount(self._first_pid, self._limits.processes)
             self._watch.add(self, self._look, self._end_because)
+            self._check_wanted()
             os.write(go, b"x")
         except (OSError, ValueError) as error:
             said = await self._complaint(error)
             remedy = None if _OF_THE_MACHINE.search(said) else ""
             raise SandboxError(f"bubblewrap could not build the walls: {said}", remedy=remedy) from error
         finally:
-            if self._first < 0:
+            if self._first < 0 and not self._is_over:
                 self._end_group()
             os.close(go)
         self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill)
@@ -118,25 +125,27 @@ class BubblewrapCommand:
     def kill(self) -> None:
         """Ends the namespace, and with it all that is in it. Any thread may call it."""
         with self._lock:
+            was_killed, self._killed = self._killed, True
             if self._is_over or self._process is None:
                 return
-            self._killed = True
+            if not was_killed:
+                self._in_loop(self._wait_no_longer)
             with suppress(OSError):
-                if self._first >= 0:
+                if self._first < 0:
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                elif not _has_ended(self._first):  # else its number may be another's
                     # Whole groups at once: the first process has to be given a processor before it can end the rest.
                     for group in groups_beneath(self._first_pid):
                         with suppress(OSError):
                             os.killpg(group, signal.SIGKILL)
                     signal.pidfd_send_signal(self._first, signal.SIGKILL)
-                else:
-                    os.killpg(self._process.pid, signal.SIGKILL)
 
     def _end_group(self) -> None:
         """Ends bubblewrap and a first process that nobody has told us of, before it is let go on.
 
         It may not have asked yet to die with its parent, but it has not left the group of its parent either.
         """
-        deadline = time.monotonic() + _END_DEADLINE
+        deadline = time.monotonic() + END_DEADLINE
         while self._process is not None and time.monotonic() < deadline:
             try:
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -145,22 +154,47 @@ class BubblewrapCommand:
             self._process.poll()  # as long as it is not taken note of, it counts as one of the group
             time.sleep(0.001)
 
-    def abandon(self) -> None:
+    def abandon(self, deadline: float | None = None) -> None:
         """Ends it and waits until nothing of it is left; for when nobody will. Any thread may call it."""
         self.kill()
-        if self._process is None:
-            self._finish()
-            return
-        for descriptor in (self._outer, self._first):
-            if descriptor >= 0:
-                poll = select.poll()
-                poll.register(descriptor, select.POLLIN)
-                poll.poll(_END_DEADLINE * 1000)
+        deadline = time.monotonic() + END_DEADLINE if deadline is None else deadline
+        with self._lock:  # as long as it is not over, they are open
+            if self._is_over:
+                return
+            processes = [os.dup(descriptor) for descriptor in (self._outer, self._first) if descriptor >= 0]
+        for descriptor in processes:
+            _has_ended(descriptor, max(0.0, deadline - time.monotonic()))
+            os.close(descriptor)
         if self._loop.is_closed() or is_running_here(self._loop):
-            self._finish()
+            self._give_up()
         else:
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._finish)
+            self._in_loop(self._give_up)
+
+    def _give_up(self) -> None:
+        """The end, also where the kernel holds something of it in a call that nobody can end: it never runs on."""
+        if self._is_over:
+            return
+        if self._process is not None:
+            if self._first < 0:
+                self._end_group()
+            elif not _has_ended(self._first):
+                self._process.kill()  # it waits for its namespace
+                if self._handle is not None:
+                    self._handle.left_behind = True
+        self._finish()
+
+    def _wait_no_longer(self) -> None:
+        if self._patience is None and not self._is_over:
+            self._patience = self._loop.call_later(_PATIENCE, self._give_up)
+
+    def _in_loop(self, what: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # it is closed, and nobody waits for anything there
+            self._loop.call_soon_threadsafe(what)
+
+    def _check_wanted(self) -> None:
+        """Raises when somebody has ended it already: then it does not begin."""
+        if self._killed or self._is_over:
+            raise SandboxClosed
 
     @property
     def _pid(self) -> int:
@@ -211,6 +245,7 @@ class BubblewrapCommand:
     async def _read_first_pid(self) -> int:
         """What bubblewrap says about the first process of its namespace, once it is there."""
         told: asyncio.Future[int] = self._loop.create_future()
+        self._told = told
 
         def read() -> None:
             data = _read(self._status)
@@ -229,7 +264,9 @@ class BubblewrapCommand:
         try:
             return await told
         finally:
-            self._loop.remove_reader(self._status)
+            self._told = None
+            if not self._is_over:
+                self._loop.remove_reader(self._status)
 
     def _find_command(self) -> None:
         """A descriptor of the command as soon as it is there; of one that was over at once there is none."""
@@ -248,7 +285,7 @@ class BubblewrapCommand:
         """What bubblewrap wrote before it gave up."""
         self.kill()
         try:
-            async with asyncio.timeout(_END_DEADLINE):
+            async with asyncio.timeout(END_DEADLINE):
                 said = await self._pipe.reader.read(4096)
         except TimeoutError:
             said = b""
@@ -304,12 +341,17 @@ class BubblewrapCommand:
             self._finish()
         else:
             self._loop.add_reader(self._first, self._finish)
+            self._wait_no_longer()
 
     def _finish(self) -> None:
         with self._lock:
             if self._is_over:
                 return
             self._is_over = True
+        if self._told is not None and not self._told.done():
+            self._told.set_exception(SandboxClosed())
+        if self._patience is not None:
+            self._patience.cancel()
         self._watch.remove(self)
         if self._handle is not None:
             for text in self.renames.admissions.told() if self.renames is not None else ():
@@ -326,7 +368,7 @@ class BubblewrapCommand:
         self._on_end(self)
         code = 0
         if self._process is not None:
-            code = self._process.wait(_END_DEADLINE)
+            code = self._process.wait(END_DEADLINE)
             self._said += _read(self._status) or b""
         ended = exit_code_of(self._command) if self._command >= 0 else None
         for descriptor in (self._outer, self._first, self._status, self._command, self._children):
@@ -362,6 +404,13 @@ class BubblewrapCommand:
             if ended is not None and ended < 0 and code == 128 - ended:
                 code = ended
             self._exited.set_result(code)
+
+
+def _has_ended(process: int, within: float = 0.0) -> bool:
+    """Whether the process of a descriptor has, or does in so many seconds."""
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    return bool(poll.poll(within * 1000))
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -50,7 +50,7 @@ class Headcount:
         self._reap = reap
         self._children = children
         self._fewest_tasks: int | None = None
-        self._glance_at = self._count_at = 0.0
+        self._glance_at = self._count_at = self._set_back_at = 0.0
 
     def reason_to_end(self) -> str:
         """What to tell of a command that has too many; nothing while it has not."""
@@ -84,14 +84,34 @@ class Headcount:
         grown = tasks - self._fewest_tasks
         crowd = most // _A_CROWD
         if grown > crowd and running > max(crowd, _TO_A_PROCESSOR * (os.cpu_count() or 1)):
-            self._set_back()
+            self._set_back(crowd)
         return grown > most
 
-    def _set_back(self) -> None:
-        """Puts the process groups right beneath behind everything else on the machine, and so what they start."""
+    def _set_back(self, crowd: int) -> None:
+        """Puts the process groups right beneath behind everything else on the machine, and so what they start.
+
+        Unless it is somebody else that crowds it: then they would never be given a processor.
+        """
+        if time.monotonic() < self._set_back_at:
+            return
+        started = time.thread_time()
+        is_crowd = self._has_more_tasks_than(crowd)
+        self._set_back_at = time.monotonic() + _SHARE * (time.thread_time() - started)
+        if not is_crowd:
+            return
         for group in groups_beneath(self._root):
             with suppress(OSError):  # gone
                 os.setpriority(os.PRIO_PGRP, group, _LAST)
+
+    def _has_more_tasks_than(self, number: int) -> bool:
+        tasks, to_visit = 0, [self._root]
+        while to_visit and tasks <= number:
+            pid = to_visit.pop()
+            threads = _threads_of(pid)
+            children = children_of(pid) if 1 < threads <= number else _children_of_thread(pid, pid)
+            tasks += len(children) + threads - 1
+            to_visit += children
+        return tasks > number
 
     def _are_too_many(self, children_of: ChildrenFn, clock: Callable[[], float] = time.thread_time) -> bool:
         """Looks no further than it takes to know. `clock` tells what that costs."""
@@ -131,6 +151,13 @@ def groups_beneath(pid: int) -> set[int]:
         with suppress(OSError):  # gone
             groups.add(os.getpgid(child))
     return groups - {os.getpgrp()}
+
+
+def _threads_of(pid: int) -> int:
+    try:
+        return os.stat(f"/proc/{pid}/task").st_nlink - 2
+    except OSError:  # gone
+        return 1
 
 
 def _children_of_all_threads(pid: int) -> tuple[list[int], int]:

@@ -6,6 +6,7 @@ who needs more has a namespace.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -24,6 +25,8 @@ __all__ = [
     "with_variable",
 ]
 
+
+_LOG = logging.getLogger("swink_agent.sandbox")
 
 _FIRST = -20
 _IDLE_LOOKS = 2  # the next command may come at once
@@ -100,8 +103,9 @@ class Watch:
         with self._lock:
             self._watched[key] = (time.monotonic() + self._period, look, end)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="swink-sandbox-watch", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="swink-sandbox-watch", daemon=True)
+                thread.start()
+                self._thread = thread  # only now: where none can be started, the next one tries again
 
     def remove(self, key: object) -> None:
         with self._lock:
@@ -126,9 +130,20 @@ class Watch:
                     return
             started, now = time.thread_time(), time.monotonic()  # where a bomb takes the processor, the two differ
             for first, look, end in watched:
-                if now >= first and (reason := look()):
-                    end(reason)
+                if now >= first and (reason := _looked(look)):
+                    try:
+                        end(reason)
+                    except Exception:  # the others are watched all the same
+                        _LOG.exception("a command could not be ended, as %s", reason)
             pause = max(self._period, 10 * (time.thread_time() - started))
+
+
+def _looked(look: Callable[[], str]) -> str:
+    try:
+        return look()
+    except Exception as error:  # what nobody can look after does not run on
+        _LOG.exception("a command could not be watched")
+        return f"it could not be watched any more ({error!r})"
 
 
 def _pids() -> list[int]:

@@ -71,7 +71,6 @@ class LandlockSandbox(Sandbox):
         self._protected: dict[str, None] = {}
         self._searched = 0.0
         self._running: set[_Command] = set()
-        self._closed = False
         self._private = PrivateFolder(avoid=profile.write)
         try:
             self._launcher = _Launcher(_configuration(profile, self._private, landlock))
@@ -79,7 +78,7 @@ class LandlockSandbox(Sandbox):
             self._private.close()
             raise
         # For those who never close it: no process, folder or descriptor stays.
-        self._finalizer = weakref.finalize(self, _end, self._launcher, self._private, os.getpid())
+        self._finalizer = weakref.finalize(self, _end, self._running, self._launcher, self._private, os.getpid())
 
     @property
     def launcher_pid(self) -> int:
@@ -99,9 +98,9 @@ class LandlockSandbox(Sandbox):
         stdin: int = subprocess.DEVNULL,
         pass_fds: Sequence[int] = (),
     ) -> SandboxedProcess:
-        if self._closed:
-            raise SandboxClosed
+        self._check_spawn(argv, cwd, environment, stdin, pass_fds)
         look = await self._before_command()
+        self._check_open()
         protected = self._protected_now()
         request: dict[str, Any] = {
             "argv": list(argv),
@@ -111,22 +110,22 @@ class LandlockSandbox(Sandbox):
             "settings": settings_among(protected, self.profile),
             "passed": list(pass_fds),
         }
-        if not argv or (stdin < 0 and stdin != subprocess.DEVNULL):
-            raise ValueError("a command has at least a program, and stdin is a descriptor or DEVNULL")
         command = _Command(self._running.discard)
         self._running.add(command)
         try:
             process = await command.start(self._launcher, request, stdin, pass_fds)
             return self._under_watch(process, look, protected)
-        except BaseException:
+        except BaseException as error:
             command.abandon()
+            if self._closed and isinstance(error, SandboxError):
+                raise SandboxClosed from error
             raise
 
     def close(self) -> None:
         self._closed = True
+        if self._is_a_fork:
+            return
         self._stop_watching()
-        for command in tuple(self._running):
-            command.kill()
         self._finalizer()  # waits for the launcher, which waits for all of them
         for command in tuple(self._running):
             command.abandon()
@@ -221,7 +220,10 @@ class _Launcher:
 
     def close(self) -> None:
         """Ends it and waits until it has ended everything else."""
-        self._line.close()
+        with self._lock:
+            with suppress(OSError):
+                self._line.shutdown(socket.SHUT_RDWR)  # a fork of ours may have the line too
+            self._line.close()
         process = getattr(self, "_process", None)
         if process is None:
             return
@@ -269,8 +271,10 @@ def _remedy(problem: str) -> str | None:
     return None if re.search(r"Landlock|seccomp|ptrace|memory|confined", problem) else ""
 
 
-def _end(launcher: _Launcher, private: PrivateFolder, owner: int) -> None:
+def _end(running: set[_Command], launcher: _Launcher, private: PrivateFolder, owner: int) -> None:
     if os.getpid() == owner:  # a fork of ours that ends must not take them along
+        for command in tuple(running):
+            command.kill()
         launcher.close()
         private.close()
 

@@ -209,6 +209,7 @@ class _Guardian:
                 opens.retry()
             if (now := time.monotonic()) >= look_at:
                 look_at = now + LOOK_AGAIN
+                self._tree.reap()  # who waits for the end of a daemon asks whether its number is still there
                 if reason := headcount.reason_to_end():
                     self.report("B", reason)
                     return
@@ -223,7 +224,7 @@ class _Guardian:
         self.report("X", os.waitstatus_to_exitcode(status))
 
     def _note_exit(self, pid: int, status: int) -> None:
-        if pid == self._main:
+        if pid == self._main and self._status is None:  # later it may be another's number
             self._status = status
 
     def report(self, kind: str, what: object) -> None:

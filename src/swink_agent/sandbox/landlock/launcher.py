@@ -105,6 +105,8 @@ class Launcher:
         """By the descriptor of an agent's line to a guardian, that of the guardian's process."""
         self._late: dict[int, float] = {}
         """Guardians whose agent has hung up, and when they should have ended."""
+        self._given_up: set[int] = set()
+        """Those that did not, and were ended. One that the kernel holds in a call is still there."""
         self._spare: Spare | None = None
         self._looks = 0
         self._poll = select.poll()
@@ -229,15 +231,17 @@ class Launcher:
         now = time.monotonic()
         for guardian in [guardian for guardian, due in self._late.items() if due <= now]:
             pid = self._guardians[guardian]
-            os.kill(pid, signal.SIGSTOP)  # what it guards can make no group without it
+            os.kill(pid, signal.SIGSTOP)  # what it guards can make no group without it, and stays its own
             kill(self._tree.descendants(pid))
+            last_words = b"X-9\n" if self._are_gone(pid) else b"Ltrue\nX-9\n"
             send(pid, signal.SIGKILL)
-            self._forget_line(guardian, last_words=b"X-9\n" if self._are_gone(pid) else b"Ltrue\nX-9\n")
+            self._given_up.add(guardian)
+            self._forget_line(guardian, last_words)
 
     def _are_gone(self, guardian: int) -> bool:
         """Whether nothing that the guardian guarded can run any more. Waits a moment for it."""
         deadline = time.monotonic() + _PATIENCE / 2
-        while any(entry.state not in "ZX" for entry in self._tree.descendants(guardian)):
+        while not all(entry.has_ended for entry in self._tree.descendants(guardian)):
             if time.monotonic() > deadline:
                 return False
             time.sleep(_BETWEEN_ROUNDS)
@@ -264,6 +268,7 @@ class Launcher:
         if self._spare is not None and self._spare.process == guardian:
             self._dismiss_spare()
         self._forget_line(guardian)
+        self._given_up.discard(guardian)
         self._poll.unregister(guardian)
         os.close(guardian)
         _, status = os.waitpid(self._guardians.pop(guardian), 0)
@@ -287,8 +292,14 @@ class Launcher:
         self._dismiss_spare()
         deadline = time.monotonic() + _FAREWELL
         for guardian, pid in list(self._guardians.items()):
-            poll = select.poll()
-            poll.register(guardian, select.POLLIN)
-            if not poll.poll(max(0, deadline - time.monotonic()) * 1000):
+            if guardian in self._given_up or not _has_ended(guardian, deadline):
                 send(pid, signal.SIGKILL)
+                if not _has_ended(guardian, time.monotonic() + _PATIENCE):
+                    continue  # the kernel holds it in a call, and it ends with that
             self._bury(guardian)
+
+
+def _has_ended(process: int, deadline: float) -> bool:
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))

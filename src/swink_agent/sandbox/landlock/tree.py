@@ -27,6 +27,11 @@ class Entry(NamedTuple):
     group: int
     threads: int
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it can run. One whose first thread alone has ended shows as ended and has others."""
+        return self.state in "ZX" and self.threads <= 1
+
 
 class ProcessTree:
     """All descendants of this process."""
@@ -118,7 +123,7 @@ def kill(entries: Iterable[Entry]) -> None:
     for entry in entries:
         if entry.group == ours:  # it had no time yet to leave it
             send(entry.pid, signal.SIGKILL)
-        elif entry.group not in ended:
+        elif entry.group > 0 and entry.group not in ended:  # it has none any more once it is let go
             send(-entry.group, signal.SIGKILL)
             ended.add(entry.group)
 
