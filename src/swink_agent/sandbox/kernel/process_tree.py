@@ -143,7 +143,7 @@ def _looked(look: Callable[[], str]) -> str:
         return look()
     except Exception as error:  # what nobody can look after does not run on
         _LOG.exception("a command could not be watched")
-        return f"it could not be watched any more ({error!r})"
+        return f"it could not be watched any more ({error})"
 
 
 def _pids() -> list[int]:
