@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from swink_agent.sandbox._presence import Presence
 from swink_agent.sandbox._protected import HoldKind, holds, protected_paths
 from swink_agent.sandbox.bubblewrap.backend import BubblewrapSandbox, find_bubblewrap
 from swink_agent.sandbox.bubblewrap.placeholders import place
+from swink_agent.sandbox.kernel.process_tree import Watch
 
 pytestmark = pytest.mark.bubblewrap
 
@@ -318,6 +319,24 @@ def test_a_program_that_a_command_could_have_put_there_is_not_used(tmp_path: Pat
     path = f"bin:{tmp_path}/bin:/usr/bin"
     assert find_bubblewrap(SandboxProfile(write=(str(tmp_path),)), path) != str(fake)
     assert find_bubblewrap(SandboxProfile(), path) == str(fake)
+
+
+class _LooksAtOnce(Watch):
+    """A watch that finds something before the command has begun, as one can on a busy machine."""
+
+    def add(self, key: object, look: Callable[[], str], end: Callable[[str], None]) -> None:
+        super().add(key, look, end)
+        end("a hidden file came to be")
+
+
+async def test_what_ends_a_command_before_it_began_is_told(tmp_path: Path) -> None:
+    with BubblewrapSandbox(SandboxProfile(write=(str(tmp_path),))) as sandbox:
+        usual, sandbox._watch = sandbox._watch, _LooksAtOnce()
+        with pytest.raises(SandboxError, match="the command was not run: a hidden file came to be"):
+            await output_of(sandbox, "touch ran")
+        sandbox._watch.close()
+        sandbox._watch = usual
+        assert await output_of(sandbox, "ls") == "", "nothing ran, and the sandbox is good for others"
 
 
 async def test_a_root_that_goes_away_is_an_error_and_nothing_runs(tmp_path: Path) -> None:

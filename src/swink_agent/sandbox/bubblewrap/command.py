@@ -98,6 +98,8 @@ class BubblewrapCommand:
             self._first = _open_child(self._first_pid, self._pid)
             _limit(self._first_pid, self._limits)
             self._headcount = Headcount(self._first_pid, self._limits.processes)
+            # Before anybody looks: what a look finds is told, however early it does.
+            self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill)
             self._watch.add(self, self._look, self._end_because)
             self._check_wanted()
             os.write(go, b"x")
@@ -109,7 +111,6 @@ class BubblewrapCommand:
             if self._first < 0 and not self._is_over:
                 self._end_group()
             os.close(go)
-        self._handle = SandboxedProcess(self._pid, self._pipe.reader, self._exited, self.kill)
         if can_tell_exits():
             self._loop.call_later(_FIRST_LOOK, self._find_command)
         return self._handle
@@ -194,6 +195,8 @@ class BubblewrapCommand:
     def _check_wanted(self) -> None:
         """Raises when somebody has ended it already: then it does not begin."""
         if self._killed or self._is_over:
+            if self._handle is not None and self._handle.ended_because:
+                raise SandboxError(f"the command was not run: {self._handle.ended_because}", remedy="")
             raise SandboxClosed
 
     @property
