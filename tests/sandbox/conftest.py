@@ -23,6 +23,8 @@ import pytest
 from swink_agent.sandbox import ProcessLimits, Sandbox, SandboxProfile
 from swink_agent.sandbox.bubblewrap.backend import find_bubblewrap
 
+from .back_ends import ALL, open_any
+
 BACKENDS = ("bubblewrap", "landlock")
 _BUBBLEWRAP = find_bubblewrap(SandboxProfile())
 
@@ -360,3 +362,14 @@ def signal_seen() -> Iterator[list[int]]:
     old = signal.signal(signal.SIGUSR2, lambda number, frame: seen.append(number))
     yield seen
     signal.signal(signal.SIGUSR2, old)
+
+
+@pytest.fixture(params=ALL)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def sandbox(name: str, tmp_path: Path) -> Iterator[Sandbox]:
+    with open_any(name, SandboxProfile(write=(str(tmp_path),))) as opened:
+        yield opened

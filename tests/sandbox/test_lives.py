@@ -12,27 +12,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from swink_agent.sandbox import ProcessLimits, Sandbox, SandboxClosed, SandboxProfile
-from tests.sandbox.test_process import ALL, gone, lives, open_any, run
+from tests.sandbox.back_ends import gone, lives, open_any, run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-
-
-@pytest.fixture(params=ALL)
-def name(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture
-def sandbox(name: str, tmp_path: Path) -> Iterator[Sandbox]:
-    with open_any(name, SandboxProfile(write=(str(tmp_path),))) as opened:
-        yield opened
 
 
 def in_a_fork(what: Callable[[], object], *, and_then: Callable[[], object] = lambda: None) -> bytes:
@@ -80,7 +69,7 @@ async def test_a_fork_of_the_program_that_closes_the_sandbox_closes_nothing_of_o
 
 FORKED = """
 import asyncio, os, sys
-from tests.sandbox.test_process import open_any, run
+from tests.sandbox.back_ends import open_any, run
 from swink_agent.sandbox import SandboxProfile
 sandbox = open_any(sys.argv[1], SandboxProfile(write=(sys.argv[2],)))
 asyncio.run(run(sandbox, "echo kept > $TMPDIR/file"))
@@ -175,7 +164,7 @@ async def test_closing_in_another_thread_is_told_to_whoever_waits(name: str, tmp
 
 LEFT_OPEN = """
 import asyncio, sys
-from tests.sandbox.test_process import open_any
+from tests.sandbox.back_ends import open_any
 from swink_agent.sandbox import SandboxProfile
 sandbox = open_any(sys.argv[1], SandboxProfile(write=(sys.argv[2],)))
 script = f"echo ready; for ((i = 0;; i++)); do mkdir -p $TMPDIR/{sys.argv[3]}/$i; done"

@@ -9,64 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from swink_agent.sandbox import (
-    ProcessLimits,
-    Sandbox,
-    SandboxClosed,
-    SandboxProfile,
-    open_sandbox,
-    open_unconfined,
-)
+from swink_agent.sandbox import ProcessLimits, Sandbox, SandboxClosed, SandboxProfile
 from swink_agent.sandbox.kernel.exit_status import can_tell_exits
-
-ALL = ("bubblewrap", "landlock", "off")
-
-
-def open_any(name: str, profile: SandboxProfile) -> Sandbox:
-    return open_unconfined(profile) if name == "off" else open_sandbox(profile, backend=name)
-
-
-@pytest.fixture(params=ALL)
-def name(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture
-def sandbox(name: str, tmp_path: Path) -> Iterator[Sandbox]:
-    with open_any(name, SandboxProfile(write=(str(tmp_path),))) as opened:
-        yield opened
-
-
-async def run(sandbox: Sandbox, script: str, **more: Any) -> tuple[int, bytes]:
-    process = await sandbox.spawn(["/bin/bash", "-c", script], cwd=sandbox.profile.write[0], **more)
-    reading = asyncio.ensure_future(process.output.read())
-    code = await process.wait()
-    process.kill()
-    return code, await reading
-
-
-def lives(marker: str) -> bool:
-    return count(marker) > 0
-
-
-def count(marker: str) -> int:
-    return int(subprocess.run(["pgrep", "-fc", marker], capture_output=True, check=False).stdout)
-
-
-async def gone(marker: str, within: float = 30.0) -> bool:
-    end = time.monotonic() + within
-    while is_there := lives(marker):
-        await asyncio.sleep(0.01)
-        if time.monotonic() > end:
-            break
-    return not is_there
-
+from tests.sandbox.back_ends import ALL, gone, lives, open_any, run
 
 # -- a command ---------------------------------------------------------------------------------------------------
 
