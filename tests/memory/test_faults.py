@@ -28,7 +28,7 @@ class Disk(FileOperations):
         self.error = errno.ENOSPC
         self.is_short = False
         self.safe: dict[int, int] = {}
-        """Of each open file, how much of it was synced."""
+        """Of each file, by its inode, how much of it was synced."""
         self.gate: threading.Event | None = None
 
     def write(self, descriptor: int, data: bytes) -> int:
@@ -45,9 +45,9 @@ class Disk(FileOperations):
         self.syncs += 1
         if self.syncs == self.fail_sync:
             raise OSError(self.error, os.strerror(self.error))
-        size = os.fstat(descriptor).st_size
+        status = os.fstat(descriptor)
         super().sync(descriptor)
-        self.safe[descriptor] = size
+        self.safe[status.st_ino] = status.st_size
 
 
 class World:
@@ -83,8 +83,8 @@ class World:
         assert self.session is not None
         folder = self.folder / "after"
         folder.mkdir(exist_ok=True)
-        descriptor = self.session.log._descriptor  # type: ignore[attr-defined]
-        data = self.session.path.read_bytes()[: self.disk.safe.get(descriptor, 0)]
+        path = self.session.path
+        data = path.read_bytes()[: self.disk.safe.get(path.stat().st_ino, 0)]
         (folder / self.session.path.name).write_bytes(data)
         return JsonlSessionStore(folder).load(self.session.id)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import msgspec
 import pytest
 
-from swink_agent import AssistantMessage, ToolCall, ToolResultMessage
+from swink_agent import Agent, AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from swink_agent.core.journal import HistoryCut, MessageAdded, RunStarted, ToolStarted
+from swink_agent.memory import JsonlSessionStore
 from swink_agent.memory.records import encode_line, fill_line
+from swink_agent.testing import scripted, text
 
 REPLY = AssistantMessage([ToolCall("call_1", "add", {"a": 1})], "test", "model")
 ENTRIES = [
@@ -48,3 +51,17 @@ def test_what_is_no_json_is_shown_in_a_line_that_is_whole(odd: Any) -> None:
     assert list(said)[:3] == ["seq", "at", "type"]
     assert (said["type"], said["arguments"]["even"]) == ("tool_started", 4)
     assert int(said["crc"], 16) == crc32(line[: line.rindex(b',"crc":')])
+
+
+@pytest.mark.parametrize("arguments", [{1: 2}, {(1, 2): None}, {1: "long enough to be looked at"}, {None: {}}])
+def test_odd_names_of_arguments_do_not_end_a_session(tmp_path: Path, arguments: Any) -> None:
+    history = [UserMessage("q"), AssistantMessage([ToolCall("1", "t", arguments)]), ToolResultMessage("1", "r")]
+    agent = Agent("scripted:x", stream_fn=scripted(text("ok")), messages=history)
+    store = JsonlSessionStore(tmp_path, sync=False)
+    with store.create() as session:
+        session.attach(agent)
+        assert agent.prompt_sync("go on").error is None
+
+    read = store.load(session.id).messages[1]
+    assert isinstance(read, AssistantMessage)
+    assert read.tool_calls[0].arguments == {str(key): value for key, value in arguments.items()}

@@ -191,15 +191,17 @@ class Recorder:
     # -- messages ----------------------------------------------------------------------------------------------
 
     def added(self, messages: Iterable[AgentMessage], source: MessageSource) -> None:
+        record = self._record_in  # here and below: what is looked up as a method takes longer
         for message in messages:
-            self._numbers[id(message)] = self._record_in(MessageAdded(message, source), self.redactor)
+            self._numbers[id(message)] = record(MessageAdded(message, source), self.redactor)
 
     def resolved(self, message: AgentMessage, call: int, state: Mapping[str, Any]) -> None:
         """A tool call has its result, in which no secret is left, and has made this of the state."""
         if state or self._state is not _NO_STATE:
             with suppress(AgentError):  # what is no JSON is told when somebody waits for it
                 self.state_is(state)
-        self._numbers[id(message)] = self._record_in(MessageAdded(message, "result", call))
+        record = self._record_in
+        self._numbers[id(message)] = record(MessageAdded(message, "result", call))
 
     def replaced(self, old: AgentMessage, new: AgentMessage) -> None:
         number = self._numbers.pop(id(old), None)
@@ -228,7 +230,8 @@ class Recorder:
 
     def tool_started(self, call: int, call_id: str, name: str, arguments: dict[str, Any] | None) -> None:
         # Without arguments it names a tool and a call of the reply before it: there is nothing in it to mask.
-        self._record_in(ToolStarted(call, call_id, name, arguments), None if arguments is None else self.redactor)
+        record = self._record_in
+        record(ToolStarted(call, call_id, name, arguments), None if arguments is None else self.redactor)
 
     def model_is(self, model: ModelSpec) -> None:
         if model != self._model:

@@ -7,36 +7,31 @@
 After a write or a sync that failed, the log takes nothing more: what is on disk is no longer known, and everyone who
 waits is told. Opening the session again finds out.
 
-Owns the writing. What the file looks like is in `records`; opening, locking and mending it in `opening`.
+Owns the order, the thread and the waiting. The open file is in `session_file`; what it looks like in `records`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from os import getpid
 from pathlib import Path
 from time import monotonic, time_ns
-from typing import NamedTuple, cast
-
-from msgspec import structs
+from typing import NamedTuple
 
 from swink_agent.core.cancel import call_in
-from swink_agent.core.journal import MessageAdded, MessageReplaced, RunEnded
+from swink_agent.core.journal import MessageAdded, RunEnded
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.types import UserMessage, extract_text
 
 from .errors import SessionError, reason_of
-from .files import FileOperations, close_quietly
+from .files import FileOperations
 from .fold import Fold
-from .info import title_from
-from .masking import masked, may_need_masking
-from .records import RecordEntry, SessionStarted, Summary, fill_line
-from .tally import NumberedEntry, SummaryCounter
+from .masking import masked
+from .records import RecordEntry, SessionStarted
+from .session_file import SessionFile
+from .tally import FlatRecords, SummaryCounter, in_threes
 
 __all__ = ["SessionLog"]
 
@@ -57,20 +52,15 @@ class SessionLog:
 
     __slots__ = (
         "__weakref__",
-        "_descriptor",
         "_failure",
-        "_files",
+        "_file",
         "_fold",
-        "_folders",
         "_is_abandoned",
         "_is_closed",
         "_is_idle",
         "_is_inherited",
-        "_line",
         "_lock",
-        "_masked_titles",
         "_number",
-        "_prefix",
         "_process",
         "_queue",
         "_redactor",
@@ -85,7 +75,7 @@ class SessionLog:
         "_unsummarized",
         "_waiters",
         "_wake",
-        "_write_bytes",
+        "_write_now",
         "_written",
         "is_durable",
         "path",
@@ -106,21 +96,16 @@ class SessionLog:
     ) -> None:
         self.path = path
         self._fold = fold
-        self._unfolded: list[NumberedEntry] = []
+        self._unfolded: FlatRecords = []
         """What the fold has not been given yet: nobody may ever ask for it."""
         self._tally = SummaryCounter(fold.summary(), is_open=fold.is_open)
         self._tallied = 0
-        """How many of the unfolded the tally has counted: it counts when it is asked, many at once."""
-        self._files = files
-        self._write_bytes = files.write
-        self._descriptor = descriptor
-        self._line = bytearray()
-        """The line that is being written: one record at a time is, by the thread or whoever has the lock."""
+        """How much of the unfolded the tally has counted: it counts when it is asked, many at once."""
+        self._file = SessionFile(descriptor, files, new_names=folders or (), prefix=prefix)
+        """Written by the thread, or, without sync, by whoever has the lock."""
         self._sync = sync
-        self._folders = () if folders is None else tuple(folders)
-        """Where names are new, which are still to be made to survive a crash."""
-        self._prefix = prefix
-        """What is missing at the end of the file: the newline of its last record."""
+        self._write_now = None if sync else self._file.write
+        """What writes a record at once, where no thread does and the log takes more."""
         self._start_line = start
         """What the first line of a new file says, as long as there is no other: nobody could mask it yet."""
         self._process = getpid()
@@ -147,18 +132,16 @@ class SessionLog:
         """The number of the last summary, or of the last record that there was."""
         self._redactor: Redactor | None = None
         """The last that masked an entry: it masks what the log says of its own."""
-        self._masked_titles: dict[int | None, str] = {}
-        """Of user messages with secrets, by number: what a title may be made of."""
         self._is_abandoned = False
 
     def __repr__(self) -> str:
-        return f"<SessionLog {self.path.name}, {self._number} recorded, {self._written} written>"
+        return f"<SessionLog {self.path.name}, {self._number} recorded>"
 
     def __del__(self) -> None:
         try:
             if not self._is_closed:
                 with self._guard:
-                    self._let_go()
+                    self._file.close(is_inherited=self._is_inherited)
         except Exception:
             pass  # the interpreter is ending, and what this needs is gone: the system closes the file
 
@@ -172,7 +155,8 @@ class SessionLog:
     def _leave_to_parent(self) -> None:
         """In a child process that was forked: the session stays with the parent."""
         # The thread is not here, and whatever held the lock will never give it back.
-        self._process, self._is_inherited, self.is_durable, self._thread = getpid(), True, False, None
+        self._process, self._is_inherited, self._thread = getpid(), True, None
+        self.is_durable, self._write_now = False, None
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._queue.clear()
@@ -181,14 +165,6 @@ class SessionLog:
             f"{self.path} is written by the process that this one was forked from: "
             "open or create a session of its own here"
         )
-
-    def _let_go(self) -> None:
-        """Closes the file, and gives its lock back if it is this process's."""
-        if self._is_inherited:
-            with suppress(OSError):
-                self._files.close(self._descriptor)
-        else:
-            close_quietly(self._files, self._descriptor)
 
     # -- recording ---------------------------------------------------------------------------------------------
 
@@ -204,15 +180,17 @@ class SessionLog:
                 self._mask_with(redactor)
             if self._unsummarized > _MOST_UNSUMMARIZED and self._is_quiet_before(entry):
                 self._add_summary()
-            number = self._number + 1
-            self._number = number
-            if self._failure is None and not self._is_closed:
-                at = time_ns() // 1_000_000
-                self._unfolded.append((number, at, entry))
-                if self._sync:
-                    self._hand_over(number, at, entry, redactor)
-                else:
-                    self._write(number, at, entry, redactor)
+            number = self._number = self._number + 1
+            at = time_ns() // 1_000_000
+            if (write := self._write_now) is not None:
+                self._unfolded.extend((number, at, entry))
+                try:
+                    self._unsummarized += write(number, at, entry, redactor)
+                except Exception as error:
+                    self._fail(error, "written")
+            elif self._failure is None and not self._is_closed:
+                self._unfolded.extend((number, at, entry))
+                self._hand_over(number, at, entry, redactor)
             if type(entry) is RunEnded and not self._counted().is_open:
                 self._add_summary()
             return number
@@ -230,11 +208,10 @@ class SessionLog:
         new = masked(start, redactor)
         if new is not start:
             try:
-                self._files.empty(self._descriptor)
+                self._file.empty()
+                self._file.write(0, start.created, new, None)
             except Exception as error:
                 self._fail(error, "written")
-            else:
-                self._write(0, start.created, new, None)
 
     def _is_quiet_before(self, entry: RecordEntry) -> bool:
         """Whether no call waits for its result, and this is not one."""
@@ -255,9 +232,14 @@ class SessionLog:
         summary = self._counted().summary()
         self._unsummarized = 0
         self._summarized = self._number = number = self._number + 1
-        if self._failure is None and not self._is_closed:
-            keep = self._hand_over if self._sync else self._write
-            keep(number, time_ns() // 1_000_000, summary, self._redactor)
+        at = time_ns() // 1_000_000
+        if self._write_now is not None:
+            try:
+                self._write_now(number, at, summary, self._redactor)
+            except Exception as error:
+                self._fail(error, "written")
+        elif self._failure is None and not self._is_closed:
+            self._hand_over(number, at, summary, self._redactor)
 
     def _counted(self) -> SummaryCounter | Fold:
         """Who knows what a list shows: the tally, or the fold where counting does not do."""
@@ -279,7 +261,7 @@ class SessionLog:
         """What was recorded so far comes to."""
         with self._guard:
             self._count()
-            for number, at, entry in self._unfolded:
+            for number, at, entry in in_threes(self._unfolded):
                 self._fold.add(number, entry, at)
             self._unfolded.clear()
             self._tallied = 0
@@ -307,7 +289,7 @@ class SessionLog:
         deadline = monotonic() + seconds
         with self._guard:
             target = self._number
-            while self._failure is None and self._written < target:
+            while self._sync and self._failure is None and self._written < target:
                 rest = deadline - monotonic()
                 if rest <= 0:
                     raise SessionError(
@@ -323,9 +305,7 @@ class SessionLog:
         with self._guard:
             self._check()
             try:
-                if self._sync:
-                    self._files.sync(self._descriptor)
-                self._files.replace(self.path, path)
+                self._file.rename(self.path, path, sync=self._sync)
             except OSError as error:
                 self._fail(error, "finished")
                 self._check()
@@ -360,7 +340,7 @@ class SessionLog:
                 return
             if self._is_inherited:
                 self._is_closed, self.is_durable = True, False
-                self._let_go()
+                self._file.close(is_inherited=True)
                 return  # nothing of it was this process's to keep
             if self._failure is None and self._summarized < self._number:
                 counted = self._counted()
@@ -376,13 +356,13 @@ class SessionLog:
                 return
             if problem is None and self._sync and self._synced < self._number:
                 try:
-                    self._sync_file()
+                    self._file.sync()
                     self._synced = self._written
                 except Exception as error:
                     self._fail(error, "synced")
             if self._failure is not None:
                 problem = SessionError(self._failure, path=str(self.path))
-            self._is_closed, self.is_durable = True, False
+            self._is_closed, self.is_durable, self._write_now = True, False, None
             for waiter in self._waiters:
                 call_in(waiter.loop, _refuse, waiter.future, self._closed_error())
             self._waiters.clear()
@@ -396,7 +376,7 @@ class SessionLog:
             # A thread that the disk still holds lets go of the file itself, when it can.
             self._is_abandoned = self._thread is not None
         if not self._is_abandoned:
-            close_quietly(self._files, self._descriptor)
+            self._file.close()
         if problem is not None:
             raise problem
 
@@ -430,65 +410,39 @@ class SessionLog:
                 if self._is_closed or self._failure is not None or not (self._queue or self._waiters):
                     self._thread = None
                     if self._is_abandoned:
-                        close_quietly(self._files, self._descriptor)
+                        self._file.close()
                     return
                 queued = list(self._queue)
                 self._queue.clear()
-            for one in queued:
-                if self._is_closed or self._failure is not None:
-                    break
-                self._write(*one)
+            size = self._write_all(queued)
             with self._lock:
                 if queued:
+                    self._unsummarized += size
                     self._wake.notify_all()
                 is_due = bool(self._waiters) and not self._queue
                 written = self._written
             if is_due:
                 try:
-                    self._sync_file()
+                    self._file.sync()
                     self._release(written)
                 except Exception as error:
                     with self._lock:
                         self._fail(error, "synced")
 
-    def _write(self, number: int, at: int, entry: RecordEntry, redactor: Redactor | None) -> None:
-        """Writes one record with one write. What goes wrong ends the log."""
-        try:
-            if redactor is not None and may_need_masking(entry):
-                entry = self._masked(number, entry, redactor)
-            line = self._line
-            fill_line(line, number, at, entry)
-            if self._prefix:
-                line[:0], self._prefix = self._prefix, b""
-            write = self._write_bytes  # looked up as what it is, not as a method, which takes longer
-            taken = write(self._descriptor, line)
-            if taken != len(line):
-                raise OSError(f"only {taken} of {len(line)} bytes were taken")
-            self._unsummarized += taken
+    def _write_all(self, queued: list[tuple[int, int, RecordEntry, Redactor | None]]) -> int:
+        """Writes records one by one; returns how many bytes they took. What goes wrong ends the log."""
+        size = 0
+        for number, at, entry, redactor in queued:
+            if self._is_closed or self._failure is not None:
+                break
+            try:
+                size += self._file.write(number, at, entry, redactor)
+            except Exception as error:
+                with self._lock:
+                    self._fail(error, "written")
+                break
             self._written = number
-        except Exception as error:
-            with self._lock:
-                self._fail(error, "written")
-
-    def _masked(self, number: int, entry: RecordEntry, redactor: Redactor) -> RecordEntry:
-        """The entry without secrets. A title is the start of a masked text, not the mask of a start: half a secret is
-        not known for one."""
-        new = masked(entry, redactor)
-        if type(new) is Summary:
-            title = self._masked_titles.get(new.first_number)
-            return new if title is None else structs.replace(new, first=title)
-        if new is not entry and isinstance(new, (MessageAdded, MessageReplaced)) and type(new.message) is UserMessage:
-            of = number if type(new) is MessageAdded else cast("MessageReplaced", new).number
-            self._masked_titles[of] = title_from(extract_text(new.message.content))
-        return new
-
-    def _sync_file(self) -> None:
-        self._files.sync(self._descriptor)
-        if os.fstat(self._descriptor).st_nlink == 0:
-            raise OSError("somebody deleted the file")  # nobody would ever read what goes there
-        for folder in self._folders:
-            self._files.sync_folder(folder)
-        self._folders = ()
+        return size
 
     def _release(self, written: int) -> None:
         """Lets those go on who waited for what is synced now."""
@@ -504,7 +458,7 @@ class SessionLog:
 
     def _fail(self, error: Exception, what: str) -> None:
         """The log takes nothing more, and says why to everyone who waits."""
-        self.is_durable = False
+        self.is_durable, self._write_now = False, None
         if self._failure is None:
             self._failure = (
                 f"{self.path} could not be {what}: {reason_of(error)}. What was said after that is not on record: "

@@ -9,9 +9,8 @@ Owns the counting. What the numbers mean is said by `Summary`, and what they mus
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import itemgetter
-from typing import TypeAlias
+from collections.abc import Iterable
+from typing import Any, TypeAlias, cast
 
 from swink_agent.core.journal import (
     ContextReplaced,
@@ -24,6 +23,7 @@ from swink_agent.core.journal import (
     ToolStarted,
 )
 from swink_agent.core.types import (
+    AgentMessage,
     AssistantMessage,
     Cost,
     ToolCall,
@@ -36,12 +36,18 @@ from swink_agent.core.types import (
 from .info import title_from
 from .records import RecordEntry, Summary, TitleChanged
 
-__all__ = ["SummaryCounter"]
+__all__ = ["FlatRecords", "SummaryCounter", "in_threes"]
 
-NumberedEntry: TypeAlias = tuple[int, int, RecordEntry]
-"""An entry behind its number and its time."""
+FlatRecords: TypeAlias = list[int | RecordEntry]
+"""Numbers, times and entries, one behind the other: a tuple for each would be one more thing for the garbage collector
+to look at, in every run."""
 _NO_USAGE, _NO_COST = Usage(), Cost()
-_at = itemgetter(1)
+
+
+def in_threes(records: FlatRecords) -> Iterable[tuple[int, int, RecordEntry]]:
+    """Each entry behind its number and its time."""
+    values: Any = iter(records)
+    return zip(values, values, values, strict=True)
 
 
 class SummaryCounter:
@@ -79,37 +85,42 @@ class SummaryCounter:
     def is_open(self) -> bool:
         return bool(self._open)
 
-    def count(self, records: Sequence[NumberedEntry]) -> None:
+    def count(self, records: FlatRecords) -> None:
         """Takes the next records, none of them a summary, as far as it can be sure of what they come to."""
-        opened, messages, replied = self._open, 0, self._run_replies.append
-        for number, _, entry in records:
+        entries: list[Any] = records[2::3]
+        opened, replied = self._open, self._run_replies.append
+        # For every record of every run: what is most frequent comes first, and no step that is not needed.
+        for position, entry in enumerate(entries):
             if type(entry) is MessageAdded:
-                message, call = entry.message, entry.call
-                if type(message) is ToolResultMessage:
-                    if call not in opened:
-                        self.is_sure = False  # where it belongs is for the fold to say
-                        break
-                    opened.discard(call)
-                elif opened:
-                    self.is_sure = False  # a reply whose calls were never answered
-                    break
-                elif type(message) is AssistantMessage:
+                source = entry.source
+                if source == "result" and entry.call in opened:
+                    opened.discard(entry.call)
+                elif source == "reply" and not opened:
+                    message: Any = entry.message  # an `AssistantMessage`: to look would be one step more
                     content = message.content
                     if len(content) != 1:
                         opened.update(range(len(message.tool_calls)))
                     elif type(content[0]) is ToolCall:
                         opened.add(0)
-                    if entry.source == "reply":
-                        replied(message)
-                elif type(message) is UserMessage and not self._first:
-                    self._first, self._first_number = title_from(extract_text(message.content)), number
-                messages += 1
+                    replied(message)
+                else:
+                    self._add_other_message(cast("int", records[3 * position]), entry.message)
             elif type(entry) is not ToolStarted:
                 self._add_other(entry)
-                if not self.is_sure:
-                    break
-        self.messages += messages
-        self._updated = max(self._updated, max(map(_at, records), default=0))
+            else:
+                continue
+            if not self.is_sure:
+                return
+        self.messages += list(map(type, entries)).count(MessageAdded)
+        self._updated = max(self._updated, max(cast("list[int]", records[1::3]), default=0))
+
+    def _add_other_message(self, number: int, message: AgentMessage) -> None:
+        if self._open or type(message) is ToolResultMessage:
+            self.is_sure = False  # calls that were never answered, or a result of which only the fold says whose it is
+        elif type(message) is AssistantMessage:
+            self._open.update(range(len(message.tool_calls)))
+        elif type(message) is UserMessage and not self._first:
+            self._first, self._first_number = title_from(extract_text(message.content)), number
 
     def _add_other(self, entry: RecordEntry) -> None:
         if isinstance(entry, HistoryCut | MessageReplaced):
