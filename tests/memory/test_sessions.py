@@ -1292,3 +1292,8 @@ async def test_state_is_recorded_as_it_changes(store: JsonlSessionStore) -> None
         await agent.prompt("y")
     states = [r.entry for r in store.load(session.id).records() if isinstance(r.entry, StateChanged)]
     assert states == [StateChanged({"n": 1})]
+
+
+def test_a_folder_in_the_home_of_nobody_is_an_error_of_sessions() -> None:
+    with pytest.raises(SessionError, match="~nobody-of-this-name/x is no folder for sessions: nobody has a home"):
+        JsonlSessionStore("~nobody-of-this-name/x")

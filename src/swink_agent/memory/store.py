@@ -66,7 +66,7 @@ class JsonlSessionStore:
         sync: bool = True,
         files: FileOperations | None = None,
     ) -> None:
-        self.folder = _default_folder() if folder is None else Path(folder).expanduser().absolute()
+        self.folder = _default_folder() if folder is None else _beneath_home(folder)
         self._types = tuple(types)
         self._sync = sync
         self._files = FileOperations() if files is None else files
@@ -347,6 +347,14 @@ def _index_of(folder: Path) -> SessionIndex:
     from .search import SessionIndex  # on use, as is the database behind it
 
     return SessionIndex(folder)
+
+
+def _beneath_home(folder: str | os.PathLike[str]) -> Path:
+    """The folder, in which `~` is somebody's home. Raises `SessionError` if there is no such person."""
+    try:
+        return Path(folder).expanduser().absolute()
+    except RuntimeError as error:
+        raise SessionError(f"{folder} is no folder for sessions: nobody has a home folder of that name") from error
 
 
 def _default_folder() -> Path:

@@ -153,6 +153,8 @@ async def test_an_export_is_written_once_in_the_format_of_its_name(talk: Talk) -
     assert (talk.folder / "out.txt").read_text().lstrip().startswith("{")
     await conversation.submit("/export json out.txt")
     assert "is there already" in told(conversation, "error")[-1]
+    await conversation.submit("/export ~nobody-of-this-name/talk.md")
+    assert "nobody has a home folder of that name" in told(conversation, "error")[-1]
     await conversation.submit("/export")
     assert [path.suffix for path in talk.folder.glob("swink-*")] == [".md"]
     await conversation.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swink_agent.app.errors import UsageProblem
-from swink_agent.app.paths import write_whole
+from swink_agent.app.paths import beneath_home, write_whole
 from swink_agent.app.sessions import (
     SessionProblem,
     WantedSession,
@@ -227,7 +227,7 @@ async def export(conversation: Conversation, rest: str) -> None:
 
 def _write(conversation: Conversation, name: str, kind: ExportFormat) -> Path:
     opened = conversation.opened
-    path = conversation.opening.folder / Path(name).expanduser()
+    path = conversation.opening.folder / beneath_home(name, "/export")
     session_id = None if opened is None else opened.session.flush()
     if opened is None or session_id is None:
         raise UsageProblem("this conversation is not recorded, so it cannot be exported")
