@@ -41,7 +41,7 @@ from .records import RecordEntry, SessionStarted, Summary, UnknownMessage
 __all__ = ["masked", "may_need_masking"]
 
 _NOTHING_SAID = frozenset({HistoryCut, ModelChanged, RunStarted})
-_are_no_text = frozenset({int, float, bool, type(None)}).issuperset
+_NO_TEXT = frozenset({int, float, bool, type(None)})
 
 # Types are compared by `type(x) is T`, as in `core.types`, and the most frequent come first: this is done for every
 # record of every run.
@@ -64,7 +64,10 @@ def may_need_masking(entry: RecordEntry) -> bool:
 
 
 def _hold_text(arguments: dict[str, Any]) -> bool:
-    return not _are_no_text(map(type, arguments.values())) or len("".join(map(str, arguments))) >= SHORTEST_TEXT
+    for name, value in arguments.items():
+        if type(value) not in _NO_TEXT or type(name) is not str or len(name) >= SHORTEST_TEXT:
+            return True
+    return False
 
 
 def masked(entry: RecordEntry, redactor: Redactor) -> RecordEntry:
