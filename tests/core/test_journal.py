@@ -190,6 +190,43 @@ async def test_a_refused_record_ends_the_run_at_once(refuse_at: int) -> None:
         assert "no space left" in extract_text(result.content)
 
 
+class Locked(Ledger):
+    """Breaks its word: raises where it is to record, from the entry of this number on."""
+
+    def __init__(self, locked_at: int) -> None:
+        super().__init__()
+        self.locked_at = locked_at
+
+    def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
+        if len(self.entries) + 1 >= self.locked_at:
+            raise OSError("the database is locked")
+        return super().record(entry, redactor)
+
+
+@pytest.mark.parametrize("locked_at", [1, 2, 3, 4, 5, 6, 7, 8])
+async def test_a_journal_that_raises_where_it_is_to_record_ends_the_run_as_one_that_refuses(locked_at: int) -> None:
+    ran: list[str] = []
+
+    @tool
+    async def touch() -> str:
+        """Does something that cannot be taken back."""
+        ran.append("touch")
+        return "touched"
+
+    ledger = Locked(locked_at)
+    model = scripted(call("touch"), text("done"))
+    agent = _recorded(model, ledger, tools=[touch])
+    check_events(await collect(agent.prompt_stream("go")))
+    assert agent.last_error == "the journal failed: OSError: the database is locked"
+    assert len(model.requests) == {4: 1, 5: 1, 6: 1, 7: 2, 8: 2}.get(locked_at, 0)
+    assert ran == (["touch"] if locked_at > 5 else [])
+
+    ledger.locked_at = 100  # it has a gap now: nothing more is recorded before it is attached again
+    asked = len(model.requests)
+    assert (await agent.prompt("again")).error == "the journal failed: OSError: the database is locked"
+    assert (len(model.requests), len(ledger.entries)) == (asked, locked_at - 1)
+
+
 async def test_an_abort_is_no_reason_to_warn_of_a_journal_that_takes_its_time(caplog: pytest.LogCaptureFixture) -> None:
     ledger = Ledger()
     agent = Agent(MODEL, stream_fn=scripted(text("never")))

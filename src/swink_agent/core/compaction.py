@@ -130,7 +130,7 @@ class CompactionContext:
         if recorder is None:
             return
         try:
-            await recorder.journal.durable()
+            await recorder.durable()
         except Exception as error:
             self._run.refusal = as_agent_error(error, "the journal")
             raise self._run.refusal from error

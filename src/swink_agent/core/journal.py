@@ -173,11 +173,12 @@ class Past(Value, frozen=True, kw_only=True):
 class Recorder:
     """Turns what happens to one agent into entries of one journal."""
 
-    __slots__ = ("_model", "_numbers", "_record_in", "_state", "journal", "redactor")
+    __slots__ = ("_failure", "_journal_record", "_model", "_numbers", "_state", "journal", "redactor")
 
     def __init__(self, journal: Journal, past: Past | None = None) -> None:
         self.journal = journal
-        self._record_in = journal.record
+        self._journal_record = journal.record
+        self._failure: Exception | None = None
         self.redactor: Redactor | None = None
         past = Past() if past is None else past
         # By identity: the history keeps its messages alive, so an id stays theirs while it is in use.
@@ -185,8 +186,27 @@ class Recorder:
         self._model = past.model
         self._state = _encoded(past.state)
 
+    def _record_in(self, entry: JournalEntry, redactor: Redactor | None = None) -> int:
+        """A journal that raises here, against its word, has a gap: it is given nothing more, and who waits is told."""
+        try:
+            return self._journal_record(entry, redactor)
+        except Exception as error:
+            self._failure, self._journal_record = error, _record_nothing
+            return 0
+
     def _record(self, entry: JournalEntry) -> int:
         return self._record_in(entry, self.redactor)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether `durable` would return at once."""
+        return self._failure is None and getattr(self.journal, "is_durable", False)
+
+    async def durable(self) -> None:
+        """Returns when everything recorded so far is safe. Raises what keeps the journal from that."""
+        if self._failure is not None:
+            raise self._failure
+        await self.journal.durable()
 
     # -- messages ----------------------------------------------------------------------------------------------
 
@@ -255,7 +275,7 @@ class Recorder:
 
     def is_safe(self, state: Mapping[str, Any]) -> bool:
         """Whether all that happened is known to be safe, so that there is nothing to wait for. Never raises."""
-        return not state and self._state is _NO_STATE and getattr(self.journal, "is_durable", False)
+        return not state and self._state is _NO_STATE and self.is_durable
 
     def run_started(self, run_id: str) -> None:
         self._record(RunStarted(run_id))
@@ -265,6 +285,10 @@ class Recorder:
 
 
 _NO_STATE = b"{}"
+
+
+def _record_nothing(entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
+    return 0
 
 
 def _encoded(state: Mapping[str, Any]) -> bytes:

@@ -286,8 +286,8 @@ class Run:
         recorder = self.transcript.recorder
         if recorder is not None:
             recorder.state_is(self.state)
-            if not getattr(recorder.journal, "is_durable", False):
-                await self.supervisor.wait(recorder.journal.durable(), last_words=last_words)
+            if not recorder.is_durable:
+                await self.supervisor.wait(recorder.durable(), last_words=last_words)
 
     async def let_reader_catch_up(self) -> None:
         """Waits until whoever reads the events has seen them all, so that it can still step in."""
