@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
-import msgspec
 import pytest
 
-from swink_agent import Agent, AgentError, Redactor, ToolResultMessage, extract_text, tool
-from swink_agent.core import journal
-from swink_agent.core.journal import JournalEntry, MessageAdded
+from swink_agent import (
+    Agent,
+    AgentError,
+    AssistantMessage,
+    CustomMessage,
+    Redactor,
+    Thinking,
+    ToolResultMessage,
+    extract_text,
+    tool,
+)
+from swink_agent.core.journal import JournalEntry
+from swink_agent.memory import SessionRecord
+from swink_agent.memory.decoding import EntryDecoder
 from swink_agent.memory.fold import Fold
-from swink_agent.testing import call, scripted, text
+from swink_agent.memory.masking import masked
+from swink_agent.memory.records import encode_line
+from swink_agent.memory.resuming import past_of
+from swink_agent.testing import assert_replays, call, check_events, collect, scripted, text, think
 
 sqlite3 = pytest.importorskip("sqlite3")
-
-ENTRIES: Any = msgspec.json.Decoder(Union[tuple(journal.JournalEntry.__args__)])  # type: ignore[attr-defined] # noqa: UP007
 
 
 class Refused(AgentError):
@@ -26,15 +38,26 @@ class Refused(AgentError):
 class Database:
     """A journal in a table. What is not committed is gone with the process, as it would be with a crash."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, types: Sequence[type[CustomMessage]] = ()) -> None:
         self._connection = sqlite3.connect(path)
-        self._connection.execute("CREATE TABLE IF NOT EXISTS entries (number INTEGER PRIMARY KEY, entry BLOB)")
+        self._connection.execute("CREATE TABLE IF NOT EXISTS records (number INTEGER PRIMARY KEY, line BLOB)")
         self.is_gone = False
+        self.fold = Fold()
+        self._records: list[SessionRecord] = []
+        decoder = EntryDecoder(types)
+        for number, line in self._connection.execute("SELECT number, line FROM records ORDER BY number"):
+            self._keep(number, decoder.decode(line, number))
+
+    def _keep(self, number: int, entry: Any) -> None:
+        self.fold.add(number, entry)
+        self._records.append(SessionRecord(number, 0, entry))
 
     def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
-        entry = entry if redactor is None else redactor.redact_value(entry)
-        cursor = self._connection.execute("INSERT INTO entries (entry) VALUES (?)", [msgspec.json.encode(entry)])
-        return int(cursor.lastrowid or 0)
+        number = len(self._records) + 1
+        self._keep(number, entry)
+        line = encode_line(number, 0, entry if redactor is None else masked(entry, redactor))
+        self._connection.execute("INSERT INTO records VALUES (?, ?)", [number, line])
+        return number
 
     async def durable(self) -> None:
         if self.is_gone:
@@ -45,11 +68,12 @@ class Database:
         self._connection.rollback()
         self._connection.close()
 
-    def fold(self) -> Fold:
-        fold = Fold()
-        for number, entry in self._connection.execute("SELECT number, entry FROM entries ORDER BY number"):
-            fold.add(number, ENTRIES.decode(entry))
-        return fold
+    @property
+    def messages(self) -> Sequence[Any]:
+        return self.fold.messages
+
+    def records(self) -> list[SessionRecord]:
+        return self._records
 
 
 @tool
@@ -72,23 +96,20 @@ async def test_a_session_in_a_database_goes_on_after_a_crash_in_the_middle_of_a_
     script = scripted(call("act", what="a"), [call("crash"), call("act", what="b")], text("never"))
     agent = Agent("test:model", stream_fn=script, tools=[act, crash], tool_execution="sequential")
     agent.attach_journal(database)
-    with pytest.raises(sqlite3.ProgrammingError):
-        await agent.prompt("go")
+    check_events(await collect(agent.prompt_stream("go")))
+    assert "the journal failed: ProgrammingError" in str(agent.last_error)
 
     again = Database(tmp_path / "log.db")
-    fold = again.fold()
+    fold = again.fold
     assert list(fold.messages[: len(before)]) == before
     lost, never = fold.messages[len(before) :]
     assert extract_text(lost.content).startswith("outcome unknown")  # type: ignore[union-attr]
     assert extract_text(never.content).startswith("never ran")  # type: ignore[union-attr]
-    for one in fold.recovered()[1]:
-        entry = MessageAdded(one.message, "result", one.call)
-        fold.add(again.record(entry), entry)
     model = scripted(text("I see."))
     other = Agent("test:model", stream_fn=model, tools=[act])
-    other.attach_journal(again, fold.past())
+    other.attach_journal(again, past_of(again))
     assert (await other.prompt("go on")).text == "I see."
-    assert again.fold().messages == tuple(other.messages)
+    assert Database(tmp_path / "log.db").fold.messages == tuple(other.messages)
     assert len([one for one in model.requests[0].messages if isinstance(one, ToolResultMessage)]) == 3
 
 
@@ -100,3 +121,30 @@ async def test_a_database_that_refuses_ends_the_run_before_the_model_is_asked(tm
     agent.attach_journal(database)
     assert isinstance((await agent.prompt("go")).exception, Refused)
     assert model.requests == []
+
+
+class Notice(CustomMessage, tag="notice"):
+    words: str
+
+
+async def test_what_a_database_holds_of_an_agent_is_what_the_file_would_hold(tmp_path: Path) -> None:
+    database = Database(tmp_path / "log.db")
+    redactor = Redactor(["swordfish-9-swordfish"], environment={})
+
+    def make_agent(stream_fn: Any, wrap_tool: Any) -> Agent:
+        messages = [Notice("swordfish-9-swordfish has signed in")]
+        return Agent("test:model", stream_fn=stream_fn, tools=[wrap_tool(act)], messages=messages, redactor=redactor)
+
+    thought = think("it is swordfish-9-swordfish", signature="of the provider")
+    agent = make_agent(scripted([thought, call("act", what="x")], text("done")), lambda tool: tool)
+    agent.attach_journal(database)
+    await agent.prompt("go")
+    await assert_replays(database, make_agent)
+
+    with sqlite3.connect(tmp_path / "log.db") as connection:
+        assert b"swordfish" not in b"".join(line for (line,) in connection.execute("SELECT line FROM records"))
+    notice, _, reply, *_ = Database(tmp_path / "log.db", types=[Notice]).fold.messages
+    assert isinstance(notice, Notice)
+    assert isinstance(reply, AssistantMessage)
+    (thinking,) = [block for block in reply.content if isinstance(block, Thinking)]
+    assert thinking.signature is None  # a provider refuses one under another text

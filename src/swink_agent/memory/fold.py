@@ -6,7 +6,7 @@ asked for at any time. It is always a valid history: a call whose result is miss
     outcome unknown     the call had started: nobody knows what it did, or whether it is still at it
     never ran           it had not
 
-Owns the rules of the fold and of recovery. What a recovered result becomes when the session goes on is in `session`.
+Owns the rules of the fold and of recovery. What a recovered result becomes when the session goes on is in `resuming`.
 """
 
 from __future__ import annotations
@@ -441,9 +441,9 @@ class Fold:
         )
 
     def past(self) -> Past:
-        """What an agent goes on from. Every message must be on record: see `to_record`."""
+        """What an agent goes on from. Every message must be on record: `resuming.past_of` sees to that."""
         messages, numbers = self._history.all()
-        assert None not in numbers, "recovered results are recorded before an agent goes on"
+        assert None not in numbers, "results that a crash cost are recorded first: past_of(journal) does that"
         return Past(
             messages=tuple(messages),
             numbers=tuple([number for number in numbers if number is not None]),

@@ -17,7 +17,7 @@ import msgspec
 
 from swink_agent.core.agent import Agent
 from swink_agent.core.errors import AlreadyRunning
-from swink_agent.core.journal import ContextReplaced, HistoryCut, MessageAdded, Past, decoded_state
+from swink_agent.core.journal import decoded_state
 from swink_agent.core.types import AgentMessage, CustomMessage
 from swink_agent.core.values.nesting import is_too_deep, too_deep
 from swink_agent.core.values.value import copy_json
@@ -29,6 +29,7 @@ from .log import SessionLog
 from .opening import SessionOnDisk, read_contents
 from .reading import ParsedFile
 from .records import LabelAdded, NoteAdded, SessionRecord, SessionStarted, TitleChanged
+from .resuming import past_of
 
 __all__ = ["LoadedSession", "Session"]
 
@@ -205,7 +206,7 @@ class Session:
                 path=str(self.path),
             )
         if self._has_a_past:
-            agent.attach_journal(self.log, self._past())
+            agent.attach_journal(self.log, past_of(self.log))
         else:
             self._refuse_odd_state(agent)
             agent.attach_journal(self.log)
@@ -224,20 +225,6 @@ class Session:
     @property
     def _has_a_past(self) -> bool:
         return self._fold.has_messages or bool(self._fold.state)
-
-    def _past(self) -> Past:
-        """What the agent goes on from, with every message of it on record."""
-        log = self.log
-        inside, _ = log.fold.recovered()
-        if inside:
-            recorded = {id(one.message): log.record(MessageAdded(one.message, "given")) for one in inside}
-            history, context = log.fold.history_numbers(recorded), log.fold.context_parts(recorded)
-            log.record(HistoryCut(tuple(history)))
-            if context is not None:
-                log.record(ContextReplaced(tuple(context)))
-        for one in log.fold.recovered()[1]:
-            log.record(MessageAdded(one.message, "result", one.call))
-        return log.fold.past()
 
     def detach(self) -> None:
         """Records nothing more of the agent. Raises `AlreadyRunning` during a run."""
