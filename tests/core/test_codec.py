@@ -319,6 +319,28 @@ def test_types_that_are_given_do_not_get_in_the_way_of_other_messages() -> None:
         assert decode_message(encode_message(message), [Notice, Artifact]) == message
 
 
+def test_types_of_which_one_could_be_read_for_another_are_refused() -> None:
+    class Other(CustomMessage, tag="notice"):
+        pass
+
+    class User(CustomMessage, tag="user"):
+        pass
+
+    wrong: list[tuple[Any, str]] = [
+        ([Notice, Other], "Other and Notice have the same tag, 'notice': give one of them another"),
+        ([User], "User and UserMessage have the same tag, 'user': give one of them another"),
+        ([int], "types are classes on CustomMessage, and <class 'int'> is none"),
+        ([Notice("a")], "types are classes on CustomMessage, and Notice(text='a'"),
+        ([UserMessage], "types are classes on CustomMessage, and <class 'swink_agent.core.types.UserMessage'> is none"),
+        (Notice, "types are a list of classes, [Notice], not one"),
+    ]
+    for types, words in wrong:
+        with pytest.raises(TypeError) as raised:
+            decode_message(encode_message(USER), types)
+        assert str(raised.value).startswith(words)
+    assert decode_message(encode_message(USER), [Notice, Notice]) == USER
+
+
 def test_a_custom_message_may_hold_blocks_known_and_unknown() -> None:
     artifact = Artifact((Text("a"), ToolCall("1", "look")), {1: "one"})
     assert decode_message(encode_message(artifact), [Artifact]) == artifact

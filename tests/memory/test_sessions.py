@@ -87,6 +87,21 @@ def store(tmp_path: Path) -> JsonlSessionStore:
     return JsonlSessionStore(tmp_path / "sessions", types=[Notice], sync=False)
 
 
+def test_types_that_could_not_be_read_back_are_refused_before_anything_is_recorded(tmp_path: Path) -> None:
+    class Other(CustomMessage, tag="notice"):
+        pass
+
+    with pytest.raises(TypeError, match="Other and Notice have the same tag"):
+        JsonlSessionStore(tmp_path, types=[Notice, Other])
+    with pytest.raises(TypeError, match=r"types are a list of classes, \[Notice\], not one"):
+        JsonlSessionStore(tmp_path, types=Notice)  # type: ignore[arg-type]
+
+
+def test_metadata_is_a_mapping(store: JsonlSessionStore) -> None:
+    with pytest.raises(TypeError, match="the metadata of a session is a mapping, not list"):
+        store.create(metadata=["ann"])  # type: ignore[arg-type]
+
+
 # -- recording -----------------------------------------------------------------------------------------------
 
 

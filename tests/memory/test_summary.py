@@ -552,3 +552,8 @@ async def test_a_summary_cannot_end_early_and_go_on_as_somebody_else() -> None:
 def test_what_looks_nearly_like_a_summary_is_none() -> None:
     for message in (UserMessage("[Summary of the earlier conversation."), AssistantMessage("x"), Notice("a")):
         assert not is_summary(message)
+
+
+def test_a_budget_in_the_place_of_the_model_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"a model is provider:model or a ModelSpec, not int: .*max_tokens=100000"):
+        SummarizingCompactor(100_000)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ Owns that, and the wrapping of content blocks whose type this version does not k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Union, cast
 
@@ -15,7 +15,9 @@ import msgspec
 from .events import AgentEvent
 from .types import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
 
-__all__ = ["decode_event", "decode_json", "decode_message", "encode_event", "encode_message"]
+__all__ = ["checked_types", "decode_event", "decode_json", "decode_message", "encode_event", "encode_message"]
+
+_OURS = (UserMessage, AssistantMessage, ToolResultMessage)
 
 
 def encode_message(message: AgentMessage) -> bytes:
@@ -25,12 +27,34 @@ def encode_message(message: AgentMessage) -> bytes:
 
 def decode_message(data: bytes | str, types: Sequence[type[CustomMessage]] = ()) -> AgentMessage:
     """The message in `data`; `types` are the application's own that may occur. Raises `ValueError`."""
-    return decode_json(data, _message_type(tuple(types)), "message")
+    return decode_json(data, _message_type(_several(types)), "message")
 
 
 @lru_cache(maxsize=64)
 def _message_type(types: tuple[type[CustomMessage], ...]) -> Any:
-    return Union[(UserMessage, AssistantMessage, ToolResultMessage, *types)]
+    return Union[(*_OURS, *checked_types(types))]
+
+
+def checked_types(types: Iterable[type[CustomMessage]]) -> tuple[type[CustomMessage], ...]:
+    """The types of an application's own messages. Raises `TypeError` if one of them could be read for another."""
+    types = _several(types)
+    owners: dict[Any, type] = {kind.__struct_config__.tag: kind for kind in _OURS}
+    for kind in types:
+        if not isinstance(kind, type) or not issubclass(kind, CustomMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"types are classes on CustomMessage, and {kind!r} is none")
+        tag = kind.__struct_config__.tag
+        owner = owners.setdefault(tag, kind)
+        if owner is not kind:
+            raise TypeError(
+                f"{kind.__name__} and {owner.__name__} have the same tag, {tag!r}: give one of them another"
+            )
+    return types
+
+
+def _several(types: Iterable[type[CustomMessage]]) -> tuple[type[CustomMessage], ...]:
+    if isinstance(types, type):
+        raise TypeError(f"types are a list of classes, [{types.__name__}], not one")
+    return tuple(types)
 
 
 def encode_event(event: AgentEvent) -> bytes:

@@ -16,6 +16,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from swink_agent.core.codec import checked_types
 from swink_agent.core.types import CustomMessage
 from swink_agent.core.values.value import copy_json
 
@@ -67,7 +68,7 @@ class JsonlSessionStore:
         files: FileOperations | None = None,
     ) -> None:
         self.folder = _default_folder() if folder is None else _beneath_home(folder)
-        self._types = tuple(types)
+        self._types = checked_types(types)
         self._sync = sync
         self._files = FileOperations() if files is None else files
 
@@ -378,4 +379,6 @@ def _folder_text(cwd: str | os.PathLike[str] | None, *, default: bool) -> str:
 
 def _checked(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     """A copy of what the application says of a session. Raises `TypeError` for what is no JSON."""
+    if metadata is not None and not isinstance(metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"the metadata of a session is a mapping, not {type(metadata).__name__}")
     return checked_json(dict(metadata or {}), "the metadata of a session")

@@ -69,6 +69,9 @@ class SummarizingCompactor:
     ) -> None:
         if max_tokens <= 0 or overflow_tokens <= 0 or keep_recent < 0:
             raise ValueError("SummarizingCompactor: token budgets are above zero and keep_recent is not negative")
+        if model is not None and not isinstance(model, (str, ModelSpec)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            what = f"a model is provider:model or a ModelSpec, not {type(model).__name__}"
+            raise TypeError(f"SummarizingCompactor: {what}: the budget is given by name, max_tokens={model}")
         self.model = ModelSpec.parse(model) if isinstance(model, str) else model
         self.stream_fn = stream_fn
         self.keep_recent = keep_recent
