@@ -585,7 +585,7 @@ async def test_a_tool_that_is_gone() -> None:
     assert found.actual.outcome is ToolOutcome.UNKNOWN_TOOL
     assert str(report).splitlines()[:6] == [
         "the replay went another way after 2 of 6 messages",
-        "message 2, in run 0: another result of the tool add",
+        "message 3, in run 1: another result of the tool add",
         "--- recorded",
         "+++ replayed",
         "@@ -1,2 +1,2 @@",
@@ -700,6 +700,17 @@ async def test_an_approval_that_waits_for_somebody_does_not_hang() -> None:
 
     report = await replay(await _adding(), maker(tools=[guarded], approve=never), patience=0.1)
     assert report.divergence is not None
+    assert report.divergence.reason == "nothing happened for 0.1 s: `approve` has not answered about the tool add"
+    assert (report.divergence.position, report.messages) == (2, 2)
+
+
+async def test_a_policy_that_waits_for_somebody_does_not_hang() -> None:
+    class Waits:
+        async def post_turn(self, ctx: PolicyContext) -> None:
+            await asyncio.Event().wait()
+
+    report = await replay(await _adding(), maker(tools=[add], policies=[Waits()]), patience=0.1)
+    assert report.divergence is not None
     assert report.divergence.reason == "nothing happened for 0.1 s"
 
 
@@ -754,7 +765,7 @@ async def test_the_assertion_holds_for_the_same_agent_and_shows_the_difference_o
         await assert_replays(ledger, maker())
     assert str(raised.value).splitlines() == [
         "the session: the replay went another way after 2 of 6 messages",
-        "message 2, in run 0: another result of the tool add",
+        "message 3, in run 1: another result of the tool add",
         "--- recorded",
         "+++ replayed",
         "@@ -1,2 +1,2 @@",

@@ -55,7 +55,8 @@ class Divergence(Value, frozen=True, kw_only=True):
     """The index of the run in the session, from 0."""
 
     def __str__(self) -> str:
-        where = f"message {self.position}, in run {self.run}: {self.reason}"
+        # For people, who count from 1, as `swink sessions show` does.
+        where = f"message {self.position + 1}, in run {self.run + 1}: {self.reason}"
         if self.expected is None and self.actual is None:
             return where
         lines = list(_lines(self.expected)), list(_lines(self.actual))

@@ -22,7 +22,15 @@ from swink_agent.core.agent_parts.queues import QueueName
 from swink_agent.core.approval import ApproveFn, ProposedCall, Reject
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind
-from swink_agent.core.events import AgentEvent, MessageEnd, MessageStart, ToolExecutionEnd, TurnEnd
+from swink_agent.core.events import (
+    AgentEvent,
+    MessageEnd,
+    MessageStart,
+    ToolApprovalRequested,
+    ToolApprovalResolved,
+    ToolExecutionEnd,
+    TurnEnd,
+)
 from swink_agent.core.playback import events_of
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
@@ -61,6 +69,10 @@ class ReplayStage:
         self._agent: Agent | None = None
         self._patience = patience
         self._clock: asyncio.Timeout | None = None
+        self._length = 0
+        """How many messages there were when something happened last."""
+        self._asked_about: str | None = None
+        """The tool of the call that `approve` is being asked about."""
         self._run: RecordedRun | None = None
         self._run_index = 0
         self._expected: list[Expected] = []
@@ -124,7 +136,10 @@ class ReplayStage:
             elif result is not None and result.error is not None:
                 how_it_ended = f"the run ended with an error: {result.error}"
         except TimeoutError:
-            self._diverge(len(agent.messages), reason=f"nothing happened for {self._patience:g} s")
+            if self._compare(self._length):
+                about = self._asked_about
+                waits_for = "" if about is None else f": `approve` has not answered about the tool {about}"
+                self._diverge(self.reached, reason=f"nothing happened for {self._patience:g} s{waits_for}")
         except AgentError as error:
             how_it_ended = f"the agent refused to run: {error}"
         finally:
@@ -158,6 +173,9 @@ class ReplayStage:
     def _observe(self, event: AgentEvent) -> None:
         if self._clock is not None and not self._clock.expired():
             self._clock.reschedule(asyncio.get_running_loop().time() + self._patience)
+            self._length = len(self.agent.messages)
+            if isinstance(event, (ToolApprovalRequested, ToolApprovalResolved)):
+                self._asked_about = event.name if isinstance(event, ToolApprovalRequested) else None
         if isinstance(event, MessageStart):
             self._is_asking = True
         elif isinstance(event, MessageEnd):
@@ -205,11 +223,11 @@ class ReplayStage:
             )
         self.agent.abort()
 
-    def _compare(self) -> bool:
-        """Whether everything that the run has added so far is as it was."""
+    def _compare(self, until: int | None = None) -> bool:
+        """Whether everything that the run has added so far, or until it had so many messages, is as it was."""
         run = self._run
         assert run is not None
-        for actual in self.agent.messages[self.reached :]:
+        for actual in self.agent.messages[self.reached : until]:
             index = self.reached - run.start
             if index >= len(self._expected):
                 if not run.ends_early:
