@@ -7,7 +7,7 @@ import json
 import pytest
 
 from swink_agent import UserMessage, decode_message
-from swink_agent.memory import SessionInfo, export_json
+from swink_agent.memory import SessionInfo, UnknownMessage, export_json
 
 from .sessions import ATTACKS, Exported, Notice, infected, ordinary
 
@@ -36,6 +36,13 @@ def test_messages_come_back_as_they_were() -> None:
     messages = document(exported)["messages"]
     assert isinstance(messages, list)
     assert [decode_message(json.dumps(message), types=[Notice]) for message in messages] == list(exported.messages)
+
+
+def test_a_message_whose_type_nobody_knew_here_comes_back_where_it_is_known() -> None:
+    exported = Exported(SessionInfo(id="s"), (UnknownMessage({"role": "notice", "text": "psst"}),), (), ())
+    messages = document(exported)["messages"]
+    assert isinstance(messages, list)
+    assert [decode_message(json.dumps(message), types=[Notice]) for message in messages] == [Notice("psst")]
 
 
 @pytest.mark.parametrize("name", ATTACKS)

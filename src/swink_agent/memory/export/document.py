@@ -14,6 +14,7 @@ import msgspec
 from swink_agent.core.codec import encode_message
 from swink_agent.core.types import AgentMessage
 from swink_agent.memory.info import SessionInfo
+from swink_agent.memory.records import UnknownMessage
 from swink_agent.rendering.turns import LabelAt, NoteAt
 from swink_agent.rendering.values import pretty_json
 
@@ -41,6 +42,8 @@ def export_json(
 
 
 def _message(message: AgentMessage) -> msgspec.Raw:
+    if isinstance(message, UnknownMessage):  # as the program wrote it that knows its type
+        return _data(message.data)
     try:
         return msgspec.Raw(encode_message(message))
     except UnicodeEncodeError:
