@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -31,7 +31,7 @@ from swink_agent.core.stream import (
     ToolCallEnd,
     ToolCallStart,
 )
-from swink_agent.core.types import AgentContext, AgentMessage, Cost, ModelSpec, StopReason, Usage
+from swink_agent.core.types import AgentContext, Cost, LlmMessage, ModelSpec, StopReason, Usage
 from swink_agent.core.values.value import Value
 
 __all__ = ["Request", "ScriptedStream", "call", "fail", "reply", "scripted", "stall", "text", "think", "truncated"]
@@ -92,8 +92,8 @@ class Request(Value, frozen=True):
     options: StreamOptions
 
     @property
-    def messages(self) -> Sequence[AgentMessage]:
-        return self.context.messages
+    def messages(self) -> Sequence[LlmMessage]:
+        return cast("Sequence[LlmMessage]", self.context.messages)  # what is no model's business was left out
 
 
 Reply: TypeAlias = str | Part | Sequence[Part] | Callable[[Request], "str | Part | Sequence[Part]"]

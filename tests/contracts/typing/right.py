@@ -14,16 +14,24 @@ from swink_agent import (
     Policy,
     PolicyContext,
     PreDispatchContext,
+    Redactor,
     Skip,
+    SlidingWindow,
     Stop,
+    StreamFn,
     ToolContext,
+    extract_text,
     recommended,
     tool,
 )
 from swink_agent.adapters import stream_fn_for
 from swink_agent.approvals import CallRules
+from swink_agent.core.journal import JournalEntry
 from swink_agent.local import provider
-from swink_agent.memory import export_html
+from swink_agent.memory import AsyncSessionStore, JsonlSessionStore, export_html
+from swink_agent.memory.fold import Fold
+from swink_agent.memory.masking import masked
+from swink_agent.memory.resuming import past_of
 from swink_agent.policies import (
     AllowList,
     AuditLog,
@@ -40,7 +48,7 @@ from swink_agent.policies import (
     WorkspaceOnly,
 )
 from swink_agent.sandbox import open_sandbox
-from swink_agent.testing import names, scripted
+from swink_agent.testing import Request, assert_replays, names, scripted
 from swink_agent.tools import standard_tools
 
 anything: list[object] = [stream_fn_for, provider, export_html, open_sandbox, scripted, standard_tools, room.Budget]
@@ -174,3 +182,38 @@ def agent(rules: CallRules, claims: ClaimCheck, checkpoint: Checkpoint, content:
             WorkspaceOnly("."),
         ],
     )
+
+
+def answer(request: Request) -> str:
+    return extract_text(request.messages[-1].content)
+
+
+class Kept:
+    """A journal, from which an agent can go on."""
+
+    def __init__(self) -> None:
+        self.fold = Fold()
+        self.number = 0
+
+    def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
+        self.number += 1
+        self.fold.add(self.number, entry if redactor is None else masked(entry, redactor))
+        return self.number
+
+    async def durable(self) -> None: ...
+
+
+def make_agent(stream_fn: StreamFn, wrap_tool: Callable[[AgentTool], AgentTool]) -> Agent:
+    made = Agent("any:model", stream_fn=stream_fn, tools=[wrap_tool(add)], transform_context=SlidingWindow(1_000))
+    made.attach_journal(journal, past_of(journal))
+    return made
+
+
+async def go_on(store: JsonlSessionStore) -> None:
+    async with await AsyncSessionStore(store).create(metadata={"user": "ann"}) as session:
+        session.attach(make_agent(scripted(answer), lambda tool: tool))
+    assert_type(store.load(session.id).labels[0].position, int)
+    await assert_replays(session.path, make_agent)
+
+
+journal = Kept()
