@@ -74,6 +74,14 @@ async def test_a_file_replays_in_one_line(tmp_path: Path) -> None:
         await assert_replays(path, lambda stream_fn, _: Agent("test:model", stream_fn=stream_fn, tools=[look]))
 
 
+@pytest.mark.parametrize("name", ["monday.txt", "bug #7, the ünlikely one.jsonl", ".hidden", "v1.2.jsonl"])
+async def test_a_recording_may_have_any_name(tmp_path: Path, name: str) -> None:
+    path = await recorded(folder_store(tmp_path / "sessions"))
+    (tmp_path / "monday.jsonl").write_text("another file\n")
+    kept = path.rename(tmp_path / name)
+    assert (await assert_replays(kept, make, types=[Notice])).messages == 16
+
+
 async def test_a_session_replays_while_it_is_written(tmp_path: Path) -> None:
     store = folder_store(tmp_path)
     agent = Agent("test:model", stream_fn=scripted(*REPLIES), tools=[look], policies=[Reminder()])

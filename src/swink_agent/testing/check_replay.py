@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from swink_agent.core.agent_parts.sync import run_sync
+from swink_agent.core.codec import checked_types
 from swink_agent.core.types import CustomMessage
 from swink_agent.memory.divergence import ReplayReport
 from swink_agent.memory.errors import SessionNotFound
+from swink_agent.memory.opening import read_contents
 from swink_agent.memory.recording import RecordedSession
 from swink_agent.memory.replaying import MakeAgentFn, replay
 from swink_agent.memory.session import LoadedSession
-from swink_agent.memory.store import JsonlSessionStore
 
 __all__ = ["assert_replays", "assert_replays_sync"]
 
@@ -60,8 +61,8 @@ def assert_replays_sync(
 
 def _load(path: Path, types: Sequence[type[CustomMessage]]) -> LoadedSession:
     if not path.is_file():
-        raise SessionNotFound(f"there is no session {path}", path=str(path))
-    return JsonlSessionStore(path.parent, types).load(path.stem)
+        raise SessionNotFound(f"there is no session {path}: name its file, or give one that is loaded", path=str(path))
+    return LoadedSession(path, read_contents(path, checked_types(types)))
 
 
 def _nothing() -> None:
