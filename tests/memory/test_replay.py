@@ -779,8 +779,10 @@ async def test_the_assertion_holds_for_the_same_agent_and_shows_the_difference_o
 def test_the_assertion_in_a_test_that_is_not_async() -> None:
     ledger = asyncio.run(_adding())
     assert assert_replays_sync(ledger, maker(tools=[add])).divergence is None
-    with pytest.raises(AssertionError, match="unknown tool"):
+    with pytest.raises(AssertionError, match="unknown tool") as raised:
         assert_replays_sync(ledger, maker())
+    shown = [frame.name for frame in raised.traceback.filter(raised)]
+    assert shown == ["test_the_assertion_in_a_test_that_is_not_async"]  # and none of how it is run
 
 
 async def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:

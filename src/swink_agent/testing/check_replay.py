@@ -36,15 +36,8 @@ async def assert_replays(
     Raises `AssertionError`, and `SessionError` if the file cannot be read.
     """
     __tracebackhide__ = True
-    if isinstance(session, (str, os.PathLike)):
-        path = Path(session)
-        name, recorded = str(path), _load(path, types)
-    else:
-        name, recorded = "the session", session
-    report = await replay(recorded, make_agent, patience=patience)
-    if report.divergence is not None:
-        raise AssertionError(f"{name}: {report}")
-    return report
+    name, recorded = _given(session, types)
+    return _checked(name, await replay(recorded, make_agent, patience=patience))
 
 
 def assert_replays_sync(
@@ -56,13 +49,27 @@ def assert_replays_sync(
 ) -> ReplayReport:
     """The same for tests that are not async."""
     __tracebackhide__ = True
-    return run_sync(lambda: assert_replays(session, make_agent, types=types, patience=patience), _nothing)
+    name, recorded = _given(session, types)
+    return _checked(name, run_sync(lambda: replay(recorded, make_agent, patience=patience), _nothing))
 
 
-def _load(path: Path, types: Sequence[type[CustomMessage]]) -> LoadedSession:
+def _checked(name: str, report: ReplayReport) -> ReplayReport:
+    __tracebackhide__ = True
+    if report.divergence is not None:
+        raise AssertionError(f"{name}: {report}")
+    return report
+
+
+def _given(
+    session: RecordedSession | str | os.PathLike[str], types: Sequence[type[CustomMessage]]
+) -> tuple[str, RecordedSession]:
+    """What is to be replayed, and how it is called."""
+    if not isinstance(session, (str, os.PathLike)):
+        return "the session", session
+    path = Path(session)
     if not path.is_file():
         raise SessionNotFound(f"there is no session {path}: name its file, or give one that is loaded", path=str(path))
-    return LoadedSession(path, read_contents(path, checked_types(types)))
+    return str(path), LoadedSession(path, read_contents(path, checked_types(types)))
 
 
 def _nothing() -> None:
