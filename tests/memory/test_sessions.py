@@ -1295,6 +1295,22 @@ async def test_state_that_would_come_back_as_something_else_is_refused(store: Js
     assert store.load(session.id).state == {"odd": ["a tuple", ["is", [1, 2.5]], {"a": "list"}]}
 
 
+def test_who_goes_on_is_told_which_state_was_masked(store: JsonlSessionStore, caplog: pytest.LogCaptureFixture) -> None:
+    state = {"page": {"next_page_token": "CAESBgjA9f2zXk81"}, "count": 3}
+    with store.create() as session:
+        session.attach(agent_that(text("hi"), state=state))
+        session.detach()
+        session.attach(agent_that(text("hi")))  # here it is as it was
+    assert caplog.messages == []
+    agent = agent_that(text("hi"))
+    with store.open(session.id) as session:
+        session.attach(agent)
+    assert agent.state["page"]["next_page_token"].startswith("[redacted:next_page_token:")
+    assert caplog.messages == [
+        f"the state of session {session.id} was masked on its way to disk, and holds placeholders: page"
+    ]
+
+
 async def test_state_is_recorded_as_it_changes(store: JsonlSessionStore) -> None:
     agent = agent_that(text("a"), text("b"))
     with store.create() as session:

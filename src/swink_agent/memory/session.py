@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ import msgspec
 from swink_agent.core.agent import Agent
 from swink_agent.core.errors import AlreadyRunning
 from swink_agent.core.journal import decoded_state
+from swink_agent.core.secrets.placeholders import holds_placeholder
 from swink_agent.core.types import AgentMessage, CustomMessage
 from swink_agent.core.values.nesting import is_too_deep, too_deep
 from swink_agent.core.values.value import copy_json
@@ -32,6 +34,8 @@ from .records import LabelAdded, NoteAdded, SessionRecord, SessionStarted, Title
 from .resuming import past_of
 
 __all__ = ["LoadedSession", "Session"]
+
+log = logging.getLogger("swink_agent")
 
 _CLOSING = 30.0
 """Seconds that `close` waits for the disk at most."""
@@ -207,10 +211,18 @@ class Session:
             )
         if self._has_a_past:
             agent.attach_journal(self.log, past_of(self.log))
+            self._tell_of_masks(agent)
         else:
             self._refuse_odd_state(agent)
             agent.attach_journal(self.log)
         self._agent = agent
+
+    def _tell_of_masks(self, agent: Agent) -> None:
+        """A tool would take a placeholder in the state for what it kept there."""
+        masked = [key for key, value in agent.state.items() if holds_placeholder(msgspec.json.encode(value).decode())]
+        if masked:
+            words = "the state of session %s was masked on its way to disk, and holds placeholders: %s"
+            log.warning(words, self.id, ", ".join(masked))
 
     def _refuse_odd_state(self, agent: Agent) -> None:
         """What cannot be recorded is refused before anything is."""
