@@ -173,11 +173,11 @@ class Past(Value, frozen=True, kw_only=True):
 class Recorder:
     """Turns what happens to one agent into entries of one journal."""
 
-    __slots__ = ("_failure", "_journal_record", "_model", "_numbers", "_state", "journal", "redactor")
+    __slots__ = ("_failure", "_model", "_numbers", "_record_in", "_state", "journal", "redactor")
 
     def __init__(self, journal: Journal, past: Past | None = None) -> None:
         self.journal = journal
-        self._journal_record = journal.record
+        self._record_in = journal.record
         self._failure: Exception | None = None
         self.redactor: Redactor | None = None
         past = Past() if past is None else past
@@ -186,16 +186,16 @@ class Recorder:
         self._model = past.model
         self._state = _encoded(past.state)
 
-    def _record_in(self, entry: JournalEntry, redactor: Redactor | None = None) -> int:
-        """A journal that raises here, against its word, has a gap: it is given nothing more, and who waits is told."""
+    def _record(self, entry: JournalEntry) -> None:
         try:
-            return self._journal_record(entry, redactor)
+            self._record_in(entry, self.redactor)
         except Exception as error:
-            self._failure, self._journal_record = error, _record_nothing
-            return 0
+            self._give_up(error)
 
-    def _record(self, entry: JournalEntry) -> int:
-        return self._record_in(entry, self.redactor)
+    def _give_up(self, error: Exception) -> None:
+        """A journal that raised where it was to record, against its word, has a gap: it is given nothing more, and who
+        waits is told."""
+        self._failure, self._record_in = error, _record_nothing
 
     @property
     def is_durable(self) -> bool:
@@ -212,8 +212,11 @@ class Recorder:
 
     def added(self, messages: Iterable[AgentMessage], source: MessageSource) -> None:
         record = self._record_in  # here and below: what is looked up as a method takes longer
-        for message in messages:
-            self._numbers[id(message)] = record(MessageAdded(message, source), self.redactor)
+        try:
+            for message in messages:
+                self._numbers[id(message)] = record(MessageAdded(message, source), self.redactor)
+        except Exception as error:
+            self._give_up(error)
 
     def resolved(self, message: AgentMessage, call: int, state: Mapping[str, Any]) -> None:
         """A tool call has its result, in which no secret is left, and has made this of the state."""
@@ -221,7 +224,10 @@ class Recorder:
             with suppress(AgentError):  # what is no JSON is told when somebody waits for it
                 self.state_is(state)
         record = self._record_in
-        self._numbers[id(message)] = record(MessageAdded(message, "result", call))
+        try:
+            self._numbers[id(message)] = record(MessageAdded(message, "result", call))
+        except Exception as error:
+            self._give_up(error)
 
     def replaced(self, old: AgentMessage, new: AgentMessage) -> None:
         number = self._numbers.pop(id(old), None)
@@ -251,7 +257,10 @@ class Recorder:
     def tool_started(self, call: int, call_id: str, name: str, arguments: dict[str, Any] | None) -> None:
         # Without arguments it names a tool and a call of the reply before it: there is nothing in it to mask.
         record = self._record_in
-        record(ToolStarted(call, call_id, name, arguments), None if arguments is None else self.redactor)
+        try:
+            record(ToolStarted(call, call_id, name, arguments), None if arguments is None else self.redactor)
+        except Exception as error:
+            self._give_up(error)
 
     def model_is(self, model: ModelSpec) -> None:
         if model != self._model:
@@ -275,7 +284,9 @@ class Recorder:
 
     def is_safe(self, state: Mapping[str, Any]) -> bool:
         """Whether all that happened is known to be safe, so that there is nothing to wait for. Never raises."""
-        return not state and self._state is _NO_STATE and self.is_durable
+        if state or self._state is not _NO_STATE or self._failure is not None:
+            return False
+        return getattr(self.journal, "is_durable", False)
 
     def run_started(self, run_id: str) -> None:
         self._record(RunStarted(run_id))
