@@ -1,0 +1,135 @@
+"""Long conversations, compacted on the way: every provider takes what is left, and most of it stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import pairwise
+from typing import Any, SupportsIndex
+
+import pytest
+
+from swink_agent import (
+    Agent,
+    AgentToolResult,
+    Base64Image,
+    ContextCompacted,
+    Image,
+    ModelSpec,
+    SlidingWindow,
+    Text,
+    ThinkingLevel,
+    tool,
+)
+from swink_agent.core.stream import StreamFn
+from swink_agent.memory import SummarizingCompactor
+from swink_agent.testing.fakes import APIS, FakeProvider, FakeReply
+
+ADAPTERS = {
+    "anthropic": ("anthropic", "AnthropicStreamFn", "claude-sonnet-4-5"),
+    "openai": ("openai", "OpenAiStreamFn", "gpt-5"),
+    "openai-responses": ("openai_responses", "OpenAiResponsesStreamFn", "gpt-5"),
+    "azure": ("azure", "AzureStreamFn", "gpt-5"),
+    "xai": ("xai", "XAiStreamFn", "grok-4.3"),
+    "mistral": ("mistral", "MistralStreamFn", "magistral-medium-latest"),
+    "gemini": ("gemini", "GeminiStreamFn", "gemini-3-pro-preview"),
+    "ollama": ("ollama", "OllamaStreamFn", "qwen3"),
+    "bedrock": ("bedrock", "BedrockStreamFn", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
+}
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+TURNS = 40
+CACHE_MARKS = (b',"cache_control":{"type":"ephemeral"}', b',{"cachePoint":{"type":"default"}}')
+"""Where a cache may end moves along; what is in it does not change."""
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "OLLAMA_HOST", "OLLAMA_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDFAKE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "fake-key")
+    return iter(())
+
+
+@tool
+def photograph(subject: str) -> AgentToolResult:
+    """Takes a picture."""
+    return AgentToolResult([Text(f"a picture of {subject}\n" * 30), Image(Base64Image("image/png", PICTURE))])
+
+
+@tool
+def weigh(thing: str) -> str:
+    """Weighs a thing."""
+    raise ValueError(f"there is no {thing} to weigh")
+
+
+def stream_fn(fake: FakeProvider) -> StreamFn:
+    module, name, _ = ADAPTERS[fake.api]
+    adapter = getattr(import_module(f"swink_agent.adapters.{module}"), name)
+    return adapter(region="eu-west-1", base_url=fake.url) if fake.api == "bedrock" else adapter(fake.url, fake.key)
+
+
+class Replies(list[Any]):
+    """Thinking, text and parallel calls, turn after turn, with ids that recur; a summary where one is asked for."""
+
+    def __init__(self, fake: FakeProvider) -> None:
+        super().__init__(["there is always one"])
+        self.fake = fake
+        self.turns = self.summaries = 0
+
+    def pop(self, index: SupportsIndex = -1) -> FakeReply:
+        if b"boundary lines" in self.fake.requests[-1].body:
+            self.summaries += 1
+            return FakeReply(text=f"## Goal\nTo see the cats.\n## Done\n{self.turns} turns.")
+        self.turns += 1
+        if self.turns % 6 == 0:
+            return FakeReply(thinking="So many.", text=f"Answer {self.turns}.")
+        calls = [("photograph", {"subject": f"cat {self.turns}"}), ("weigh", {"thing": "cat"})]
+        return FakeReply(thinking="Which one?", text="A look.", calls=calls[: 1 + self.turns % 2])
+
+
+def in_common(before: bytes, after: bytes) -> int:
+    """How many bytes both begin with."""
+    low, high = 0, min(len(before), len(after))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if before[:middle] == after[:middle] else (low, middle - 1)
+    return low
+
+
+def unmarked(body: bytes) -> bytes:
+    """A request without the marks of caches."""
+    for mark in CACHE_MARKS:
+        body = body.replace(mark, b"")
+    return body
+
+
+TRANSFORMS = [SlidingWindow(12_000), SummarizingCompactor(max_tokens=12_000, keep_recent=3_000)]
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=["window", "summary"])
+@pytest.mark.parametrize("api", APIS)
+async def test_what_is_left_is_taken_by_every_provider_and_begins_alike_for_many_turns(
+    api: str, transform: Any
+) -> None:
+    cuts: list[ContextCompacted] = []
+    async with FakeProvider(api) as fake:
+        replies = fake.replies = Replies(fake)
+        agent = Agent(
+            ModelSpec(api, ADAPTERS[api][2], ThinkingLevel.MEDIUM),
+            stream_fn=stream_fn(fake),
+            system_prompt="You know cats.",
+            tools=[photograph, weigh],
+            transform_context=transform,
+        )
+        agent.subscribe(lambda event: cuts.append(event) if isinstance(event, ContextCompacted) else None)
+        while replies.turns < TURNS:
+            result = await agent.prompt(f"question {replies.turns}: " + "which cat? " * 20)
+            assert fake.rejections == []
+            assert result.error is None
+        bodies = [request.body for request in fake.requests if b"boundary lines" not in request.body]
+    assert 2 <= len(cuts) <= TURNS // 6
+    assert bool(replies.summaries) == isinstance(transform, SummarizingCompactor)
+    again = [len(before) - in_common(before, after) for before, after in pairwise(map(unmarked, bodies))]
+    closing = 10  # the brackets at the end
+    assert sum(size > closing for size in again) == len(cuts), "only a cut changes what was sent before"
