@@ -14,21 +14,26 @@ from swink_agent import (
     AgentEvent,
     AgentMessage,
     AssistantMessage,
+    Base64Image,
     ContextCompacted,
+    CustomMessage,
+    Image,
     ModelSpec,
     SlidingWindow,
     StreamDone,
     StreamOptions,
+    Text,
     ToolCall,
     ToolResultMessage,
     Usage,
     UserMessage,
     estimate_tokens,
+    extract_text,
     tool,
 )
 from swink_agent.adapters import AnthropicStreamFn, OpenAiStreamFn
 from swink_agent.core.window import tokens_per_count
-from swink_agent.testing import call, scripted
+from swink_agent.testing import call, check_conversation, scripted
 from swink_agent.testing.script import ScriptedStream
 
 MODEL = ModelSpec("test", "model")
@@ -227,3 +232,90 @@ async def test_a_result_that_is_too_long_is_shortened_on_demand_with_no_message_
     assert report.dropped_count == 0
     assert report.tokens_after <= report.tokens_before // 2
     assert seen == [], "an event tells of dropped messages"
+
+
+# -- results of any kind ---------------------------------------------------------------------------------------
+
+PICTURE = Image(Base64Image("image/png", "aGk="))
+
+
+def looked(*content: Any) -> list[AgentMessage]:
+    """A request, a call, and a result with this in it."""
+    blocks = [Text(block) if isinstance(block, str) else block for block in content]
+    call = AssistantMessage([ToolCall("1", "look", {"number": 1})], timestamp=0)
+    return [UserMessage("go", timestamp=0), call, ToolResultMessage("1", blocks, tool_name="look", timestamp=0)]
+
+
+def in_bytes(message: AgentMessage) -> int:
+    """As the standard agent counts: what is not ASCII is more."""
+    return 1 if isinstance(message, CustomMessage) else len(msgspec.json.encode(message.content)) // 3
+
+
+DENSE_ENDS = ["漢" * 20_000 + "a" * 400_000 + "漢" * 20_000, "\x00" * 20_000 + "a" * 400_000 + "\x00" * 20_000]
+
+
+@pytest.mark.parametrize("text", [*DENSE_ENDS, "👩‍👩‍👧" * 30_000, "\n" * 200_000], ids=["han", "nul", "emoji", "lines"])
+def test_a_result_whose_ends_are_denser_than_its_middle_fits_all_the_same(text: str) -> None:
+    for budget in (2_000, 20_000):
+        kept = SlidingWindow(budget, count=in_bytes)(looked(text), False)
+        assert kept is not None
+        assert budget * 0.6 < sum(map(in_bytes, kept)) <= budget
+        shown = extract_text(kept[2].content)  # type: ignore[union-attr]
+        assert shown.startswith(text[:50])
+        assert shown.endswith(text[-50:])
+
+
+def test_pictures_of_a_result_go_too_where_there_is_no_room_for_them() -> None:
+    kept = SlidingWindow(20_000)(looked("what it is", *[PICTURE] * 60), False)
+    assert kept is not None
+    assert estimate_tokens(kept) <= 20_000
+    shown = kept[2].content  # type: ignore[union-attr]
+    assert 10 <= shown.count(PICTURE) <= 16, "as many as there is room for"
+    assert shown[0] == Text(f"what it is\n[… {60 - shown.count(PICTURE)} images left out to save room …]")
+    kept = SlidingWindow(8_000)(looked("x" * 40_000, *[PICTURE] * 5), False)
+    assert kept is not None
+    assert 7_000 < estimate_tokens(kept) <= 8_000
+    assert kept[2].content.count(PICTURE) == 5  # type: ignore[union-attr]
+
+
+def test_pictures_at_the_start_do_not_keep_a_conversation_from_going_on() -> None:
+    messages = [*looked(*[PICTURE] * 60), AssistantMessage("seen"), UserMessage("and now?")]
+    for overflow in (False, True):
+        kept = SlidingWindow(20_000)(messages, overflow)
+        assert kept is not None
+        assert estimate_tokens(kept) <= 20_000
+        assert kept[-1] is messages[-1]
+
+
+# -- what the user said ----------------------------------------------------------------------------------------
+
+
+def test_what_the_user_said_in_several_messages_stays_as_far_as_it_fits() -> None:
+    """A document and a question about it: without the one, the other is of no use."""
+    document, question = UserMessage("d" * 24_000), UserMessage("what is wrong with it?")
+    for behind in ([], [AssistantMessage("let me see"), *looked("x" * 400)[1:]]):
+        messages = [*exchanges(50), document, question, *behind]
+        kept = SlidingWindow(10_000)(messages, False)
+        assert kept is not None
+        assert [message in kept for message in (document, question)] == [True, True]
+        assert estimate_tokens(kept) <= 10_000
+        kept = SlidingWindow(5_000)(messages, False)
+        assert kept is not None
+        assert [message in kept for message in (document, question)] == [False, True], "it does not fit"
+        assert estimate_tokens(kept) <= 5_000
+
+
+class Notice(CustomMessage, tag="notice_at_the_start"):
+    text: str
+
+
+@pytest.mark.parametrize("keep_first", [0, 1, 2, 3])
+def test_what_no_model_sees_is_no_beginning_of_a_conversation(keep_first: int) -> None:
+    turns = [message for number in range(30) for message in (*looked(f"{number}" + "r" * 400), said(0))]
+    messages: list[AgentMessage] = [Notice("a"), Notice("b"), Notice("c"), *turns]
+    for budget in range(300, 2_000, 70):
+        kept = SlidingWindow(budget, keep_first=keep_first)(messages, False)
+        assert kept is not None
+        sent = [message for message in kept if not isinstance(message, CustomMessage)]
+        assert isinstance(sent[0], UserMessage)
+        check_conversation(sent)

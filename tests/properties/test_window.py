@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent import (
     AgentMessage,
     AssistantMessage,
+    Base64Image,
+    CustomMessage,
+    Image,
     ModelSpec,
     SlidingWindow,
     Text,
@@ -20,7 +25,7 @@ from swink_agent import (
     UserMessage,
     estimate_tokens,
 )
-from swink_agent.core.window import pair_boundary
+from swink_agent.core.window import last_exchange, pair_boundary
 from swink_agent.memory import SummarizingCompactor
 from swink_agent.memory.summary_text import is_summary
 from swink_agent.testing import check_conversation, scripted, truncated
@@ -30,6 +35,94 @@ OFTEN = settings(max_examples=100, deadline=None)
 
 sizes = st.integers(0, 40) | st.integers(0, 9_000) | st.just(60_000)
 reports = st.integers(0, 5_000) | st.just(10**12) | st.just(-1)
+
+
+class Notice(CustomMessage, tag="notice_in_a_window"):
+    text: str = "for people"
+
+
+PICTURE = Image(Base64Image("image/png", "aGk="))
+texts = st.builds(
+    lambda start, size, middle: start * (size // 7) + middle * size + start * (size // 7),
+    st.sampled_from("x漢\0é\n"),
+    sizes,
+    st.sampled_from("a漢"),
+)
+
+
+def in_bytes(message: AgentMessage) -> int:
+    """As the standard agent counts: what is not ASCII is more, and pictures cost."""
+    if isinstance(message, CustomMessage):
+        return 0
+    images = sum(isinstance(block, Image) for block in message.content)
+    others = [block for block in message.content if not isinstance(block, Image)]
+    return 6 + 1_600 * images + len(msgspec.json.encode(others)) // 3
+
+
+@st.composite
+def mixed_conversations(draw: st.DrawFn) -> list[AgentMessage]:
+    """Requests in one message or several, with pictures; results of any density with pictures; messages for people."""
+    messages: list[AgentMessage] = [Notice()] * draw(st.integers(0, 2))
+    number = 0
+    for _ in range(draw(st.integers(1, 5))):
+        for _ in range(draw(st.integers(1, 3))):
+            number += 1
+            pictures = [PICTURE] * draw(st.integers(0, 1))
+            messages.append(UserMessage([Text(f"request {number} " + "u" * draw(sizes)), *pictures], timestamp=0))
+        for _ in range(draw(st.integers(0, 3))):
+            ids = draw(st.permutations(["a", "b", "c"]))[: draw(st.integers(1, 3))]
+            messages.append(AssistantMessage([Text("so:"), *[ToolCall(each, "look") for each in ids]], timestamp=0))
+            for each in draw(st.permutations(ids)):
+                content = [Text(draw(texts)), *[PICTURE] * draw(st.sampled_from([0, 0, 1, 9]))]
+                messages.append(ToolResultMessage(each, content, tool_name="look", timestamp=0))
+                messages += [Notice()] * draw(st.integers(0, 1))
+        messages += [AssistantMessage("answer", timestamp=0)] * draw(st.integers(0, 1))
+    return messages
+
+
+def sent_of(messages: Sequence[AgentMessage]) -> list[AgentMessage]:
+    return [message for message in messages if not isinstance(message, CustomMessage)]
+
+
+@OFTEN
+@given(mixed_conversations(), st.integers(1_000, 40_000), st.integers(0, 4), st.booleans(), st.booleans())
+def test_whatever_is_in_it_it_can_be_sent_and_what_must_stay_is_all_that_can_be_too_much(
+    messages: list[AgentMessage], budget: int, keep_first: int, overflow: bool, by_bytes: bool
+) -> None:
+    count = in_bytes if by_bytes else estimate_tokens
+    kept = SlidingWindow(budget, keep_first=keep_first, count=count)(messages, overflow)
+    if kept is None:
+        return
+    sent = sent_of(kept)
+    check_conversation(sent)
+    assert isinstance(sent[0], UserMessage), "no provider takes one that begins with a reply"
+    newest = next(message for message in reversed(messages) if isinstance(message, UserMessage))
+    assert newest in kept
+    results = [message for message in sent if isinstance(message, ToolResultMessage)]
+    first = [message for message in messages[: pair_boundary(messages, keep_first)] if message in kept]
+    needed = [newest, *first, *messages[last_exchange(messages) :]]
+    least = sum(count(message) for message in needed if not isinstance(message, ToolResultMessage))
+    assert sum(map(count, kept)) <= max(budget, least + 250 * len(results))
+    assert sum(map(count, kept)) < sum(map(count, messages))
+
+
+@OFTEN
+@given(mixed_conversations(), st.integers(2_000, 40_000), st.integers(0, 10_000), st.booleans(), st.booleans())
+def test_whatever_is_in_it_its_summary_can_be_sent_with_what_must_stay(
+    messages: list[AgentMessage], budget: int, keep_recent: int, overflow: bool, by_bytes: bool
+) -> None:
+    count = in_bytes if by_bytes else estimate_tokens
+    script = scripted("a summary")
+    compactor = SummarizingCompactor(MODEL, budget, keep_recent, script, count=count)
+    kept = asyncio.run(compactor(messages, overflow))  # type: ignore[arg-type]
+    if kept is None:
+        return
+    sent = sent_of(kept)
+    check_conversation(sent)
+    assert isinstance(sent[0], UserMessage)
+    newest = next(message for message in reversed(messages) if isinstance(message, UserMessage))
+    assert newest in kept
+    assert sum(map(count, kept)) < sum(map(count, messages)) + 50 * len(script.requests)
 
 
 @st.composite

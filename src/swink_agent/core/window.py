@@ -16,7 +16,15 @@ from .compaction import CompactionContext
 from .context import estimate_tokens
 from .types import AgentMessage, AssistantMessage, CustomMessage, Text, ToolResultMessage, UserMessage
 
-__all__ = ["CompactionPlan", "SlidingWindow", "last_exchange", "newest_request", "pair_boundary", "tokens_per_count"]
+__all__ = [
+    "CompactionPlan",
+    "SlidingWindow",
+    "last_exchange",
+    "newest_request",
+    "pair_boundary",
+    "requests_with",
+    "tokens_per_count",
+]
 
 _ATTACHED = (ToolResultMessage, CustomMessage)
 """What belongs to the message before it: a cut comes behind these, never between."""
@@ -25,7 +33,6 @@ _SHARE = 8
 """Of what is kept, a result of a tool that is not the newest may be one part in so many."""
 _LEAST_RESULT = 250
 """Tokens below which no result is shortened."""
-_NOTE_LENGTH = 130
 _LEAST_WINDOW = 1_000
 """Tokens below which no model's window is: a budget that small is there to cut all that can be cut."""
 
@@ -140,23 +147,25 @@ class SlidingWindow:
 
     def _newest(self, messages: Sequence[AgentMessage], last: int, goal: int, budget: int) -> list[AgentMessage]:
         """What must stay, and before it as many of the newest messages as fit."""
-        request = newest_request(messages)
-        first = self._first(messages, last, request, budget)
+        newest = newest_request(messages)
+        first = self._first(messages, last, newest, budget)
         start = max(first, last)
+        others = [messages[newest]] if first <= newest < start else []
+        spare = budget - self._least([*messages[:first], *others, *messages[start:]])
+        asked = requests_with(messages, newest, first, spare, self.count)
         room = goal - sum(map(self.count, [*messages[:first], *messages[start:]]))
-        if first <= request < start:
-            room -= self.count(messages[request])
+        room -= sum(self.count(messages[at]) for at in asked if first <= at < start)
         while start > first:
-            size = 0 if start - 1 == request else self.count(messages[start - 1])
+            size = 0 if start - 1 in asked else self.count(messages[start - 1])
             if size > room:
                 break
             start -= 1
             room -= size
         start = min(pair_boundary(messages, start), max(first, last))
-        while not first and start < request and type(messages[start]) is not UserMessage:
-            start += 1  # providers take no conversation that begins with a reply
-        asked = [messages[request]] if first <= request < start else []
-        return [*messages[:first], *asked, *messages[start:]]
+        if not any(type(message) is UserMessage for message in messages[:first]):
+            while start < asked.start and type(messages[start]) is not UserMessage:
+                start += 1  # providers take no conversation that begins with a reply
+        return [*messages[:first], *[messages[at] for at in asked if first <= at < start], *messages[start:]]
 
     def _first(self, messages: Sequence[AgentMessage], last: int, request: int, budget: int) -> int:
         """How many messages stay at the start: none if they alone are more than the window, and the rest is not."""
@@ -191,8 +200,8 @@ class SlidingWindow:
     def _shortened(self, messages: Sequence[AgentMessage], start: int, end: int, longest: int) -> list[AgentMessage]:
         """The messages, those results among them that have more than so many tokens cut down to that."""
         return [
-            _shorter(message, size, longest)
-            if start <= at < end and type(message) is ToolResultMessage and (size := self.count(message)) > longest
+            _shorter(message, longest, self.count)
+            if start <= at < end and type(message) is ToolResultMessage and self.count(message) > longest
             else message
             for at, message in enumerate(messages)
         ]
@@ -201,6 +210,22 @@ class SlidingWindow:
 def newest_request(messages: Sequence[AgentMessage]) -> int:
     """Where the newest message of the user is; -1 if there is none."""
     return max((at for at, message in enumerate(messages) if type(message) is UserMessage), default=-1)
+
+
+def requests_with(
+    messages: Sequence[AgentMessage], newest: int, first: int, room: int, count: Callable[[AgentMessage], int]
+) -> range:
+    """The newest message of the user and those right before it, as far as there is room: they are one request.
+
+    Nothing before `first` is among them.
+    """
+    start = newest
+    while start > max(first, 0) and type(messages[start - 1]) is UserMessage:
+        room -= count(messages[start - 1])
+        if room < 0:
+            break
+        start -= 1
+    return range(start, newest + 1)
 
 
 def pair_boundary(messages: Sequence[AgentMessage], position: int) -> int:
@@ -218,15 +243,34 @@ def last_exchange(messages: Sequence[AgentMessage]) -> int:
     return 0
 
 
-def _shorter(message: ToolResultMessage, size: int, longest: int) -> ToolResultMessage:
-    """The beginning and the end of a result, where most of what matters is, with a note of what is missing."""
-    texts = [block.text for block in message.content if isinstance(block, Text)]
+def _shorter(message: ToolResultMessage, longest: int, count: Callable[[AgentMessage], int]) -> ToolResultMessage:
+    """The beginning and the end of a result, where most of what matters is, with a note of what is missing.
+
+    Pictures stay as long as they leave some room for the text.
+    """
+    whole = "\n".join([block.text for block in message.content if isinstance(block, Text)])
     others = [block for block in message.content if not isinstance(block, Text)]
-    whole = "\n".join(texts)
-    half = max(0, int(len(whole) * longest / size) - _NOTE_LENGTH) // 2
-    left_out = len(whole) - 2 * half
-    if left_out <= _NOTE_LENGTH:
-        return message
+    images, most = len(others), longest - min(longest // 2, _LEAST_RESULT)
+    while others and count(msgspec.structs.replace(message, content=tuple(others))) > most:
+        others.pop()
+    images -= len(others)
+    note = f"[… {images:,} images left out to save room …]" if images else ""
+
+    def with_ends(half: int) -> ToolResultMessage:
+        text = "\n".join(filter(None, (_ends(whole, half), note)))
+        return msgspec.structs.replace(message, content=(Text(text), *others))
+
+    least, half = count(with_ends(0)), (len(whole) + 1) // 2
+    shorter = with_ends(half)
+    while (size := count(shorter)) > longest and half:  # counted each time: the ends may be denser than the middle
+        half = min(half - 1, max(0, half * (longest - least) // max(1, size - least)))
+        shorter = with_ends(half)
+    return shorter if size < count(message) else message
+
+
+def _ends(text: str, half: int) -> str:
+    left_out = len(text) - 2 * half
+    if left_out <= 0:
+        return text
     note = f"\n[… {left_out:,} characters left out to save room; call the tool again if they are needed …]\n"
-    text = Text(whole[:half] + note + whole[len(whole) - half :])
-    return msgspec.structs.replace(message, content=(text, *others))
+    return text[:half] + note + text[len(text) - half :]
