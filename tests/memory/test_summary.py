@@ -243,7 +243,7 @@ async def test_the_prefix_stays_the_same_until_the_next_summary() -> None:
 async def test_the_agents_own_model_is_asked_once_without_tools_and_without_thinking() -> None:
     script = scripted("sum", "fine")
     spec = ModelSpec("test", "model", "high")  # type: ignore[arg-type]
-    options = StreamOptions(max_tokens=4_000, temperature=0.5, session_id="s", headers={"a": "b"})
+    options = StreamOptions(max_tokens=900, temperature=0.5, session_id="s", headers={"a": "b"})
     agent = Agent(
         spec,
         stream_fn=script,
@@ -255,7 +255,7 @@ async def test_the_agents_own_model_is_asked_once_without_tools_and_without_thin
     request = script.requests[0]
     assert request.model == MODEL
     assert request.context.tools == ()
-    assert (request.options.max_tokens, request.options.headers) == (4_000, {"a": "b"})
+    assert (request.options.max_tokens, request.options.headers) == (900, {"a": "b"})
     for section in ("Goal", "Decisions", "Files touched", "Open ends"):
         assert f"## {section}" in request.context.system_prompt
 

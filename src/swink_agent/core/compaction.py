@@ -79,6 +79,11 @@ class CompactionContext:
         return self._run.config.model
 
     @property
+    def max_tokens(self) -> int | None:
+        """The most tokens that the run lets a reply have, those to side requests included; `None` without a limit."""
+        return self._run.config.stream_options.max_tokens
+
+    @property
     def is_refused(self) -> bool:
         """Whether the run's journal takes no more: the run ends here, and nothing is to be changed any more."""
         return self._run.refusal is not None
@@ -141,8 +146,8 @@ class CompactionContext:
         is_same = model.provider == own.model.provider
         if stream_fn is None:
             stream_fn = own.stream_fn if is_same else ProviderStreamFn()
-        if own.stream_options.max_tokens is not None:
-            max_tokens = min(max_tokens or own.stream_options.max_tokens, own.stream_options.max_tokens)
+        if self.max_tokens is not None:
+            max_tokens = min(max_tokens or self.max_tokens, self.max_tokens)
         # A key, headers and fields that were meant for one provider are not for another.
         options = own.stream_options if is_same else StreamOptions(timeout=own.stream_options.timeout)
         options = msgspec.structs.replace(options, max_tokens=max_tokens, tool_choice="auto", cache="none")

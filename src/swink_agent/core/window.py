@@ -20,6 +20,7 @@ __all__ = [
     "CompactionPlan",
     "SlidingWindow",
     "last_exchange",
+    "least_tokens",
     "newest_request",
     "pair_boundary",
     "requests_with",
@@ -151,7 +152,7 @@ class SlidingWindow:
         first = self._first(messages, last, newest, budget)
         start = max(first, last)
         others = [messages[newest]] if first <= newest < start else []
-        spare = budget - self._least([*messages[:first], *others, *messages[start:]])
+        spare = budget - least_tokens([*messages[:first], *others, *messages[start:]], self.count)
         asked = requests_with(messages, newest, first, spare, self.count)
         room = goal - sum(map(self.count, [*messages[:first], *messages[start:]]))
         room -= sum(self.count(messages[at]) for at in asked if first <= at < start)
@@ -171,17 +172,10 @@ class SlidingWindow:
         """How many messages stay at the start: none if they alone are more than the window, and the rest is not."""
         first = min(pair_boundary(messages, self.keep_first), len(messages))
         start = [message for at, message in enumerate(messages[: min(first, last)]) if at != request]
-        if self.max_tokens < _LEAST_WINDOW or self._least(start) <= self.max_tokens:
+        if self.max_tokens < _LEAST_WINDOW or least_tokens(start, self.count) <= self.max_tokens:
             return first
         needed = [message for at, message in enumerate(messages) if at >= last or at == request]
-        return 0 if self._least(needed) <= budget else first
-
-    def _least(self, messages: Sequence[AgentMessage]) -> int:
-        """The tokens of messages when their results are as short as can be."""
-        return sum(
-            min(self.count(message), _LEAST_RESULT) if type(message) is ToolResultMessage else self.count(message)
-            for message in messages
-        )
+        return 0 if least_tokens(needed, self.count) <= budget else first
 
     def _fitted(self, messages: list[AgentMessage], budget: int) -> list[AgentMessage]:
         """With results as short as it takes, where what must stay is more than the budget."""
@@ -226,6 +220,14 @@ def requests_with(
             break
         start -= 1
     return range(start, newest + 1)
+
+
+def least_tokens(messages: Sequence[AgentMessage], count: Callable[[AgentMessage], int]) -> int:
+    """The tokens of messages when their results are as short as can be."""
+    return sum(
+        min(count(message), _LEAST_RESULT) if type(message) is ToolResultMessage else count(message)
+        for message in messages
+    )
 
 
 def pair_boundary(messages: Sequence[AgentMessage], position: int) -> int:

@@ -23,7 +23,15 @@ from swink_agent.core.types import (
     UserMessage,
     extract_text,
 )
-from swink_agent.core.window import CompactionPlan, SlidingWindow, last_exchange, pair_boundary
+from swink_agent.core.window import (
+    CompactionPlan,
+    SlidingWindow,
+    last_exchange,
+    least_tokens,
+    newest_request,
+    pair_boundary,
+    requests_with,
+)
 
 from .summary_text import SYSTEM_PROMPT, is_summary, record_of, request_for, said_in, summary_message
 
@@ -31,12 +39,15 @@ __all__ = ["SummarizingCompactor"]
 
 log = logging.getLogger("swink_agent")
 
-_MOST_REPLY = 8_192
+_MOST_REPLY, _LEAST_REPLY = 8_192, 1_024
 """Tokens of a reply with a summary in it, reasoning included where a model insists on that."""
-_LEAST_RECORD = 4_000
-"""Tokens of the record that any model can read, however small the budget."""
+_REPLY_SHARE = 3
+"""A reply may be one part in so many of what the run may send: together they are what models have room for."""
+_LEAST_RECORD = 2_000
+"""Tokens of the record, however small the budget: a window with less room has none for summaries."""
 _LEAST_SUMMARY = 400
 _MOST_WORDS = 1_200
+_TOKENS_PER_WORD = 2
 
 
 class SummarizingCompactor:
@@ -111,25 +122,42 @@ class SummarizingCompactor:
     async def _compact(
         self, messages: Sequence[AgentMessage], plan: CompactionPlan, context: CompactionContext | None
     ) -> list[AgentMessage] | None:
-        cut = self._cut(messages, plan)
-        request = _newest_request(messages)
-        old = [message for at, message in enumerate(messages[:cut]) if at != request]
-        if not any(not is_summary(message) and not isinstance(message, CustomMessage) for message in old):
+        asked = self._asked(messages, plan)
+        cut = self._cut(messages, asked, plan)
+        if not _has_news(messages, asked, cut):
+            cut = last_exchange(
+                messages
+            )  # the summary from before takes up most: what stands behind it goes into the next one
+        if context is None or not _has_news(messages, asked, cut):
             return self._cut_down(messages, plan.budget, plan.goal)  # at most a result is too long
-        summary = None if context is None else await self._summary(messages[:cut], plan, context)
+        kept = [*[messages[at] for at in asked if at < cut], *messages[cut:]]
+        replaced = sum(self.count(message) for at, message in enumerate(messages[:cut]) if at not in asked)
+        longest = max(min(plan.limit // 2, plan.limit - least_tokens(kept, self.count), replaced), _LEAST_SUMMARY)
+        summary = await self._summary(messages[:cut], longest, plan, context)
         if summary is None:
             return self._cut_down(messages, plan.budget, plan.goal)
-        asked = [messages[request]] if 0 <= request < cut else []
-        kept = [summary, *asked, *messages[cut:]]
+        kept = [summary, *kept]
         if sum(map(self.count, kept)) > plan.limit:
             return self._cut_down(kept, plan.limit, min(plan.limit, max(plan.goal, plan.limit // 2))) or kept
         return kept
 
-    def _cut(self, messages: Sequence[AgentMessage], plan: CompactionPlan) -> int:
+    def _asked(self, messages: Sequence[AgentMessage], plan: CompactionPlan) -> range:
+        """Where the newest request is, which stays word for word. A summary is none, and stands first."""
+        first = 1 if messages and is_summary(messages[0]) else 0
+        newest, last = newest_request(messages), last_exchange(messages)
+        if newest < first:
+            return range(0)
+        kept = [messages[newest], *messages[last:]] if newest < last else messages[last:]
+        room = plan.limit - _LEAST_SUMMARY - least_tokens(kept, self.count)
+        return requests_with(messages, newest, first, room, self.count)
+
+    def _cut(self, messages: Sequence[AgentMessage], asked: range, plan: CompactionPlan) -> int:
         """Where what stays begins: as many of the newest messages as may be, and at least the last exchange."""
         start = last = last_exchange(messages)
-        room = min(int(self.keep_recent / plan.rate), plan.goal) - sum(map(self.count, messages[last:]))
-        while start > 0 and (size := self.count(messages[start - 1])) <= room:
+        request = sum(self.count(messages[at]) for at in asked if at < last)
+        recent = min(int(self.keep_recent / plan.rate), plan.goal - request)
+        room = recent - sum(map(self.count, messages[last:]))
+        while start > 0 and (size := 0 if start - 1 in asked else self.count(messages[start - 1])) <= room:
             start, room = start - 1, room - size
         return min(pair_boundary(messages, start), last)
 
@@ -145,19 +173,23 @@ class SummarizingCompactor:
     # -- the summary ---------------------------------------------------------------------------------------------
 
     async def _summary(
-        self, messages: Sequence[AgentMessage], plan: CompactionPlan, context: CompactionContext
+        self, messages: Sequence[AgentMessage], longest: int, plan: CompactionPlan, context: CompactionContext
     ) -> UserMessage | None:
-        """The message that takes the place of these, or `None` if nobody could write it."""
-        longest = max(plan.limit // 2, _LEAST_SUMMARY)
+        """The message that takes the place of these, or `None` if nobody could write it in `longest` tokens.
+
+        The request is no longer than one of the run's own: what these have besides messages, it has room for.
+        """
+        room = plan.limit + context.fixed(self.count)
+        most = min(max(room // _REPLY_SHARE, _LEAST_REPLY), _MOST_REPLY, context.max_tokens or _MOST_REPLY)
+        earlier = [said_in(message) for message in messages if is_summary(message)]
+        room -= sum(self.count(UserMessage(text)) for text in (SYSTEM_PROMPT, *earlier))
         prompt = request_for(
             record_of(
-                [message for message in messages if not is_summary(message)],
-                max(plan.limit, _LEAST_RECORD),
-                self.count,
+                [message for message in messages if not is_summary(message)], max(room, _LEAST_RECORD), self.count
             ),
-            earlier=[said_in(message) for message in messages if is_summary(message)],
+            earlier=earlier,
             instructions=(self.instructions, context.instructions),
-            words=min(longest // 2, _MOST_WORDS),
+            words=min(longest // _TOKENS_PER_WORD, most // _TOKENS_PER_WORD, _MOST_WORDS),
         )
         try:
             reply = await context.ask(
@@ -165,7 +197,7 @@ class SummarizingCompactor:
                 system_prompt=SYSTEM_PROMPT,
                 model=self.model,
                 stream_fn=self.stream_fn,
-                max_tokens=_MOST_REPLY,
+                max_tokens=most,
             )
         except Aborted:
             raise
@@ -185,10 +217,12 @@ class SummarizingCompactor:
         return summary
 
 
-def _newest_request(messages: Sequence[AgentMessage]) -> int:
-    """Where the newest message of the user is, a summary being none; -1 if there is none."""
-    requests = [at for at, message in enumerate(messages) if isinstance(message, UserMessage)]
-    return next((at for at in reversed(requests) if not is_summary(messages[at])), -1)
+def _has_news(messages: Sequence[AgentMessage], asked: range, cut: int) -> bool:
+    """Whether there is anything to sum up before the cut that is in no summary yet."""
+    return any(
+        at not in asked and not is_summary(message) and not isinstance(message, CustomMessage)
+        for at, message in enumerate(messages[:cut])
+    )
 
 
 def _newest_time(messages: Sequence[AgentMessage]) -> int:
@@ -199,6 +233,8 @@ def _newest_time(messages: Sequence[AgentMessage]) -> int:
 def _problem_with(reply: AssistantMessage, text: str) -> str:
     if reply.stop_reason == StopReason.LENGTH:
         return "it was cut off"
+    if reply.tool_calls:
+        return "the model called a tool instead"
     if not text:
         return "the model said nothing"
     return ""

@@ -69,8 +69,11 @@ _LONGEST_NAME = 64
 
 
 def summary_message(text: str, timestamp: int) -> UserMessage:
-    """The summary as it stands in a context. What would end it early is taken out: behind its end others speak."""
-    return UserMessage(f"{_OPENING}\n\n{_FRAME.sub('', text).strip()}\n\n{_CLOSING}", timestamp=timestamp)
+    """The summary as it stands in a context. What would end it early is taken out: behind its end others speak.
+
+    Something is left in its place, so that what stood around it becomes no end either.
+    """
+    return UserMessage(f"{_OPENING}\n\n{_FRAME.sub('(…)', text).strip()}\n\n{_CLOSING}", timestamp=timestamp)
 
 
 def is_summary(message: AgentMessage) -> bool:
