@@ -33,6 +33,7 @@ from swink_agent import (
 )
 from swink_agent.adapters import AnthropicStreamFn, OpenAiStreamFn
 from swink_agent.core.window import tokens_per_count
+from swink_agent.memory import SummarizingCompactor
 from swink_agent.testing import call, check_conversation, scripted
 from swink_agent.testing.script import ScriptedStream
 
@@ -191,6 +192,25 @@ async def test_a_context_that_was_just_compacted_is_not_compacted_again_for_old_
     del cuts[:]
     assert (await agent.prompt("and?")).text == "again"
     assert cuts == []
+
+
+@pytest.mark.parametrize("made", [SlidingWindow, SummarizingCompactor])
+async def test_each_message_is_counted_once_however_many_turns_follow(made: Any) -> None:
+    counted: list[AgentMessage] = []
+
+    def count(message: AgentMessage) -> int:
+        counted.append(message)
+        return 10
+
+    script = scripted(*[call("look", number=number) for number in range(20)], "done", "again")
+    history = [message for _ in range(2_000) for message in (sized(10), said(0))]
+    agent = Agent(
+        MODEL, stream_fn=script, tools=[look], messages=history, transform_context=made(max_tokens=50_000, count=count)
+    )
+    assert (await agent.prompt("go")).text == "done"
+    assert (await agent.prompt("and?")).text == "again"
+    prompts_and_tools = 22  # what every request holds besides its messages
+    assert len(counted) <= len(agent.messages) + prompts_and_tools
 
 
 # -- on demand -------------------------------------------------------------------------------------------------

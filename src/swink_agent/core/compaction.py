@@ -8,9 +8,10 @@ calls too, so that transforms can be put together. Owns that and the side reques
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from operator import is_
 
 import msgspec
 
@@ -91,6 +92,16 @@ class CompactionContext:
     def redact(self, text: str) -> str:
         """The text with the run's secrets masked."""
         return self._run.redactor.redact(text)
+
+    def sizes(self, messages: Sequence[AgentMessage], count: Callable[[AgentMessage], int]) -> list[int]:
+        """The tokens of each message. What was counted for an earlier turn is not counted again."""
+        transcript = self._run.transcript
+        counter, known, sizes = transcript.counted or (None, (), ())
+        if counter != count or len(known) > len(messages) or not all(map(is_, known, messages)):
+            known, sizes = (), ()
+        sizes = [*sizes, *map(count, messages[len(known) :])]
+        transcript.counted = count, tuple(messages), tuple(sizes)
+        return sizes
 
     def fixed(self, count: Callable[[AgentMessage], int]) -> int:
         """The tokens of what every request holds besides its messages: the system prompt and the tools."""

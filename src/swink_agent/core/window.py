@@ -118,7 +118,7 @@ class SlidingWindow:
         context = CompactionContext.current()
         is_on_demand = context is not None and context.is_on_demand
         is_forced = overflow or is_on_demand
-        sizes = list(map(self.count, messages))
+        sizes = list(map(self.count, messages)) if context is None else context.sizes(messages, self.count)
         total = sum(sizes)
         if not is_forced and total * _HIGHEST_RATE <= self.max_tokens:
             return None

@@ -8,7 +8,7 @@ turn to the next unless something in it changed. The rules for pairs are in `con
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..context import Snapshot, is_empty, repair_pairs
@@ -31,6 +31,7 @@ class Transcript:
         "_history",
         "_llm",
         "_sent",
+        "counted",
         "fresh_from",
         "memory",
         "recorder",
@@ -46,6 +47,8 @@ class Transcript:
         """Who writes down what happens to this history, if somebody does."""
         self.fresh_from = 0
         """How many messages of the context the transforms made: what a reply among them used says nothing of it."""
+        self.counted: tuple[Callable[[AgentMessage], int], tuple[AgentMessage, ...], tuple[int, ...]] | None = None
+        """What the transforms counted last, by whom and how many tokens each: a turn counts only what is new."""
         self._history = list(messages)
         self._context = self._history  # the same list, until a transform makes it another
         self._restart()
