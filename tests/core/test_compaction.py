@@ -187,6 +187,26 @@ async def test_what_goes_wrong_is_an_error_of_ours_and_changes_nothing() -> None
     assert not agent.is_running
 
 
+NO_MESSAGES: list[Any] = [[None], "abc", "", ["a"], 5, True, {1: 2}, [object()], [UserMessage], iter(()), b"ab"]
+
+
+@pytest.mark.parametrize("hook", ["transform_context", "async_transform_context"])
+@pytest.mark.parametrize("returned", NO_MESSAGES, ids=repr)
+async def test_what_is_no_list_of_messages_is_an_error_and_what_is_sent_later_is_whole(
+    hook: str, returned: Any
+) -> None:
+    answers = [returned]
+    script = scripted("fine")
+    agent = Agent(MODEL, stream_fn=script, **{hook: lambda messages, overflow: answers.pop() if answers else None})
+    result = await agent.prompt("first")
+    assert result.error is not None
+    assert "transform_context failed" in result.error
+    assert "which is no" in result.error
+    assert script.requests == []
+    assert (await agent.prompt("second")).text == "fine"
+    assert [extract_text(message.content) for message in script.requests[0].messages] == ["first", "second"]
+
+
 async def test_the_next_run_has_no_compaction_of_its_own_to_do() -> None:
     agent = Agent(MODEL, stream_fn=scripted("fine"), messages=TALK, transform_context=SlidingWindow())
     assert await agent.compact() is not None

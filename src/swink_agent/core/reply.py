@@ -49,7 +49,17 @@ from .stream import (
     ToolCallDelta,
     ToolCallEnd,
 )
-from .types import AgentContext, AgentMessage, AssistantMessage, Cost, LlmMessage, ModelSpec, Usage
+from .types import (
+    LLM_MESSAGES,
+    AgentContext,
+    AgentMessage,
+    AssistantMessage,
+    Cost,
+    CustomMessage,
+    LlmMessage,
+    ModelSpec,
+    Usage,
+)
 from .values.value import is_secret_name
 
 if TYPE_CHECKING:
@@ -301,9 +311,9 @@ async def transform_context(
             if transform is not None:
                 returned = await run.supervisor.ask(transform, list(messages), must_shrink)
                 if returned is not None and not _are_same(returned, messages):
-                    messages = returned
+                    messages = _checked(returned)
                     compaction.fresh_from = len(messages)
-    if messages is given or not run.transcript.adopt(messages):
+    if messages is given:
         return None
     report = CompactionReport(
         max(0, len(given) - len(messages)),
@@ -313,6 +323,8 @@ async def transform_context(
         compaction.usage,
         compaction.cost,
     )
+    if not run.transcript.adopt(messages):
+        return None
     if run.transcript.recorder is not None:
         run.transcript.recorder.context_replaced(messages, report)
     if report.is_told:
@@ -320,8 +332,18 @@ async def transform_context(
     return report
 
 
-def _are_same(some: Sequence[AgentMessage], others: Sequence[AgentMessage]) -> bool:
-    return len(some) == len(others) and all(map(is_, some, others))
+def _are_same(some: Any, others: Sequence[AgentMessage]) -> bool:
+    return hasattr(some, "__len__") and len(some) == len(others) and all(map(is_, some, others))
+
+
+def _checked(returned: object) -> Sequence[AgentMessage]:
+    """Raises `TypeError` for what is no list of messages: it would be sent from then on."""
+    if not isinstance(returned, Sequence) or isinstance(returned, (str, bytes)):
+        raise TypeError(f"it returned a {type(returned).__name__}, which is no list of messages")
+    for item in cast("Sequence[object]", returned):
+        if type(item) not in LLM_MESSAGES and not isinstance(item, CustomMessage):
+            raise TypeError(f"it returned a list with a {type(item).__name__}, which is no message")
+    return cast("Sequence[AgentMessage]", returned)
 
 
 async def compact_on_demand(run: Run, instructions: str | None) -> CompactionReport | None:
