@@ -109,7 +109,7 @@ def sized(tokens: int) -> UserMessage:
     return UserMessage("x" * (4 * tokens - 16), timestamp=0)
 
 
-def rate(messages: Sequence[AgentMessage], **known: int) -> float:
+def rate(messages: Sequence[AgentMessage], **known: Any) -> float:
     return tokens_per_count(messages, [estimate_tokens(message) for message in messages], **known)
 
 
@@ -161,6 +161,28 @@ def test_after_an_overflow_no_report_allows_more_than_the_budget() -> None:
     kept = SlidingWindow(1_000, overflow_tokens=5_000)(messages, True)
     assert kept is not None
     assert estimate_tokens(kept) <= 1_000
+
+
+def test_another_models_tokens_are_no_measure() -> None:
+    def of(model_id: str, reported: int) -> AssistantMessage:
+        return said(reported, provider="test", model_id=model_id)
+
+    messages = [sized(1_000), of("small", 2_000), sized(1_000), of("large", 1_000)]
+    assert rate(messages) == pytest.approx(0.5, abs=0.01)
+    assert rate(messages, model=ModelSpec("test", "small")) == 2.0, "its own last report"
+    assert rate(messages, model=ModelSpec("other", "small")) == 1.0
+    assert rate([sized(1_000), said(2_000)], model=MODEL) == 2.0, "of whom it is unknown counts"
+
+
+async def test_a_change_of_models_does_not_let_the_next_one_be_sent_more_than_it_takes() -> None:
+    first = Agent(MODEL, stream_fn=(model := Counting("well", rate=0.5)), messages=exchanges(80))
+    assert (await first.prompt("go")).text == "well"
+    assert model.sizes[0] > 4_000
+    sent: list[int] = []
+    script = scripted(lambda request: sent.append(estimate_tokens(request.messages)) or "fine")
+    second = Agent("test:other", stream_fn=script, messages=first.messages, transform_context=SlidingWindow(5_000))
+    assert (await second.prompt("and now?")).text == "fine"
+    assert sent[0] <= 5_000
 
 
 class Counting:

@@ -14,7 +14,7 @@ import msgspec
 
 from .compaction import CompactionContext
 from .context import estimate_tokens
-from .types import AgentMessage, AssistantMessage, CustomMessage, Text, ToolResultMessage, UserMessage
+from .types import AgentMessage, AssistantMessage, CustomMessage, ModelSpec, Text, ToolResultMessage, UserMessage
 
 __all__ = [
     "CompactionPlan",
@@ -44,23 +44,34 @@ _LEAST_PLAUSIBLE, _MOST_PLAUSIBLE = 0.33, 8.0
 
 
 def tokens_per_count(
-    messages: Sequence[AgentMessage], sizes: Sequence[int], *, fixed: int = 0, fresh_from: int = 0
+    messages: Sequence[AgentMessage],
+    sizes: Sequence[int],
+    *,
+    fixed: int = 0,
+    fresh_from: int = 0,
+    model: ModelSpec | None = None,
 ) -> float:
     """How many tokens one counted token really is, by what the provider said of the last request; 1 if it said nothing.
 
     The last reply tells how many tokens all that stands before it had. `sizes` are the messages' counts and `fixed` is
-    that of what is sent besides them. Replies before `fresh_from` were made from other messages than these. What a
-    report can do is bounded, and one that cannot be right does nothing.
+    that of what is sent besides them. Replies before `fresh_from` were made from other messages than these, and another
+    `model` counts in other tokens. What a report can do is bounded, and one that cannot be right does nothing.
     """
     for position in range(len(messages) - 1, max(fresh_from, 1) - 1, -1):
         message = messages[position]
-        if type(message) is AssistantMessage and not message.is_failed:
+        if type(message) is AssistantMessage and not message.is_failed and _may_be_of(message, model):
             reported = message.usage.input + message.usage.cache_read + message.usage.cache_write
             counted = fixed + sum(sizes[:position])
             if counted <= 0 or not _LEAST_PLAUSIBLE <= reported / counted <= _MOST_PLAUSIBLE:
                 return 1.0
             return min(max(reported / counted, _LOWEST_RATE), _HIGHEST_RATE)
     return 1.0
+
+
+def _may_be_of(message: AssistantMessage, model: ModelSpec | None) -> bool:
+    if model is None or not message.model_id:
+        return True
+    return (message.provider, message.model_id) == (model.provider, model.model_id)
 
 
 class CompactionPlan(NamedTuple):
@@ -122,8 +133,11 @@ class SlidingWindow:
         total = sum(sizes)
         if not is_forced and total * _HIGHEST_RATE <= self.max_tokens:
             return None
-        fixed, fresh_from = (0, 0) if context is None else (context.fixed(self.count), context.fresh_from)
-        rate = tokens_per_count(messages, sizes, fixed=fixed, fresh_from=fresh_from)
+        if context is None:
+            rate = tokens_per_count(messages, sizes)
+        else:
+            fixed = context.fixed(self.count)
+            rate = tokens_per_count(messages, sizes, fixed=fixed, fresh_from=context.fresh_from, model=context.model)
         if not is_forced and total * rate <= self.max_tokens:
             return None
         budget = max(1, int(self.max_tokens / rate))
