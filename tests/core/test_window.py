@@ -307,6 +307,12 @@ def test_a_result_whose_ends_are_denser_than_its_middle_fits_all_the_same(text: 
         assert shown.endswith(text[-50:])
 
 
+def test_a_count_may_be_a_fraction() -> None:
+    kept = SlidingWindow(2_000, count=lambda message: estimate_tokens(message) / 1.5)(looked("x" * 40_000), False)  # type: ignore[arg-type, return-value]
+    assert kept is not None
+    assert 2_000 < estimate_tokens(kept) <= 3_000
+
+
 def test_pictures_of_a_result_go_too_where_there_is_no_room_for_them() -> None:
     kept = SlidingWindow(20_000)(looked("what it is", *[PICTURE] * 60), False)
     assert kept is not None

@@ -279,7 +279,7 @@ def _shorter(message: ToolResultMessage, longest: int, count: Callable[[AgentMes
     least, half = count(with_ends(0)), (len(whole) + 1) // 2
     shorter = with_ends(half)
     while (size := count(shorter)) > longest and half:  # counted each time: the ends may be denser than the middle
-        half = min(half - 1, max(0, half * (longest - least) // max(1, size - least)))
+        half = min(half - 1, max(0, int(half * (longest - least) / max(1, size - least))))
         shorter = with_ends(half)
     return shorter if size < count(message) else message
 
