@@ -307,6 +307,32 @@ def test_a_result_whose_ends_are_denser_than_its_middle_fits_all_the_same(text: 
         assert shown.endswith(text[-50:])
 
 
+@pytest.mark.parametrize("overflow", [False, True])
+@pytest.mark.parametrize("times", [1, 3, 30])
+def test_one_huge_result_costs_no_other_message(times: int, overflow: bool) -> None:
+    """It is shortened first: a conversation that is short but for it stays whole, and so do the bytes sent before."""
+    messages = [*exchanges(15), *looked("<r>" + "x" * 40_000 * times + "</r>")]
+    window = SlidingWindow(10_000, overflow_tokens=6_000)
+    kept = window(messages, overflow)
+    assert kept is not None
+    assert kept[:-1] == messages[:-1]
+    assert 5_500 <= estimate_tokens(kept) <= (6_000 if overflow else 10_000)
+    again = window([*kept, AssistantMessage("so"), *exchanges(3)], False)
+    assert (again or kept)[: len(messages) - 1] == messages[:-1], "and the turn after it"
+
+
+def test_a_huge_result_leaves_the_newest_messages_their_third() -> None:
+    messages = [*exchanges(200), *looked("x" * 400_000)]
+    kept = SlidingWindow(10_000)(messages, False)
+    assert kept is not None
+    assert 9_000 <= estimate_tokens(kept) <= 10_000
+    assert 2_500 <= estimate_tokens(kept[:-1]) <= 3_333
+    assert kept[2:-1] == messages[-len(kept) + 2 : -1], "the newest"
+    again = SlidingWindow(10_000)([*kept, AssistantMessage("so"), *exchanges(3)], False)
+    assert again is not None
+    assert again[: len(kept) - 1] == kept[:-1], "which are not cut again with the next turn"
+
+
 def test_a_count_may_be_a_fraction() -> None:
     kept = SlidingWindow(2_000, count=lambda message: estimate_tokens(message) / 1.5)(looked("x" * 40_000), False)  # type: ignore[arg-type, return-value]
     assert kept is not None

@@ -145,6 +145,39 @@ async def test_a_result_that_will_be_shortened_leaves_the_summary_its_room() -> 
     assert 5_000 < estimate_tokens(kept) <= 10_000
 
 
+@pytest.mark.parametrize("overflow", [False, True])
+async def test_where_one_huge_result_is_all_that_is_too_long_nobody_is_asked(overflow: bool) -> None:
+    calls = AssistantMessage([ToolCall("1", "look")])
+    messages = [*talk(15), UserMessage("go"), calls, ToolResultMessage("1", "x" * 400_000, tool_name="look")]
+    script = scripted()
+    compactor = SummarizingCompactor(MODEL, 10_000, 2_500, script, overflow_tokens=6_000)
+    kept = await compactor(messages, overflow)
+    assert kept is not None
+    assert kept[:-1] == messages[:-1]
+    assert estimate_tokens(kept) <= 10_000
+    assert script.requests == []
+
+
+async def test_beside_a_huge_result_the_newest_messages_stay_and_the_others_are_summed_up() -> None:
+    calls = AssistantMessage([ToolCall("1", "look")])
+    messages = [*talk(80), UserMessage("go"), calls, ToolResultMessage("1", "x" * 400_000, tool_name="look")]
+    kept = await SummarizingCompactor(MODEL, 10_000, 2_500, scripted("the summary"))(messages, False)
+    assert kept is not None
+    assert said_in(kept[0]) == "the summary"
+    assert kept[1:-1] == messages[-len(kept) + 1 : -1]
+    assert 1_500 <= estimate_tokens(kept[1:-1]) <= 2_500
+    assert estimate_tokens(kept) <= 10_000
+
+
+async def test_on_demand_a_summary_is_asked_for_also_beside_a_huge_result() -> None:
+    calls = AssistantMessage([ToolCall("1", "look")])
+    messages = [*talk(20), UserMessage("go"), calls, ToolResultMessage("1", "x" * 200_000, tool_name="look")]
+    script = scripted("the summary", "fine")
+    agent = made(script, messages)
+    assert await agent.compact("Keep the names.") is not None
+    assert "Keep the names." in asked(script.requests[0])
+
+
 # -- in what is sent afterwards ----------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "newest_request",
     "pair_boundary",
     "requests_with",
+    "room_beside",
     "tokens_per_count",
 ]
 
@@ -32,6 +33,9 @@ _ATTACHED = (ToolResultMessage, CustomMessage)
 
 _SHARE = 8
 """Of what is kept, a result of a tool that is not the newest may be one part in so many."""
+_OTHERS_SHARE = 3
+"""Of the budget, one part in so many is for other messages where the last exchange alone is too long. With the next
+turn it is long no more: then they fit into half, and are not cut again."""
 _LEAST_RESULT = 250
 """Tokens below which no result is shortened."""
 _LEAST_WINDOW = 1_000
@@ -168,7 +172,7 @@ class SlidingWindow:
         others = [messages[newest]] if first <= newest < start else []
         spare = budget - least_tokens([*messages[:first], *others, *messages[start:]], self.count)
         asked = requests_with(messages, newest, first, spare, self.count)
-        room = goal - sum(map(self.count, [*messages[:first], *messages[start:]]))
+        room = room_beside(messages[start:], goal, budget, self.count) - sum(map(self.count, messages[:first]))
         room -= sum(self.count(messages[at]) for at in asked if first <= at < start)
         while start > first:
             size = 0 if start - 1 in asked else self.count(messages[start - 1])
@@ -234,6 +238,12 @@ def requests_with(
             break
         start -= 1
     return range(start, newest + 1)
+
+
+def room_beside(last: Sequence[AgentMessage], goal: int, budget: int, count: Callable[[AgentMessage], int]) -> int:
+    """The tokens that are left for others beside the last exchange, whose results are shortened if it is too long."""
+    size = sum(map(count, last))
+    return goal - size if size <= goal else min(goal, budget // _OTHERS_SHARE) - least_tokens(last, count)
 
 
 def least_tokens(messages: Sequence[AgentMessage], count: Callable[[AgentMessage], int]) -> int:

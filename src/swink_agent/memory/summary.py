@@ -31,6 +31,7 @@ from swink_agent.core.window import (
     newest_request,
     pair_boundary,
     requests_with,
+    room_beside,
 )
 
 from .summary_text import SYSTEM_PROMPT, is_summary, record_of, request_for, said_in, summary_message
@@ -122,6 +123,8 @@ class SummarizingCompactor:
     async def _compact(
         self, messages: Sequence[AgentMessage], plan: CompactionPlan, context: CompactionContext | None
     ) -> list[AgentMessage] | None:
+        if self._is_last_too_long(messages, plan) and not (context is not None and context.is_on_demand):
+            return self._cut_down(messages, plan.budget, plan.goal)
         asked = self._asked(messages, plan)
         cut = self._cut(messages, asked, plan)
         if not _has_news(messages, asked, cut):
@@ -129,7 +132,7 @@ class SummarizingCompactor:
                 messages
             )  # the summary from before takes up most: what stands behind it goes into the next one
         if context is None or not _has_news(messages, asked, cut):
-            return self._cut_down(messages, plan.budget, plan.goal)  # at most a result is too long
+            return self._cut_down(messages, plan.budget, plan.goal)
         kept = [*[messages[at] for at in asked if at < cut], *messages[cut:]]
         replaced = sum(self.count(message) for at, message in enumerate(messages[:cut]) if at not in asked)
         longest = max(min(plan.limit // 2, plan.limit - least_tokens(kept, self.count), replaced), _LEAST_SUMMARY)
@@ -140,6 +143,12 @@ class SummarizingCompactor:
         if sum(map(self.count, kept)) > plan.limit:
             return self._cut_down(kept, plan.limit, min(plan.limit, max(plan.goal, plan.limit // 2))) or kept
         return kept
+
+    def _is_last_too_long(self, messages: Sequence[AgentMessage], plan: CompactionPlan) -> bool:
+        """Whether it is enough to shorten results of the last exchange: all that came before it can stay."""
+        last = last_exchange(messages)
+        room = room_beside(messages[last:], plan.goal, plan.budget, self.count)
+        return sum(map(self.count, messages[:last])) <= room
 
     def _asked(self, messages: Sequence[AgentMessage], plan: CompactionPlan) -> range:
         """Where the newest request is, which stays word for word. A summary is none, and stands first."""
@@ -155,8 +164,10 @@ class SummarizingCompactor:
         """Where what stays begins: as many of the newest messages as may be, and at least the last exchange."""
         start = last = last_exchange(messages)
         request = sum(self.count(messages[at]) for at in asked if at < last)
-        recent = min(int(self.keep_recent / plan.rate), plan.goal - request)
-        room = recent - sum(map(self.count, messages[last:]))
+        size = sum(map(self.count, messages[last:]))
+        if size > plan.goal:
+            size = least_tokens(messages[last:], self.count)  # it will be shortened
+        room = min(int(self.keep_recent / plan.rate), plan.goal - request) - size
         while start > 0 and (size := 0 if start - 1 in asked else self.count(messages[start - 1])) <= room:
             start, room = start - 1, room - size
         return min(pair_boundary(messages, start), last)
