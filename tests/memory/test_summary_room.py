@@ -199,7 +199,7 @@ async def test_twice_on_demand_loses_nothing_that_no_summary_has() -> None:
     assert [is_summary(message) for message in kept] == [True] + [False] * (len(kept) - 1)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8])
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95])
 async def test_a_long_request_leaves_room_for_several_turns_after_each_summary(share: float) -> None:
     """What must stay is no reason to sum up anew with every turn: that would cost more than it saves."""
     turns = 0
@@ -221,7 +221,7 @@ async def test_a_long_request_leaves_room_for_several_turns_after_each_summary(s
     agent = Agent(MODEL, stream_fn=script, tools=[look], transform_context=compactor)
     request = "x" * int(40_000 * share)
     assert (await agent.prompt(request)).text == "done"
-    assert 1 <= sum(map(is_for_summary, script.requests)) <= 14
+    assert (1 if share < 0.85 else 0) <= sum(map(is_for_summary, script.requests)) <= 14
     for each in script.requests:
         if not is_for_summary(each):
             assert estimate_tokens(each.messages) <= 10_000

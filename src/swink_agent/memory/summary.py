@@ -47,6 +47,8 @@ _REPLY_SHARE = 3
 _LEAST_RECORD = 2_000
 """Tokens of the record, however small the budget: a window with less room has none for summaries."""
 _LEAST_SUMMARY = 400
+_ROOM_SHARE = 8
+"""Where what must stay leaves less than one part in so many, nothing is summed up: it would be so with every turn."""
 _MOST_WORDS = 1_200
 _TOKENS_PER_WORD = 2
 
@@ -135,7 +137,10 @@ class SummarizingCompactor:
             return self._cut_down(messages, plan.budget, plan.goal)
         kept = [*[messages[at] for at in asked if at < cut], *messages[cut:]]
         replaced = sum(self.count(message) for at, message in enumerate(messages[:cut]) if at not in asked)
-        longest = max(min(plan.limit // 2, plan.limit - least_tokens(kept, self.count), replaced), _LEAST_SUMMARY)
+        room = plan.limit - least_tokens(kept, self.count)
+        if room < plan.limit // _ROOM_SHARE:
+            return self._cut_down(messages, plan.budget, plan.goal)
+        longest = max(min(plan.limit // 2, room, replaced), _LEAST_SUMMARY)
         summary = await self._summary(messages[:cut], longest, plan, context)
         if summary is None:
             return self._cut_down(messages, plan.budget, plan.goal)
