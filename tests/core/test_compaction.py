@@ -187,7 +187,18 @@ async def test_what_goes_wrong_is_an_error_of_ours_and_changes_nothing() -> None
     assert not agent.is_running
 
 
-NO_MESSAGES: list[Any] = [[None], "abc", "", ["a"], 5, True, {1: 2}, [object()], [UserMessage], iter(()), b"ab"]
+NO_MESSAGES: dict[str, Any] = {
+    "nothing in a list": [None],
+    "a text": "abc",
+    "an empty text": "",
+    "texts": ["a"],
+    "a number": 5,
+    "yes": True,
+    "a dict": {1: 2},
+    "a type": [UserMessage],
+    "an iterator": iter(()),
+    "bytes": b"ab",
+}
 
 
 @pytest.mark.parametrize("hook", ["transform_context", "async_transform_context"])
