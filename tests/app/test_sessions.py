@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from swink_agent import Agent
-from swink_agent.app.sessions import RunSession, WantedSession
+from swink_agent.app.sessions import RunSession, WantedSession, open_store
 from swink_agent.app.settings import Settings, load_settings
-from swink_agent.memory import Session, SessionError
+from swink_agent.memory import JsonlSessionStore, Session, SessionError
 from swink_agent.testing import scripted, text
 
 
@@ -62,3 +62,28 @@ async def test_of_what_was_never_written_there_is_no_id(
         await agent.prompt("hello")
         assert kept.close() == "the disk is gone"
     assert kept.id is None
+
+
+async def test_what_was_written_stays_where_nobody_can_look_whether_it_is_there(
+    settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = Session.close
+
+    def closes_badly(session: Session) -> None:
+        close(session)
+        raise SessionError("the disk does not answer", path="")
+
+    def fails(*_: object) -> None:
+        raise SessionError("the disk does not answer", path="")
+
+    with RunSession(settings, folder, WantedSession()) as kept:
+        agent = Agent("test:model", stream_fn=scripted(text("hi")))
+        kept.attach(agent)
+        await agent.prompt("hello")
+        written = kept.id
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(Session, "close", closes_badly)
+            meanwhile.setattr(JsonlSessionStore, "load", fails)
+            assert kept.close() == "the disk does not answer"
+    assert kept.id == written
+    assert [info.id for info in open_store(settings).list()] == [written]

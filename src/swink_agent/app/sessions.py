@@ -302,8 +302,8 @@ class RunSession:
             return ""
         from swink_agent.memory import SessionError
 
-        is_empty = not session.messages
-        if not is_empty:
+        is_blank = not session.log.fold.has_messages  # one that was gone back to the beginning of is not
+        if session.messages:
             self._id = session.id  # before it is let go: a thread that ends the program asks for it meanwhile
         self._session = None
         problem = ""
@@ -311,9 +311,9 @@ class RunSession:
             session.close()
         except SessionError as error:
             problem = str(error)
-            if not is_empty and not self._is_on_disk(session.id):
-                is_empty, self._id = True, None
-        if is_empty and not self._wanted.goes_on:
+            if not is_blank and not self._is_on_disk(session.id):
+                is_blank, self._id = True, None
+        if is_blank and not self._wanted.goes_on:
             try:
                 open_store(self._settings).delete(session.id)
             except SessionError:
@@ -321,13 +321,15 @@ class RunSession:
         return problem
 
     def _is_on_disk(self, session_id: str) -> bool:
-        """Whether anything of a session is there, of which not all could be written."""
-        from swink_agent.memory import SessionError
+        """Whether anything of a session is there, of which not all could be written; it is, where nobody can look."""
+        from swink_agent.memory import SessionDamaged, SessionError, SessionNotFound
 
         try:
-            return bool(open_store(self._settings).load(session_id).messages)
-        except SessionError:
+            return open_store(self._settings).load(session_id).fold.has_messages
+        except (SessionDamaged, SessionNotFound):
             return False
+        except SessionError:
+            return True
 
     def _make_folder(self) -> None:
         """At once: a folder that is not there yet cannot be hidden from commands."""

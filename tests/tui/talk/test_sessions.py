@@ -295,6 +295,18 @@ async def test_a_rewind_of_the_words_alone_leaves_the_files(talk: Talk) -> None:
     await conversation.close()
 
 
+async def test_a_rewind_to_the_first_message_takes_nothing_off_the_record(talk: Talk) -> None:
+    conversation = await talk.open(text("Blue."))
+    await say(conversation, "your favourite colour?")
+    talk.front.picks = ["0"]
+    await conversation.submit("/rewind")
+    assert history(conversation) == []
+    farewell = await conversation.close()
+    assert (farewell.answer, farewell.resume) == ("", ""), "there is nothing to go on with"
+    (path,) = (talk.folder.parent / "data" / "sessions").glob("*.jsonl")
+    assert "Blue." in path.read_text()
+
+
 async def test_a_file_that_somebody_else_changed_since_is_left_alone(talk: Talk) -> None:
     conversation = await talk.open(writing("a.txt", "one\n"), writing("b.txt", "one\n"), text("One."), approve="all")
     await say(conversation, "first")
