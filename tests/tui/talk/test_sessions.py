@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from swink_agent.app.sessions import open_store
 from swink_agent.approvals.approvals import ApprovalChoice
 from swink_agent.core.types import AssistantMessage, Cost, Usage, UserMessage, extract_text
+from swink_agent.memory.session_file import SessionFile
 from swink_agent.testing import call, scripted, stall, text
 from swink_agent.tui.talk.conversation import Conversation
 from swink_agent.tui.transcript import ReplyBlock, ToolBlock, UserBlock
@@ -122,6 +127,39 @@ async def test_a_session_is_named_listed_and_loaded_by_its_name(talk: Talk) -> N
     assert "On colours" in told(conversation)[-1]
     await conversation.submit("#load on colours")
     assert (session_id(conversation), history(conversation)) == (named, ["colour?", "Blue."])
+    await conversation.close()
+
+
+async def test_a_name_that_cannot_be_written_is_not_said_to_be_saved(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    conversation = await talk.open(text("Blue."))
+    await say(conversation, "colour?")
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(SessionFile, "write", fails)
+        await conversation.submit("#save On colours")
+    assert f"{session_id(conversation)}.jsonl" in told(conversation, "error")[-1]
+    assert not any("is saved" in one for one in told(conversation))
+    await conversation.close()
+
+
+async def test_a_listed_session_is_one_row_whatever_its_title(talk: Talk) -> None:
+    conversation = await talk.open(text("Blue."))
+    await say(conversation, "colour?")
+    own = session_id(conversation)
+    assert conversation.opened is not None
+    conversation.opened.session.rename("On colours\n    20200101-000000     now     2  forged" + " and so on" * 90)
+    conversation.opened.session.flush()
+    await conversation.submit("#sessions")
+    (row,) = told(conversation)[-1].split("\n")
+    assert row.startswith(f"▸ {own[:15]}     now     2  On colours⏎")
+    assert len(row) < 200
+    open_store(conversation.opening.settings).fork(own, 1).close()
+    await conversation.submit("/resume")
+    assert [item.detail for item in talk.front.picked[0][1]] == ["now, 1 message"]
     await conversation.close()
 
 

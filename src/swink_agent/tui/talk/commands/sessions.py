@@ -24,7 +24,7 @@ from swink_agent.app.sessions import (
 )
 from swink_agent.app.telling import age
 from swink_agent.core.types import AssistantMessage, UserMessage, extract_text
-from swink_agent.rendering.escaping import safe_line
+from swink_agent.rendering.escaping import safe_display, safe_line
 
 from ..front import PickItem
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["compact", "export", "fork", "list_sessions", "load", "reset", "resume", "save"]
 
 _MOST_LISTED = 20
+_LONGEST_TITLE = 100
 _PREVIEWED = 12
 _FORMATS: dict[str, ExportFormat] = {
     "html": "html",
@@ -71,6 +72,10 @@ def _title(conversation: Conversation, info: SessionInfo) -> str:
     return title if conversation.opened is None else conversation.opened.redactor.redact(title)
 
 
+def _counted(messages: int) -> str:
+    return f"{messages} message{'s' * (messages != 1)}"
+
+
 async def list_sessions(conversation: Conversation, rest: str) -> None:
     """`#sessions`."""
     found = await _listed(conversation)
@@ -82,7 +87,7 @@ async def list_sessions(conversation: Conversation, rest: str) -> None:
     here = _own(conversation)
     rows = [
         f"{'▸' if info.id == here else ' '} {short[info.id]}  {age(info.updated):>6}  {info.messages:>4}  "
-        f"{_title(conversation, info)}"
+        f"{safe_display(_title(conversation, info), _LONGEST_TITLE)}"
         for info in found[:_MOST_LISTED]
     ]
     more = f"\n  … and {len(found) - _MOST_LISTED} more: /resume searches them" if len(found) > _MOST_LISTED else ""
@@ -100,6 +105,7 @@ async def save(conversation: Conversation, rest: str) -> None:
             opened.session.rename(opened.redactor.redact(rest))
         except ValueError as error:
             raise UsageProblem(str(error)) from error
+        await asyncio.to_thread(opened.session.flush)
     named = f" as “{opened.redactor.redact(rest)}”" if rest else ""
     conversation.notice(f"session {info.id} is saved{named}; it always is, as it happens")
 
@@ -125,7 +131,7 @@ async def resume(conversation: Conversation, rest: str) -> None:
             conversation.notice("there is no other session of this folder")
             return
         items = [
-            PickItem(info.id, _title(conversation, info), f"{age(info.updated)}, {info.messages} messages")
+            PickItem(info.id, _title(conversation, info), f"{age(info.updated)}, {_counted(info.messages)}")
             for info in found
         ]
         wanted = await conversation.front.pick("Go on with which session?", items, _previewer(conversation))
