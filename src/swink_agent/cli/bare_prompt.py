@@ -70,7 +70,13 @@ class _CommandLineWords:
 
     def length(self, word: str) -> int:
         """How many words an option takes, with itself."""
-        return 2 if word in self._taking else 1
+        return 2 if self._last_of(word) in self._taking else 1
+
+    def _last_of(self, word: str) -> str:
+        """The option that the next word may belong to: of `-cp`, where flags share a dash, that is `-p`."""
+        while len(word) > 2 and word[:2] in self._names - self._taking:
+            word = f"-{word[2:]}"
+        return word
 
     def first_word(self, args: list[str]) -> int | None:
         """Where the first word is that is no option and no value of one."""
@@ -85,9 +91,10 @@ class _CommandLineWords:
         position = 0
         while position < len(args) and args[position].startswith("-") and args[position] != "--":
             word = args[position]
-            if word in ("-p", "--prompt"):
+            if self._last_of(word) in ("-p", "--prompt"):
                 following = args[position + 1].partition("=")[0] if position + 1 < len(args) else ""
-                if position + 1 == len(args) or following in self._names:
-                    return [*args[:position], f"--{BARE_PROMPT}", *args[position + 1 :]]
+                if position + 1 == len(args) or self._last_of(following) in self._names:
+                    before = [] if word in self._names else [word[:-1]]
+                    return [*args[:position], *before, f"--{BARE_PROMPT}", *args[position + 1 :]]
             position += self.length(word)
         return args
