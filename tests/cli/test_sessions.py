@@ -243,6 +243,20 @@ def test_a_session_of_no_known_folder_is_mentioned_in_every_folder(
     assert (store.folder / f"{session}.jsonl").read_bytes().endswith(rest), "looking changes nothing"
 
 
+def test_a_session_of_which_nothing_is_left_is_mentioned_in_every_folder(
+    store: JsonlSessionStore, program: Any
+) -> None:
+    session, emptied = talk(store, "what I said"), talk(store, "nothing")
+    (store.folder / f"{session}.jsonl").write_bytes(bytes(500))
+    (store.folder / f"{emptied}.jsonl").write_bytes(b"")
+    (store.folder / "events.jsonl").write_bytes(b"of somebody else")
+    said = f"! Nothing can be read of 1 file: {session}. `swink sessions show ID` tells why.\n"
+    assert program()[2] == f"There is no session of {Path.cwd()}; --all lists those of other folders.\n{said}"
+    assert program("list", "--all") == (0, "", f"There is no session in {store.folder}.\n{said}")
+    assert program("list", "--all", "--json") == (0, "[]\n", "")
+    assert (store.folder / f"{session}.jsonl").read_bytes() == bytes(500), "looking changes nothing"
+
+
 class Memo(CustomMessage, tag="memo"):
     says: str = ""
     tags: list[str] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +31,7 @@ __all__ = [
     "SessionProblem",
     "WantedSession",
     "age_of",
+    "illegible_ids",
     "newest",
     "newest_and_unknown",
     "open_store",
@@ -123,6 +124,23 @@ def session_ids(folder: Path, wanted: Sequence[str] | None = None) -> list[str]:
         raise SessionProblem(f"{folder} cannot be read: {error.strerror or error}") from error
     names.sort(reverse=True)
     return names if wanted is None else list(dict.fromkeys([_whole_id(names, one, folder) for one in wanted]))
+
+
+def illegible_ids(store: JsonlSessionStore, listed: Sequence[SessionInfo]) -> list[str]:
+    """The sessions of which nothing is left to read though their files hold something: no list has them."""
+    from swink_agent.memory import SessionDamaged, SessionError
+    from swink_agent.memory.opening import created_from
+
+    def is_illegible(session_id: str) -> bool:
+        with suppress(SessionError, OSError):  # it was made or deleted meanwhile
+            try:
+                store.load(session_id)
+            except SessionDamaged as error:
+                return os.path.getsize(error.path) > 0
+        return False
+
+    known = {info.id for info in listed}
+    return [one for one in session_ids(store.folder) if one not in known and created_from(one) and is_illegible(one)]
 
 
 def _whole_id(names: Sequence[str], wanted: str, folder: Path) -> str:

@@ -23,6 +23,7 @@ from swink_agent.app.paths import beneath_home
 from swink_agent.app.sessions import (
     SessionProblem,
     age_of,
+    illegible_ids,
     open_store,
     session_ids,
     session_problems,
@@ -114,6 +115,10 @@ def list_sessions(everywhere: bool = False, cwd: str | None = None, as_json: boo
         are, them = ("is", "it") if unknown == 1 else ("are", "them")
         said = f"! {_counted(unknown, 'session')} {are} of no known folder: `swink sessions list --all` lists {them}."
         click.echo(said, err=True)
+    if illegible := illegible_ids(store, listed):
+        some = ", ".join(illegible[:5]) + (", …" if len(illegible) > 5 else "")
+        said = f"! Nothing can be read of {_counted(len(illegible), 'file')}: {some}."
+        click.echo(f"{said} `swink sessions show ID` tells why.", err=True)
 
 
 def _listing(store: JsonlSessionStore, infos: Sequence[SessionInfo], *, with_folder: bool) -> str:
