@@ -231,6 +231,21 @@ async def test_another_model_without_a_session_keeps_what_was_said(talk: Talk) -
     assert (await conversation.close()).resume == ""
 
 
+async def test_what_is_to_be_recorded_nowhere_goes_on_with_no_session(talk: Talk) -> None:
+    recorded = await talk.open(text("Blue."))
+    await say(recorded, "colour?")
+    wanted = session_id(recorded)
+    await recorded.close()
+    conversation = await talk.open(text("One."), is_kept=False)
+    await say(conversation, "off the record")
+    for command in (f"/resume {wanted}", f"#load {wanted}", "#load colour?", "/resume", "#load"):
+        await conversation.submit(command)
+        assert told(conversation, "error")[-1].startswith("--no-session records nothing, and a session that goes on is")
+    assert talk.front.picked == [], "nobody is asked which one before"
+    assert history(conversation) == ["off the record", "One."]
+    assert (await conversation.close()).resume == ""
+
+
 async def test_the_instructions_are_shown_and_replaced(talk: Talk) -> None:
     stream = scripted(text("Arr."))
     conversation = await talk.open(stream)

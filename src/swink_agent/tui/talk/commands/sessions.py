@@ -115,6 +115,7 @@ async def load(conversation: Conversation, rest: str) -> None:
     if not rest:
         await resume(conversation, "")
         return
+    _refuse_without_record(conversation)
     found = await _listed(conversation)
     ids = [info.id for info in found if info.id.startswith(rest)]
     titled = [info.id for info in found if info.title.casefold() == rest.casefold()]
@@ -123,6 +124,7 @@ async def load(conversation: Conversation, rest: str) -> None:
 
 async def resume(conversation: Conversation, rest: str) -> None:
     """`/resume`: by id, or from a list with search and preview."""
+    _refuse_without_record(conversation)
     wanted: str | None = rest
     if not wanted:
         here = _own(conversation)
@@ -138,6 +140,13 @@ async def resume(conversation: Conversation, rest: str) -> None:
         if wanted is None or conversation.is_running:
             return
     await _go_on(conversation, wanted)
+
+
+def _refuse_without_record(conversation: Conversation) -> None:
+    if not conversation.opening.options.session.is_kept:
+        raise UsageProblem(
+            "--no-session records nothing, and a session that goes on is recorded: leave this, and start without it"
+        )
 
 
 def _previewer(conversation: Conversation):
