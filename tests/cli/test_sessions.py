@@ -313,7 +313,10 @@ def test_rm_does_not_ask_and_removes_nothing_if_one_is_unknown(store: JsonlSessi
     code, out, err = program("rm", ids[0], "nope")
     assert (code, out) == (2, "")
     assert err.startswith("error: there is no session 'nope' in ")
-    assert program("rm", "20")[0] == 2
+    code, out, err = program("rm", "20")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: '20' is the beginning of 3 sessions: ")
+    assert err.endswith("; write more of the one that is meant\n")
     assert program("rm", "")[0] == 2
     assert sorted(session_ids(store.folder)) == sorted(ids)
     assert program("rm", ids[0], ids[1], ids[0]) == (0, "", "2 sessions deleted.\n")

@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 _LISTED = "`swink sessions list --all` lists them"
+_MORE_OF_IT = "write more of the one that is meant"
 _NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,127})\.jsonl")
 _AGE = re.compile(r"(\d{1,6})([hdw])")
 _UNITS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
@@ -87,7 +88,7 @@ def session_problems() -> Generator[None]:
     except SessionNotFound as error:
         raise UsageProblem(f"{error}: {_LISTED}") from error
     except SessionAmbiguous as error:
-        raise UsageProblem(f"{error}; write more of the one that is meant") from error
+        raise UsageProblem(f"{error}; {_MORE_OF_IT}") from error
     except SessionError as error:
         raise SessionProblem(str(error)) from error
 
@@ -151,7 +152,7 @@ def _whole_id(names: Sequence[str], wanted: str, folder: Path) -> str:
         raise UsageProblem(f"there is no session {wanted[:100]!r} in {folder}: {_LISTED}")
     if len(found) > 1:
         some = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
-        raise UsageProblem(f"{wanted!r} is the beginning of {len(found)} sessions: {some}")
+        raise UsageProblem(f"{wanted!r} is the beginning of {len(found)} sessions: {some}; {_MORE_OF_IT}")
     return found[0]
 
 
