@@ -306,6 +306,10 @@ def test_a_title_can_be_given_and_taken_away(store: JsonlSessionStore, program: 
     assert program("rename", session, "")[0] == 0
     assert store.load(session).info.title == "What is it?"
     assert program("rename", session, "x" * 10_001)[0] == 2
+    assert program("rename", session, "  Blanks around it \n") == (0, "", "")
+    assert store.load(session).info.title == "Blanks around it"
+    assert program("rename", session, " \t\n") == (0, "", "")
+    assert store.load(session).info.title == "What is it?", "blanks alone are none"
 
 
 def test_rm_does_not_ask_and_removes_nothing_if_one_is_unknown(store: JsonlSessionStore, program: Any) -> None:

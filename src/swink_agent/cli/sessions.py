@@ -232,7 +232,7 @@ def export(session_id: str, format_name: Format | None, file: str | None) -> Non
 def rename(session_id: str, title: str) -> None:
     """Give a session another title; an empty one takes it away."""
     settings = load_settings()
-    title = title.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    title = title.encode("utf-8", "surrogateescape").decode("utf-8", "replace").strip()
     from swink_agent.memory import SessionInUse
 
     with session_problems():
