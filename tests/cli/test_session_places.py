@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -270,3 +271,31 @@ async def test_a_home_that_nobody_has_is_one_line(place: Place) -> None:
     for variable, where in (("SWINK_SESSIONS_FOLDER", "sessions_folder"), ("SWINK_CONFIG_DIR", "SWINK_CONFIG_DIR")):
         done = await place.swink("sessions", environ={variable: wrong})
         check_one_line(done, 2, f"nobody has a home folder of that name ({where})")
+
+
+def folder_called(name: bytes, where: Path) -> Path:
+    folder = Path(os.fsdecode(os.fsencode(where) + b"/" + name))
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("the file system has no such names")
+    return folder
+
+
+@pytest.mark.parametrize("name", [b"no\xfftext", "some \N{PARTY POPPER}\nlines".encode()])
+async def test_a_folder_may_have_any_name(tmp_path: Path, name: bytes) -> None:
+    (tmp_path / "home").mkdir()
+    swink = Ordinary(folder_called(name, tmp_path), tmp_path / "home")
+    async with FakeProvider("anthropic", ["One.", "Two.", "Three."]) as provider:
+        swink.use(provider)
+        first = await swink("-p", "one", "--output", "json")
+        second = await swink("-p", "two", "-c")
+        session = json.loads(first.stdout)["session"]
+        third = await swink("-p", "three", "--resume", session)
+    assert [(done.code, done.stderr) for done in (first, second, third)] == [(0, "")] * 3
+    assert [len(body["messages"]) for body in provider.bodies] == [1, 3, 5]
+    (system,) = [block["text"] for block in provider.bodies[0]["system"]]
+    assert f"Folder: {tmp_path}/" in system
+    assert "\nlines" not in system, "a name is no line of its own"
+    listed = await swink("sessions", "list", "--json")
+    assert [(info["id"], info["messages"]) for info in json.loads(listed.stdout)] == [(session, 6)]

@@ -40,7 +40,8 @@ def standard_prompt(
     words = [INSTRUCTIONS if instructions is None else instructions.strip(), also.strip()]
     # They are a paragraph of their own: a model on this machine keeps what it made of a prompt's first one.
     parts = ["\n".join(part for part in words if part) + "\n"] if any(words) else []
-    parts.append(f"Date: {today().isoformat()}. System: {system}. Folder: {root}. Paths are relative to it. It holds:")
+    facts = f"Date: {today().isoformat()}. System: {system}. Folder: {_shown_path(root)}."
+    parts.append(f"{facts} Paths are relative to it. It holds:")
     parts.append(folder_listing(root))
     if others := ", ".join(_shown_path(folder) for folder in added):
         parts.append(f"You may also work, by absolute paths, in: {others}")

@@ -100,9 +100,11 @@ def newest(store: JsonlSessionStore, folder: Path) -> SessionInfo:
 
 def newest_and_unknown(store: JsonlSessionStore, folder: Path) -> tuple[SessionInfo, list[SessionInfo]]:
     """The same, and those that were used since and do not say in which folder. Raises `UsageProblem`."""
+    from swink_agent.memory.info import folder_name
+
     unknown: list[SessionInfo] = []
     for info in store.list():
-        if info.messages and info.cwd == str(folder):
+        if info.messages and info.cwd == folder_name(folder):
             return info, unknown
         if not info.cwd and (info.messages or info.damage):
             unknown.append(info)
@@ -291,8 +293,10 @@ class RunSession:
     @property
     def came_from(self) -> str:
         """The folder of the session, if that is another than this one."""
+        from swink_agent.memory.info import folder_name
+
         cwd = "" if self._session is None else self._session.info.cwd
-        return cwd if cwd != str(self._folder) else ""
+        return cwd if cwd != folder_name(self._folder) else ""
 
     def attach(self, agent: Agent) -> None:
         """Records the agent from now on, and gives it the past that there is. Its model stays the one that it has."""

@@ -96,11 +96,13 @@ _id = click.argument("session_id", metavar="ID", shell_complete=offered("session
 @click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
 def list_sessions(everywhere: bool = False, cwd: str | None = None, as_json: bool = False) -> None:
     """List sessions, those first that were used last. Of this folder, or of all."""
+    from swink_agent.memory.info import folder_name
+
     store = _store()
     folder = None if everywhere else _folder(cwd)
     with session_problems():
         listed = store.list()
-    infos = listed if folder is None else [info for info in listed if info.cwd == str(folder)]
+    infos = listed if folder is None else [info for info in listed if info.cwd == folder_name(folder)]
     if as_json:
         click.echo(json.dumps([_object(info) for info in infos], indent=2))
         return

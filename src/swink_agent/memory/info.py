@@ -1,17 +1,18 @@
 """What is known of a session without reading it whole.
 
-Owns `SessionInfo`, the `Problem`s that it tells of, what a search gives (`SearchHit`), and how a title is made of the
-first thing that was said.
+Owns `SessionInfo`, the `Problem`s that it tells of, what a search gives (`SearchHit`), how a title is made of the
+first thing that was said, and how a folder is named.
 """
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 from swink_agent.core.types import Cost, ModelSpec, Usage
 from swink_agent.core.values.value import Value
 
-__all__ = ["Problem", "SearchHit", "SessionInfo", "title_from"]
+__all__ = ["Problem", "SearchHit", "SessionInfo", "folder_name", "title_from"]
 
 _LONGEST_TITLE = 80
 
@@ -65,3 +66,8 @@ def title_from(text: str) -> str:
     """The start of a text, on one line."""
     line = " ".join(text[: 8 * _LONGEST_TITLE].split())
     return line if len(line) <= _LONGEST_TITLE else line[: _LONGEST_TITLE - 1].rstrip() + "…"
+
+
+def folder_name(folder: str | os.PathLike[str]) -> str:
+    """A folder as sessions name it, to compare with: bytes of its name that are no text are question marks on disk."""
+    return os.fspath(folder).encode("utf-8", "replace").decode()

@@ -23,7 +23,7 @@ from swink_agent.core.values.value import copy_json
 from .errors import SessionAmbiguous, SessionDamaged, SessionError, SessionNotFound, reason_of
 from .files import FileOperations, close_quietly, is_file
 from .forking import copy_into
-from .info import SearchHit, SessionInfo
+from .info import SearchHit, SessionInfo, folder_name
 from .listing import info_from_file, used_last
 from .opening import (
     SUFFIX,
@@ -371,10 +371,10 @@ def _default_folder() -> Path:
 def _folder_text(cwd: str | os.PathLike[str] | None, *, default: bool) -> str:
     if cwd is None and default:
         try:
-            return os.getcwd()
+            return folder_name(os.getcwd())
         except OSError:
             return ""  # the folder is gone, and nothing depends on its name
-    return "" if cwd is None else os.path.abspath(os.path.expanduser(os.fspath(cwd)))
+    return "" if cwd is None else folder_name(os.path.abspath(os.path.expanduser(os.fspath(cwd))))
 
 
 def _checked(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
