@@ -150,3 +150,15 @@ def test_a_settings_file_that_is_no_file_is_left_alone_and_told_of(project: Path
     left_alone = found(project, store)
     assert (left_alone.settings, left_alone.is_trusted) == (None, False)
     assert "is a named pipe" in left_alone.what_is_unused
+
+
+def test_a_folder_whose_name_is_no_text_is_not_trusted(project: Path, store: TrustStore) -> None:
+    odd = project.with_name("pro\udcffject")
+    try:
+        project.rename(odd)
+    except OSError:
+        pytest.skip("the file system has no such names")
+    assert found(odd, store).is_trusted is False
+    with pytest.raises(SettingsError, match="cannot be trusted: its name is no UTF-8 text"):
+        store.offer(odd)
+    assert not store.path.exists()

@@ -218,3 +218,9 @@ def test_what_is_hidden_by_a_relative_path_counts_from_each_root(tmp_path: Path)
 def test_a_relative_path_to_hide_needs_a_root() -> None:
     with pytest.raises(ValueError, match="'private' is to be hidden, and there is no write root"):
         SandboxProfile(hidden=("private",))
+
+
+def test_names_that_are_no_text_have_fingerprints_of_their_own() -> None:
+    """A name of other bytes (`b"\\xff"`) is a path like any other: commands run there."""
+    names = ["/srv/\udcff", "/srv/\udcfe", "/srv/?", "/srv/\ufffd"]
+    assert len({SandboxProfile(write=(name,)).fingerprint for name in names}) == len(names)

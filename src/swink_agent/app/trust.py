@@ -140,8 +140,12 @@ class TrustStore:
         return self.accept(self.offer(folder))
 
     def offer(self, folder: Path) -> FolderToTrust:
-        """What trusting the folder would mean, to be shown first. Raises `SettingsError` as `trust` does."""
+        """What trusting the folder would mean, to be shown first. Raises `SettingsError` if it cannot be trusted."""
         real = _real(folder)
+        try:
+            str(real).encode()
+        except UnicodeEncodeError as error:  # the record could not tell it from others
+            raise SettingsError(f"{real} cannot be trusted: its name is no UTF-8 text") from error
         settings, notes = _settings_of(real), _notes_of(real)
         if settings.problem:
             raise SettingsError(settings.problem)

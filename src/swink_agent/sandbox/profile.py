@@ -7,6 +7,7 @@ Does not own how a wall is built (the back ends) or what lies on the disk beneat
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -182,7 +183,9 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     def fingerprint(self) -> str:
         """A digest of everything that the profile says: two profiles with the same one build the same walls."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
-        return hashlib.sha256(msgspec.json.encode(fields, order="deterministic")).hexdigest()
+        # As ASCII: a path may hold bytes that are no text.
+        said = json.dumps(msgspec.to_builtins(fields, order="deterministic"))
+        return hashlib.sha256(said.encode()).hexdigest()
 
     def hidden_paths(self) -> tuple[str, ...]:
         """What is hidden and exists now: each path and, where it is a link, where it leads. None inside another."""
