@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.testing import FakeProvider, FakeReply
+from swink_agent import Agent
+from swink_agent.memory import JsonlSessionStore
+from swink_agent.testing import FakeProvider, FakeReply, scripted, text
 
 from .conftest import Swink, Terminal
 
@@ -92,6 +94,57 @@ async def test_a_model_that_cannot_be_is_told_before_anything_opens(
     await terminal.expect("did you mean anthropic?")
     assert await terminal.finish() == 2
     assert "\x1b[?1049h" not in terminal.shown
+
+
+@pytest.mark.parametrize("flags", [["--inline"], []])
+@pytest.mark.parametrize(
+    ("state", "code", "told"),
+    [
+        ("in use", 1, "is in use, here or by another process"),
+        ("no record", 1, "nothing in its 9 bytes is a record"),
+        ("not wanted", 2, "the setting sessions = false records nothing"),
+    ],
+)
+async def test_a_session_that_cannot_be_had_is_told_before_anything_opens(
+    swink: Swink, terminal: Terminal, flags: list[str], state: str, code: int, told: str
+) -> None:
+    store = JsonlSessionStore(swink.home / "data" / "sessions")
+    session = store.create(swink.folder)
+    session.attach(agent := Agent("anthropic:claude-sonnet-4-6", stream_fn=scripted(text("Fine."))))
+    await agent.prompt("hello")
+    if state != "in use":
+        await session.aclose()
+    if state == "no record":
+        session.path.write_bytes(b"not a log")
+    elif state == "not wanted":
+        swink.environ["SWINK_SESSIONS"] = "false"
+    terminal.resize(24, 400)
+    await terminal.start(*flags, "--resume", session.id)
+    await terminal.expect("error:")
+    await terminal.expect(told)
+    assert await terminal.finish() == code
+    assert "\x1b[?1049h" not in terminal.shown
+    await session.aclose()
+
+
+async def test_a_damaged_session_opens_with_a_word_about_it(swink: Swink, terminal: Terminal) -> None:
+    store = JsonlSessionStore(swink.home / "data" / "sessions")
+    with store.create(swink.folder) as session:
+        session.attach(agent := Agent("anthropic:claude-sonnet-4-6", stream_fn=scripted(text("Fine."))))
+        await agent.prompt("hello")
+    session.path.write_bytes(session.path.read_bytes().replace(b"Fine.", b"Fire."))
+    async with FakeProvider("anthropic", ["Again."]) as provider:
+        swink.use(provider)
+        await terminal.start("--inline", "-c", environ={"TERM": "dumb"})
+        await terminal.expect("hello")
+        await terminal.expect(f"session {session.id} was damaged")
+        await terminal.expect("> ")
+        terminal.type("go on\n")
+        await terminal.expect("Again.")
+        terminal.type("/q\n")
+        await terminal.expect("To go on with this: swink --resume ")
+        assert await terminal.finish() == 0
+    assert [info.id for info in store.list()] == [session.id]
 
 
 async def test_an_answer_typed_ahead_approves_nothing(swink: Swink, terminal: Terminal) -> None:

@@ -7,7 +7,8 @@ folder, settings and session are what was asked for. The UI itself is in `swink_
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from os import isatty
 from typing import Any
@@ -18,7 +19,7 @@ from swink_agent.app.errors import UsageProblem
 from swink_agent.app.input_files import encodable, picture
 from swink_agent.app.models import named_model
 from swink_agent.app.opening import Opening, OpeningOptions
-from swink_agent.app.sessions import WantedSession, newest, open_store, session_ids, session_problems, sessions_folder
+from swink_agent.app.sessions import RunSession, WantedSession
 
 __all__ = ["TUI_EXTRA", "run_talk"]
 
@@ -39,7 +40,7 @@ def run_talk(options: Mapping[str, Any], prompt: str) -> int:
     inline = options["inline"] or os.environ.get("TERM", "") in ("", "dumb")
     if not inline and find_spec("textual") is None:
         raise UsageProblem(f"the terminal UI is not installed: {TUI_EXTRA}; swink --inline does without")
-    opening = _with_session(Opening(OpeningOptions.of(options)))
+    opening = Opening(OpeningOptions.of(options))
     if model := opening.settings.value("model"):
         named_model(model)  # one that cannot be is told here too
     for name in options["image"]:
@@ -48,18 +49,18 @@ def run_talk(options: Mapping[str, Any], prompt: str) -> int:
     from swink_agent.tui.talk.options import TalkOptions
 
     images = tuple(options["image"])
-    return run_tui(TalkOptions(opening=opening, prompt=encodable(prompt), images=images), inline=inline)
+    with _session_to_go_on_with(opening) as session:
+        talk = TalkOptions(opening=opening, session=session, prompt=encodable(prompt), images=images)
+        return run_tui(talk, inline=inline)
 
 
-def _with_session(opening: Opening) -> Opening:
-    """The same, in which the session to go on with is named by its whole id: one that is not there is told now."""
-    wanted = opening.options.session
-    if not wanted.goes_on or not opening.settings.value("sessions"):
-        return opening
-    with session_problems():
-        if wanted.id is None:
-            found = newest(open_store(opening.settings), opening.folder.resolve()).id
-        else:
-            found = session_ids(sessions_folder(opening.settings), [wanted.id])[0]
-    opening.options = structs.replace(opening.options, session=WantedSession(id=found))
-    return opening
+@contextmanager
+def _session_to_go_on_with(opening: Opening) -> Generator[RunSession | None]:
+    """The session that the command line asks for, open: one that cannot be had is told now."""
+    if not opening.options.session.goes_on:
+        yield None
+        return
+    with opening.session() as session:
+        if session.info is not None:  # should it have to be opened again: the same one, whichever is the newest then
+            opening.options = structs.replace(opening.options, session=WantedSession(id=session.info.id))
+        yield session

@@ -154,8 +154,7 @@ class Conversation:
     # -- opening -----------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Makes the agent beside the event loop, tells what should be known, and sends the first prompt if there is
-        one. What goes wrong is told in the transcript."""
+        """Makes the agent beside the event loop, tells what should be known or went wrong, and sends a first prompt."""
         self._warnings.open()
         self._local.open()
         try:
@@ -167,7 +166,8 @@ class Conversation:
 
     async def _open(self) -> None:
         try:
-            self._opening = asyncio.get_running_loop().run_in_executor(None, OpenAgent.open, self.opening, self.around)
+            given = (self.opening, self.around, None, self.options.session)
+            self._opening = asyncio.get_running_loop().run_in_executor(None, OpenAgent.open, *given)
             opened = await asyncio.shield(self._opening)
         except ApplicationError as error:
             self._runner.state = "error"

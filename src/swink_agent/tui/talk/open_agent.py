@@ -74,13 +74,16 @@ class OpenAgent:
         opening: Opening,
         around: SharedAgentOptions,
         wanted: WantedSession | None = None,
+        session: RunSession | None = None,
         *,
         model: ModelSpec | None = None,
         trust: SessionTrust | None = None,
     ) -> OpenAgent:
-        """Opens both. Raises `ApplicationError`; nothing is left open then."""
-        session = opening.session(wanted)
-        session.__enter__()
+        """Opens both, or the agent alone for a session that is open. Raises `ApplicationError`; nothing is left open
+        then."""
+        if session is None:
+            session = opening.session(wanted)
+            session.__enter__()
         try:
             made = around.agent(opening, session, opening.redactor(session), model=model, trust=trust)
             try:
