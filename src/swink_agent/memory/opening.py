@@ -53,6 +53,8 @@ _ABANDONED = 3600.0
 _GLANCE = 0.002
 """Seconds that a write of one record takes at most, as a rule."""
 _MOST_GLANCES = 5
+_LAST_NUMBER = 10**17
+"""Of a record behind which others may come: readers take numbers of 18 digits."""
 _ID_TIME = re.compile(r"(\d{8}-\d{6})-(\d{3})-")
 _OWN_ID = re.compile(r"\d{8}-\d{6}-\d{3}-[0-9a-f]{6}")
 _LEGIBLE_FOLDER = re.compile(rb'.{0,200}?,"cwd":("(?:[^"\\\x00-\x1f]|\\.)*"),"title":"')
@@ -294,6 +296,8 @@ def open_log(
         if contents.reading.start is None and not contents.start.cwd:
             contents = contents._replace(start=msgspec.structs.replace(contents.start, cwd=cwd))
         _refuse_newer(path, contents.start)
+        number = contents.reading.records[-1].number
+        _refuse_full(path, number)
         prefix = b"" if contents.reading.ends_with_newline else b"\n"
         if contents.reading.damaged or contents.reading.start is None:
             descriptor = _mended(path, descriptor, data, contents, files)
@@ -304,7 +308,6 @@ def open_log(
     except BaseException:
         close_quietly(files, descriptor)
         raise
-    number = contents.reading.records[-1].number
     return SessionLog(path, descriptor, contents.fold, number, files=files, sync=sync, prefix=prefix), contents
 
 
@@ -319,6 +322,16 @@ def _refuse_newer(path: Path, start: SessionStarted) -> None:
         raise SessionError(
             f"{path} was written by a newer version (format {start.version}; this one knows {VERSION}): "
             "it can be read, not continued. Install that version, or fork the session",
+            path=str(path),
+        )
+
+
+def _refuse_full(path: Path, number: int) -> None:
+    """No session comes to such a number by itself: but what came after it would have one that no reader takes."""
+    if number >= _LAST_NUMBER:
+        raise SessionError(
+            f"{path} has a record with the number {number}, behind which there is no room for others: it can be read, "
+            "not continued. Fork the session",
             path=str(path),
         )
 

@@ -30,6 +30,8 @@ _LINE = re.compile(rb'(\{"seq":(\d{1,18}),"at":(\d{1,18}),.*),"crc":"(.{8})"\}\n
 """A record whose checksum is still to be looked at, or any other line: a hostile one is tried at its start alone."""
 _PIECES = 1 + _LINE.groups
 """How many pieces each line is when a file is split by `_LINE`: what is before it, which is nothing, and the groups."""
+_BEFORE_A_VALUE, _BEHIND_A_VALUE = frozenset({b":", b",", b"["}), frozenset({b",", b"}", b"]"})
+"""What stands around an object that is part of another."""
 _MOST_LOOKS = 16
 """How often a damaged line is looked through in all, for records that may begin anywhere: a hostile one is long."""
 
@@ -167,9 +169,22 @@ def _salvaged(line: bytes) -> list[ByteRange]:
             left -= len(line) - match.start()
             at = match.start() + 1
         else:
-            found.append(ByteRange(match.start(), end))
+            span = ByteRange(match.start(), end)
+            if not _is_a_value(line, span, found[-1].end if found else 0):
+                found.append(span)
             at = end
     return found
+
+
+def _is_a_value(line: bytes, span: ByteRange, before: int) -> bool:
+    """Whether it only looks like a record, and stands among the values of one: whoever calls a tool can write that.
+
+    `before` is where the last record in the line ends. A newline that was lost or damaged is one byte at most.
+    """
+    goes_on = line[span.end : span.end + 1] in _BEHIND_A_VALUE
+    if span.start <= before + 1:
+        return goes_on and _HEAD.match(line, span.end + 1) is None
+    return goes_on or line[span.start - 1 : span.start] in _BEFORE_A_VALUE
 
 
 def _end_of(line: bytes, start: int) -> int | None:
