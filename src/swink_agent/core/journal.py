@@ -21,7 +21,7 @@ import msgspec
 from .errors import AgentError
 from .events import CompactionReport
 from .types import AgentMessage, AgentResult, Cost, ModelSpec, PolicyStop, StopReason, Usage
-from .values.value import Value
+from .values.value import Value, copy_json
 
 if TYPE_CHECKING:
     from .secrets.redaction import Redactor
@@ -274,7 +274,9 @@ class Recorder:
         try:
             encoded = _encoded(state)
             if encoded != self._state:
-                changed = decoded_state(encoded, state)
+                now = copy_json(dict(state))  # tools that still run may change it meanwhile
+                encoded = _encoded(now)
+                changed = decoded_state(encoded, now)
                 self._state = encoded
                 self._record(StateChanged(changed))
         except RecursionError as error:

@@ -68,6 +68,7 @@ class SessionLog:
         "_summarized",
         "_sync",
         "_synced",
+        "_takes_more",
         "_tallied",
         "_tally",
         "_thread",
@@ -126,6 +127,8 @@ class SessionLog:
         self._is_idle = False
         """Whether the thread waits to be woken. One that works finds what comes meanwhile by itself."""
         self._failure: str | None = None
+        self._takes_more = True
+        """Whether records are kept: no more once one could not be, or somebody has begun to close it."""
         self._is_closed = False
         self._unsummarized = 0
         self._summarized = number
@@ -140,14 +143,15 @@ class SessionLog:
     def __del__(self) -> None:
         try:
             if not self._is_closed:
-                with self._guard:
+                with self.guard:
                     self._file.close(is_inherited=self._is_inherited)
         except Exception:
             pass  # the interpreter is ending, and what this needs is gone: the system closes the file
 
     @property
-    def _guard(self) -> threading.RLock:
-        """The lock. Whoever takes it in a forked child finds that the session was left to the parent."""
+    def guard(self) -> threading.RLock:
+        """The lock: while somebody holds it, nobody else records, or folds what was. Whoever takes it in a forked child
+        finds that the session was left to the parent."""
         if self._process != getpid():
             self._leave_to_parent()
         return self._lock
@@ -156,7 +160,7 @@ class SessionLog:
         """In a child process that was forked: the session stays with the parent."""
         # The thread is not here, and whatever held the lock will never give it back.
         self._process, self._is_inherited, self._thread = getpid(), True, None
-        self.is_durable, self._write_now = False, None
+        self.is_durable, self._write_now, self._takes_more = False, None, False
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._queue.clear()
@@ -188,7 +192,7 @@ class SessionLog:
                     self._unsummarized += write(number, at, entry, redactor)
                 except Exception as error:
                     self._fail(error, "written")
-            elif self._failure is None and not self._is_closed:
+            elif self._takes_more:
                 self._unfolded.extend((number, at, entry))
                 self._hand_over(number, at, entry, redactor)
             if type(entry) is RunEnded and not self._counted().is_open:
@@ -202,7 +206,7 @@ class SessionLog:
         secret, it is written again, before anything is built on it."""
         self._redactor = redactor
         start = self._start_line
-        if start is None or self._number or self._failure is not None or self._is_closed:
+        if start is None or self._number or not self._takes_more:
             return
         self._start_line = None
         new = masked(start, redactor)
@@ -218,8 +222,10 @@ class SessionLog:
         return type(entry) is MessageAdded and entry.source != "result" and not self._counted().is_open
 
     def add(self, entry: RecordEntry) -> int:
-        """Takes an entry that is not the agent's, and returns its number."""
-        return self.record(entry, self._redactor)
+        """Takes an entry that is not the agent's, and returns its number. Raises `SessionError` where none is kept."""
+        with self.guard:
+            self._check()
+            return self.record(entry, self._redactor)
 
     def _hand_over(self, number: int, at: int, entry: RecordEntry, redactor: Redactor | None) -> None:
         self.is_durable = False
@@ -238,7 +244,7 @@ class SessionLog:
                 self._write_now(number, at, summary, self._redactor)
             except Exception as error:
                 self._fail(error, "written")
-        elif self._failure is None and not self._is_closed:
+        elif self._takes_more:
             self._hand_over(number, at, summary, self._redactor)
 
     def _counted(self) -> SummaryCounter | Fold:
@@ -259,7 +265,7 @@ class SessionLog:
     @property
     def fold(self) -> Fold:
         """What was recorded so far comes to."""
-        with self._guard:
+        with self.guard:
             self._count()
             for number, at, entry in in_threes(self._unfolded):
                 self._fold.add(number, entry, at)
@@ -274,7 +280,7 @@ class SessionLog:
 
         Without sync it is there after a crash of the program, but perhaps not of the machine.
         """
-        with self._guard:
+        with self.guard:
             self._check()
             if not self._sync or self._synced >= self._number:
                 return
@@ -286,10 +292,14 @@ class SessionLog:
 
     def flush(self, seconds: float) -> None:
         """Waits, in this thread, until everything recorded so far is written. Raises `SessionError`."""
+        with self.guard:
+            self._wait_until_written(self._number, seconds)
+            self._check()
+
+    def _wait_until_written(self, last: int, seconds: float) -> None:
         deadline = monotonic() + seconds
-        with self._guard:
-            target = self._number
-            while self._sync and self._failure is None and self._written < target:
+        with self.guard:
+            while self._sync and self._failure is None and not self._is_closed and self._written < last:
                 rest = deadline - monotonic()
                 if rest <= 0:
                     raise SessionError(
@@ -297,12 +307,11 @@ class SessionLog:
                         path=str(self.path),
                     )
                 self._wake.wait(rest)
-            self._check()
 
     def finish(self, path: Path, seconds: float) -> None:
         """Gives a file its name when all of it is written: nobody sees a part of it. Raises `SessionError`."""
         self.flush(seconds)
-        with self._guard:
+        with self.guard:
             self._check()
             try:
                 self._file.rename(self.path, path, sync=self._sync)
@@ -313,20 +322,21 @@ class SessionLog:
 
     def check(self) -> None:
         """Raises the `SessionError` that keeps the log from taking anything more, if there is one."""
-        with self._guard:
+        with self.guard:
             self._check()
 
     def _check(self) -> None:
         if self._failure is not None:
             raise SessionError(self._failure, path=str(self.path))
-        if self._is_closed:
+        if not self._takes_more:
             raise SessionError(
                 f"the session in {self.path} was closed: open it again to go on with it", path=str(self.path)
             )
 
     @property
     def is_closed(self) -> bool:
-        return self._is_closed
+        """Whether it was closed, or somebody is at it."""
+        return self._is_closed or (self._failure is None and not self._takes_more)
 
     @property
     def number(self) -> int:
@@ -335,26 +345,28 @@ class SessionLog:
 
     def close(self, seconds: float) -> None:
         """Writes and syncs what is left, and lets go of the file. Raises `SessionError` for what could not be kept."""
-        with self._guard:
+        with self.guard:
             if self._is_closed:
                 return
             if self._is_inherited:
-                self._is_closed, self.is_durable = True, False
+                self._is_closed = True
                 self._file.close(is_inherited=True)
                 return  # nothing of it was this process's to keep
             if self._failure is None and self._summarized < self._number:
                 counted = self._counted()
                 if not counted.is_open and counted.summary().messages:
                     self._add_summary()
+            # What comes from now on is refused: whoever was told nothing finds it in the file.
+            self._takes_more, self._write_now, last = False, None, self._number
         problem: SessionError | None = None
         try:
-            self.flush(seconds)
+            self._wait_until_written(last, seconds)
         except SessionError as error:
             problem = error
-        with self._guard:
+        with self.guard:
             if self._is_closed:
                 return
-            if problem is None and self._sync and self._synced < self._number:
+            if problem is None and self._sync and self._synced < last:
                 try:
                     self._file.sync()
                     self._synced = self._written
@@ -362,7 +374,7 @@ class SessionLog:
                     self._fail(error, "synced")
             if self._failure is not None:
                 problem = SessionError(self._failure, path=str(self.path))
-            self._is_closed, self.is_durable, self._write_now = True, False, None
+            self._is_closed, self.is_durable = True, False
             for waiter in self._waiters:
                 call_in(waiter.loop, _refuse, waiter.future, self._closed_error())
             self._waiters.clear()
@@ -372,7 +384,7 @@ class SessionLog:
         if thread is not None:
             # One that has nothing to write, or no use in it, ends at once; one that the disk holds was waited for.
             thread.join(seconds if problem is None or self._failure is not None else 0.0)
-        with self._guard:
+        with self.guard:
             # A thread that the disk still holds lets go of the file itself, when it can.
             self._is_abandoned = self._thread is not None
         if not self._is_abandoned:
@@ -448,7 +460,7 @@ class SessionLog:
         """Lets those go on who waited for what is synced now."""
         with self._lock:
             self._synced = max(self._synced, written)
-            self.is_durable = self._synced >= self._number and self._failure is None and not self._is_closed
+            self.is_durable = self._synced >= self._number and self._takes_more
             waiting, self._waiters = self._waiters, []
             for waiter in waiting:
                 if waiter.number <= written:
@@ -458,7 +470,7 @@ class SessionLog:
 
     def _fail(self, error: Exception, what: str) -> None:
         """The log takes nothing more, and says why to everyone who waits."""
-        self.is_durable, self._write_now = False, None
+        self.is_durable, self._write_now, self._takes_more = False, None, False
         if self._failure is None:
             self._failure = (
                 f"{self.path} could not be {what}: {reason_of(error)}. What was said after that is not on record: "

@@ -145,35 +145,39 @@ class Session:
     def path(self) -> Path:
         return self.log.path
 
-    @property
-    def _fold(self) -> Fold:
-        return self.log.fold
+    # What is read is read while nobody records: half a fold is no history.
 
     @property
     def info(self) -> SessionInfo:
-        return info_of(self.path, self._start, self._fold, self._problems)
+        with self.log.guard:
+            return info_of(self.path, self._start, self.log.fold, self._problems)
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
         """The history, in which every call has a result."""
-        return self._fold.messages
+        with self.log.guard:
+            return self.log.fold.messages
 
     @property
     def context(self) -> tuple[AgentMessage, ...] | None:
         """What the model is sent of the history since a compaction; `None` for all of it."""
-        return self._fold.context
+        with self.log.guard:
+            return self.log.fold.context
 
     @property
     def state(self) -> dict[str, Any]:
-        return copy_json(self._fold.state)
+        with self.log.guard:
+            return copy_json(self.log.fold.state)
 
     @property
     def labels(self) -> tuple[LabelAdded, ...]:
-        return tuple(self._fold.labels)
+        with self.log.guard:
+            return tuple(self.log.fold.labels)
 
     @property
     def notes(self) -> tuple[NoteAdded, ...]:
-        return tuple(self._fold.notes)
+        with self.log.guard:
+            return tuple(self.log.fold.notes)
 
     def records(self) -> tuple[SessionRecord, ...]:
         """All that is on record, in order, as it is on disk."""
@@ -210,7 +214,9 @@ class Session:
                 path=str(self.path),
             )
         if self._has_a_past:
-            agent.attach_journal(self.log, past_of(self.log))
+            with self.log.guard:
+                past = past_of(self.log)
+            agent.attach_journal(self.log, past)
             self._tell_of_masks(agent)
         else:
             self._refuse_odd_state(agent)
@@ -236,7 +242,8 @@ class Session:
 
     @property
     def _has_a_past(self) -> bool:
-        return self._fold.has_messages or bool(self._fold.state)
+        fold = self.log.fold
+        return fold.has_messages or bool(fold.state)
 
     def detach(self) -> None:
         """Records nothing more of the agent. Raises `AlreadyRunning` during a run."""
@@ -250,7 +257,6 @@ class Session:
 
     def rename(self, title: str) -> None:
         """Gives the session another title. It is on disk with the next wait, at the latest when it is closed."""
-        self.log.check()
         self.log.add(TitleChanged(checked_text(title, "a title")))
 
     def label(self, text: str, at: int | None = None) -> None:
@@ -258,8 +264,7 @@ class Session:
 
         Raises `ValueError` if there are not so many, or the text is empty.
         """
-        self.log.check()
-        count = self._fold.count
+        count = self.log.fold.count
         position = count if at is None else at
         if not checked_text(text, "a label"):
             raise ValueError("a label is a text that names a place: it cannot be empty")
@@ -270,7 +275,6 @@ class Session:
     def note(self, kind: str, data: Any = None) -> None:
         """Adds an entry of the application's own; `data` is JSON. Raises `TypeError` for what is not, and `ValueError`
         for what is nested too deep."""
-        self.log.check()
         kind = checked_text(kind, "the kind of a note")
         self.log.add(NoteAdded(kind, checked_json(data, "the data of a note")))
 
