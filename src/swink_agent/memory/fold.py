@@ -6,7 +6,8 @@ asked for at any time. It is always a valid history: a call whose result is miss
     outcome unknown     the call had started: nobody knows what it did, or whether it is still at it
     never ran           it had not
 
-Owns the rules of the fold and of recovery. What a recovered result becomes when the session goes on is in `resuming`.
+Owns the rules of the fold and of recovery. Which result stands where is in `answering`, and what a recovered result
+becomes when the session goes on in `resuming`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from swink_agent.core.types import (
     AssistantMessage,
     Cost,
     ModelSpec,
-    ToolCall,
     ToolOutcome,
     ToolResultMessage,
     Usage,
@@ -40,6 +40,7 @@ from swink_agent.core.types import (
 )
 from swink_agent.core.values.value import copy_json
 
+from .answering import AnsweredHistory, OpenCalls
 from .info import Problem, title_from
 from .records import LabelAdded, NoteAdded, RecordEntry, SessionStarted, Summary, TitleChanged
 
@@ -72,101 +73,6 @@ class RecoveredResult(NamedTuple):
     message: ToolResultMessage
 
 
-class _OpenCalls:
-    """The calls of the last reply, and their results as they come."""
-
-    __slots__ = ("calls", "reply", "results")
-
-    def __init__(self, reply: int, calls: tuple[ToolCall, ...]) -> None:
-        self.reply = reply
-        self.calls = calls
-        self.results: list[tuple[int, ToolResultMessage] | None] = [None] * len(calls)
-
-    def place(self, message: ToolResultMessage, call: int | None) -> int | None:
-        """The index of the call that this is the result of; `None` if it is that of none."""
-        if call is not None:
-            fits = 0 <= call < len(self.calls) and self.calls[call].id == message.tool_call_id
-            return call if fits and self.results[call] is None else None
-        for index, asked in enumerate(self.calls):
-            if asked.id == message.tool_call_id and self.results[index] is None:
-                return index
-        return None
-
-
-class _AnsweredHistory:
-    """A list of messages in which every call is answered, in order, as messages are added at its end."""
-
-    __slots__ = ("_fold", "batch", "messages", "numbers")
-
-    def __init__(self, fold: Fold) -> None:
-        self._fold = fold
-        self.messages: list[AgentMessage] = []
-        self.numbers: list[int | None] = []
-        self.batch: _OpenCalls | None = None
-
-    def __len__(self) -> int:
-        return len(self.messages) + (0 if self.batch is None else len(self.batch.calls))
-
-    def add(self, number: int, message: AgentMessage, call: int | None = None) -> bool:
-        """Adds a message; says whether it had a place."""
-        batch = self.batch
-        if type(message) is ToolResultMessage:
-            index = None if batch is None else batch.place(message, call)
-            if batch is None or index is None:
-                return False
-            batch.results[index] = (number, message)
-            return True
-        if batch is not None:
-            self.batch = None
-            self._put_results(batch, self.messages, self.numbers)
-        self.messages.append(message)
-        self.numbers.append(number)
-        if type(message) is AssistantMessage:
-            for block in message.content:
-                if type(block) is ToolCall:
-                    self.batch = _OpenCalls(number, message.tool_calls)
-                    break
-        return True
-
-    def _put_results(self, batch: _OpenCalls, messages: list[AgentMessage], numbers: list[int | None]) -> None:
-        """Puts the results behind the reply, in the order of its calls; those that are missing are recovered."""
-        for index, result in enumerate(batch.results):
-            number, message = (None, self._fold.recover(batch, index)) if result is None else result
-            messages.append(message)
-            numbers.append(number)
-
-    def all(self) -> tuple[list[AgentMessage], list[int | None]]:
-        """The messages and their numbers as they are now, with what is recovered."""
-        messages, numbers = list(self.messages), list(self.numbers)
-        if self.batch is not None:
-            self._put_results(self.batch, messages, numbers)
-        return messages, numbers
-
-    def on_record(self) -> list[tuple[int | None, AgentMessage]]:
-        """The messages with their numbers, without what is recovered of the last reply's calls."""
-        found: list[tuple[int | None, AgentMessage]] = list(zip(self.numbers, self.messages, strict=True))
-        if self.batch is not None:
-            found += [result for result in self.batch.results if result is not None]
-        return found
-
-    def replace(self, number: int, message: AgentMessage) -> bool:
-        batch = self.batch
-        if batch is not None and type(message) is ToolResultMessage:
-            for index, result in enumerate(batch.results):
-                if result is not None and result[0] == number:
-                    batch.results[index] = (number, message)
-                    return True
-        for position in range(len(self.numbers) - 1, -1, -1):
-            if self.numbers[position] == number:
-                self.messages[position] = message
-                if batch is not None and batch.reply == number and type(message) is AssistantMessage:
-                    calls = message.tool_calls
-                    if len(calls) == len(batch.calls):
-                        batch.calls = calls
-                return True
-        return False
-
-
 class Fold:
     """What the entries so far come to.
 
@@ -174,8 +80,8 @@ class Fold:
     """
 
     def __init__(self, summary: Summary | None = None) -> None:
-        self._history = _AnsweredHistory(self)
-        self._context: _AnsweredHistory | None = None
+        self._history = AnsweredHistory(self.recover)
+        self._context: AnsweredHistory | None = None
         self._known: dict[int, AgentMessage] = {}
         self._started: set[tuple[int, int]] = set()
         """The calls that had started, each as the number of its reply and its index in that."""
@@ -265,7 +171,7 @@ class Fold:
         self.has_messages = True
         if not self._history.add(number, message, entry.call):
             self._orphans.add(number)
-            if entry.source == "result":
+            if entry.source == "result" and type(message) is ToolResultMessage:
                 self._bereft.add(number)
             self.needs_all = self._is_partial
             return
@@ -294,7 +200,7 @@ class Fold:
         if entry.report is not None:
             self._run_usage += entry.report.usage
             self._run_cost += entry.report.cost
-        lane = _AnsweredHistory(self)
+        lane = AnsweredHistory(self.recover)
         lost = 0
         for part in entry.parts:
             if not isinstance(part, int):
@@ -314,7 +220,7 @@ class Fold:
     def _cut(self, number: int, entry: HistoryCut) -> None:
         self.needs_all = self._is_partial
         before = self._history.all()[1]
-        self._history, self._context = _AnsweredHistory(self), None
+        self._history, self._context = AnsweredHistory(self.recover), None
         lost = 0
         known: dict[int, AgentMessage] = {}
         for kept in entry.numbers:
@@ -354,7 +260,7 @@ class Fold:
         self._usage, self._cost = self._usage + self._run_usage, self._cost + self._run_cost
         self._run_usage, self._run_cost = Usage(), Cost()
 
-    def recover(self, batch: _OpenCalls, index: int) -> ToolResultMessage:
+    def recover(self, batch: OpenCalls, index: int) -> ToolResultMessage:
         """The result that stands where none is on record; the same one each time."""
         key = (batch.reply, index)
         made = self._recovered.get(key)
@@ -464,7 +370,7 @@ class Fold:
                     inside.append(RecoveredResult(*keys[id(message)], message))
         return inside, at_end
 
-    def _missing(self, batch: _OpenCalls) -> list[RecoveredResult]:
+    def _missing(self, batch: OpenCalls) -> list[RecoveredResult]:
         return [
             RecoveredResult(batch.reply, index, self.recover(batch, index))
             for index, result in enumerate(batch.results)

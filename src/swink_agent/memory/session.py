@@ -264,7 +264,8 @@ class Session:
 
         Raises `ValueError` if there are not so many, or the text is empty.
         """
-        count = self.log.fold.count
+        with self.log.guard:
+            count = self.log.fold.count
         position = count if at is None else at
         if not checked_text(text, "a label"):
             raise ValueError("a label is a text that names a place: it cannot be empty")
