@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, StopReason, ToolContext, UserMessage, extract_text, tool
+from swink_agent import Agent, AssistantMessage, StopReason, ToolContext, UserMessage, extract_text, tool
 from swink_agent.core.journal import MessageAdded, ToolStarted
 from swink_agent.memory import JsonlSessionStore, LoadedSession, Session, SessionError
 from swink_agent.memory.files import FileOperations
@@ -225,6 +225,42 @@ async def test_no_more_threads_is_a_failure_like_any_other(tmp_path: Path, monke
     assert str(session.path) in (result.error or "")
     with pytest.raises(SessionError):
         session.close()
+
+
+@pytest.mark.parametrize("change", ["edit", "insert", "replace", "repeat"])
+def test_whichever_write_fails_while_the_history_is_changed_no_message_is_lost(tmp_path: Path, change: str) -> None:
+    """A full disk, or a kill, may come before all of the new history is written: then the old one is there."""
+    failed = 0
+    for fail_write in range(1, 9):
+        disk = Disk()
+        store = JsonlSessionStore(tmp_path / str(fail_write), files=disk)
+        session = store.create()
+        agent = Agent("test:model", stream_fn=scripted(text("one"), text("two")))
+        session.attach(agent)
+        agent.prompt_sync("first")
+        agent.prompt_sync("second")
+        session.log.flush(10)
+        old = tuple(agent.messages)
+        disk.fail_write = disk.writes + fail_write
+        match change:
+            case "edit":
+                agent.messages[1] = AssistantMessage("edited")
+            case "insert":
+                agent.messages.insert(0, "before all")
+            case "replace":
+                agent.messages = ["another", *old[2:], "and one more"]
+            case _:
+                agent.messages = [*old, *old]
+        new = tuple(agent.messages)
+        try:
+            session.close()
+        except SessionError:
+            failed += 1
+        found = JsonlSessionStore(store.folder).load(session.id).messages
+        assert found == new or (found[: len(old)] == old and all(message in new for message in found[len(old) :]))
+        if disk.writes < disk.fail_write:
+            assert found == new
+    assert failed
 
 
 async def test_many_agents_record_in_one_event_loop(tmp_path: Path) -> None:

@@ -237,16 +237,24 @@ class Recorder:
         self._numbers[id(new)] = number
 
     def history_set(self, messages: Sequence[AgentMessage]) -> None:
-        """The application gave the agent another history: what it shares with the old one is not written again."""
-        kept = 0
-        while kept < len(messages) and id(messages[kept]) in self._numbers:
-            kept += 1
-        numbers = [self._numbers[id(message)] for message in messages[:kept]]
-        if len(set(numbers)) < kept:  # one message twice: it has one number only
-            kept, numbers = 0, []
-        self._record(HistoryCut(tuple(numbers)))
-        self._numbers = {id(message): number for message, number in zip(messages, numbers, strict=False)}
-        self.added(messages[kept:], "given")
+        """The application gave the agent another history: what it shares with the old one is not written again.
+
+        The change itself comes last: whoever cannot write all that is new still has the old history.
+        """
+        numbers: dict[int, int] = {}
+        order: list[int] = []
+        record = self._record_in
+        try:
+            for message in messages:
+                number = None if id(message) in numbers else self._numbers.get(id(message))  # one message twice has two
+                if number is None:
+                    number = record(MessageAdded(message, "given"), self.redactor)
+                numbers[id(message)] = number
+                order.append(number)
+        except Exception as error:
+            self._give_up(error)
+        self._record(HistoryCut(tuple(order)))
+        self._numbers = numbers
 
     def context_replaced(self, messages: Iterable[AgentMessage], report: CompactionReport | None) -> None:
         parts = tuple([self._numbers.get(id(message), message) for message in messages])

@@ -247,6 +247,7 @@ def read_runs(session: RecordedSession) -> tuple[list[RecordedRun], int]:
     for record in session.records():
         reader.read(record.number, record.entry)
     reader.close_run()
+    reader.measure()
     return reader.runs, reader.longest
 
 
@@ -299,7 +300,12 @@ class _Reader:
                 pass  # models, contexts, titles: they change no message
         self._has_just_ended = False
 
+    def measure(self) -> None:
+        """Takes the history as one that somebody had: between runs it may be half of another."""
+        self.longest = max(self.longest, len(self.history))
+
     def _open_run(self) -> RecordedRun:
+        self.measure()
         before = tuple([message for _, message in self.history]) if self._is_set else None
         self._run = RecordedRun(len(self.history), before, self._state)
         self._state, self._is_set = None, False
@@ -314,10 +320,10 @@ class _Reader:
             self._add(number, expected.message)
             self._is_set = self._is_set or not expected.is_known
         self._is_set = self._is_set or run.ends_early
+        self.measure()
 
     def _add(self, number: int | None, message: AgentMessage) -> None:
         self.history.append((number, message))
-        self.longest = max(self.longest, len(self.history))
         if number is not None:
             self._known[number] = message
 
