@@ -25,6 +25,7 @@ from swink_agent import (
     tool,
 )
 from swink_agent.core.context import repair_pairs
+from swink_agent.core.journal import MessageAdded, ToolStarted
 from swink_agent.core.types import LLM_MESSAGES, extract_text
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import call, check_conversation, scripted, text
@@ -111,6 +112,37 @@ def test_a_result_that_came_late_is_still_the_result_of_its_call() -> None:
             session.attach(other)
             assert other.messages[:5] == [agent.messages[0], asked, paid, refused, agent.messages[3]]
         assert session.info.problems == ()
+
+
+def asks(n: int) -> MessageAdded:
+    return MessageAdded(AssistantMessage([ToolCall("a", "pay", {"n": n})]), "reply")
+
+
+STARTED = ToolStarted(0, "a", "pay")
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        (asks(1), MessageAdded(UserMessage("1"), "prompt"), asks(2), STARTED),
+        (asks(1), STARTED, MessageAdded(UserMessage("1"), "prompt"), asks(2)),
+        (asks(1), asks(2), STARTED, MessageAdded(UserMessage("2"), "prompt")),
+        (asks(1), STARTED, asks(2), MessageAdded(UserMessage("2"), "prompt")),
+        (asks(1), asks(2), STARTED, asks(3)),
+        (asks(1), STARTED, asks(2), asks(3), STARTED, MessageAdded(UserMessage("3"), "prompt"), asks(4)),
+    ],
+)
+def test_calls_without_results_are_told_apart_where_their_ids_recur(entries: tuple[Any, ...]) -> None:
+    """Else a call that had started would be one that never ran, and be repeated."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = JsonlSessionStore(folder)
+        with store.create() as session:
+            for entry in entries:
+                session.log.record(entry)
+        known = store.load(session.id).messages
+        with store.open(session.id) as session:
+            session.attach(agent := Agent("test:model", stream_fn=scripted()))
+        assert tuple(agent.messages) == store.load(session.id).messages == known
 
 
 @pytest.mark.parametrize("odd", [0, 1, 2])

@@ -29,13 +29,15 @@ def past_of(journal: FoldedJournal) -> Past:
 
     Calls whose results a crash cost have one on record from here on, which says so.
     """
+    # Those at the end come first, and the others say which call they answer: ids may recur, and an open call would take
+    # the result of another.
+    for one in journal.fold.recovered()[1]:
+        journal.record(MessageAdded(one.message, "result", one.call))
     inside, _ = journal.fold.recovered()
     if inside:
-        recorded = {id(one.message): journal.record(MessageAdded(one.message, "given")) for one in inside}
+        recorded = {id(one.message): journal.record(MessageAdded(one.message, "given", one.call)) for one in inside}
         history, context = journal.fold.history_numbers(recorded), journal.fold.context_parts(recorded)
         journal.record(HistoryCut(tuple(history)))
         if context is not None:
             journal.record(ContextReplaced(tuple(context)))
-    for one in journal.fold.recovered()[1]:
-        journal.record(MessageAdded(one.message, "result", one.call))
     return journal.fold.past()
