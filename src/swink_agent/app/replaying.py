@@ -6,15 +6,14 @@ what counts as a difference, is in `swink_agent.memory`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from swink_agent.core.journal import MessageAdded, ToolStarted
-from swink_agent.core.types import ModelSpec, PolicyStop, ToolOutcome, ToolResultMessage, extract_text
+from swink_agent.core.types import AgentMessage, AssistantMessage, ModelSpec, PolicyStop, ToolOutcome, extract_text
 
 from .agent import AgentOptions, standard_agent
 from .credentials import Credentials
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from swink_agent.core.stream import StreamFn
     from swink_agent.core.tool import AgentTool
     from swink_agent.memory import LoadedSession, ReplayReport
+    from swink_agent.memory.recording import Turn
 
 __all__ = ["ended_by", "replay_session"]
 
@@ -53,6 +53,7 @@ async def replay_session(
                 model=loaded.info.model or ModelSpec("recorded", "replies"),
             )
             made = open_agents.enter_context(standard_agent(options))
+            asked.agent = made.agent
             made.agent.tools = [wrap_tool(tool) for tool in made.agent.tools]
             return made.agent
 
@@ -68,26 +69,39 @@ def ended_by(loaded: LoadedSession, run: int) -> PolicyStop | None:
 
 
 class _RecordedAnswers:
-    """Says yes to the calls that ran when they were recorded, and no to the others, for the same reason."""
+    """A person who says of each call what was said when it was recorded: yes, with the same changes, or no, for the
+    same reason."""
 
     def __init__(self, loaded: LoadedSession) -> None:
-        self._started: set[str] = set()
-        self._reasons: dict[str, str] = {}
-        for record in loaded.records():
-            match record.entry:
-                case ToolStarted(call_id=call_id):
-                    self._started.add(call_id)
-                case MessageAdded(message=ToolResultMessage(outcome=ToolOutcome.REJECTED) as message):
-                    self._reasons[message.tool_call_id] = extract_text(message.content).removeprefix(_REJECTED)
-                case _:
-                    pass
+        from swink_agent.memory.recording import read_runs
+
+        self.agent: Agent | None = None
+        self._turns: dict[int, list[Turn]] = {}
+        """By the position of the reply: ids of calls may recur."""
+        for run in read_runs(loaded)[0]:
+            for position, (_, expected) in enumerate(run.expected(), run.start):
+                if expected.source == "reply":
+                    self._turns.setdefault(position, []).append(run.turns[expected.turn])
 
     def __call__(self, question: ApprovalQuestion) -> ApprovalAnswer:
         from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice
 
         call_id = question.request.call_id
-        if call_id in self._reasons:  # ids may recur, and a no is the answer that needs its words
-            return ApprovalAnswer(ApprovalChoice.NO, self._reasons[call_id])
-        if call_id in self._started:
-            return ApprovalAnswer(ApprovalChoice.ONCE)
-        return ApprovalAnswer(ApprovalChoice.NO, f"nothing is on record of {msgspec.json.encode(call_id).decode()}")
+        turn, index = self._find(call_id)
+        if turn is None:
+            return ApprovalAnswer(ApprovalChoice.NO, f"nothing is on record of {msgspec.json.encode(call_id).decode()}")
+        result, started = turn.results.get(index), turn.started.get(index)
+        if result is not None and result.outcome is ToolOutcome.REJECTED:
+            return ApprovalAnswer(ApprovalChoice.NO, extract_text(result.content).removeprefix(_REJECTED))
+        # What the model was told of a change is in the result.
+        return ApprovalAnswer(ApprovalChoice.ONCE, arguments=None if started is None else started.arguments)
+
+    def _find(self, call_id: str) -> tuple[Turn | None, int]:
+        """The turn of the reply that is the last message now, and the index of the call in it."""
+        messages: Sequence[AgentMessage] = () if self.agent is None else self.agent.messages
+        last = messages[-1] if messages else None
+        for turn in self._turns.get(len(messages) - 1, ()):
+            if isinstance(last, AssistantMessage) and turn.calls == last.tool_calls:
+                ids = [call.id for call in turn.calls]
+                return (turn, ids.index(call_id)) if call_id in ids else (None, -1)
+        return None, -1

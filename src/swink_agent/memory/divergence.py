@@ -7,12 +7,14 @@ what an agent does.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import structs
 
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
@@ -25,17 +27,22 @@ from swink_agent.core.types import (
     ToolResultMessage,
     UserMessage,
 )
+from swink_agent.core.values.nesting import kept_shallow
 from swink_agent.core.values.value import Value, show
 
 from .recording import ANSWER
+from .records import as_json
 
-__all__ = ["Divergence", "ReplayReport", "is_same"]
+__all__ = ["Comparison", "Divergence", "ReplayReport"]
 
 _MOST_LINES = 40
 _LONGEST_LINE = 200
 
 _SAME_IN_ANY_WORDS = frozenset({ToolOutcome.UNKNOWN_TOOL, ToolOutcome.CANCELLED})
 """Which other tools there are is no difference, and what a call was cancelled for shows in what follows."""
+
+_DIGEST = re.compile(rb"(\[redacted:[A-Za-z0-9_.-]{1,40}):[0-9a-f]{8}\]")
+"""The end of a placeholder, which another key makes another of."""
 
 Compared: TypeAlias = AgentMessage | ToolCall
 
@@ -87,40 +94,57 @@ class ReplayReport(Value, frozen=True, kw_only=True):
         return f"the replay went another way after {self.messages} of {self.total} messages\n{self.divergence}"
 
 
-def is_same(expected: AgentMessage, actual: AgentMessage, answer_tool: str | None = None) -> bool:
-    """Whether the agent did the same: said, called and got the same."""
-    if type(expected) is not type(actual):
-        return False
-    if isinstance(expected, UserMessage) and isinstance(actual, UserMessage):
-        return expected.content == actual.content
-    if isinstance(expected, AssistantMessage) and isinstance(actual, AssistantMessage):
-        return (
-            _streamed(expected) == _streamed(actual)
-            and expected.stop_reason == actual.stop_reason
-            and expected.error_kind == actual.error_kind
-            and (expected.error_message or "") == (actual.error_message or "")
-        )
-    if isinstance(expected, ToolResultMessage) and isinstance(actual, ToolResultMessage):
-        return _is_same_result(expected, actual, answer_tool)
-    return _timeless(expected) == _timeless(actual)
+class Comparison:
+    """Whether the agent does the same as a recording says.
 
+    What a recording holds is what the redactor left of it, as JSON: two values that come to the same there are the
+    same. A value under a placeholder is one, whichever key that was made with.
+    """
 
-def _is_same_result(expected: ToolResultMessage, actual: ToolResultMessage, answer_tool: str | None) -> bool:
-    if (expected.tool_call_id, expected.tool_name, expected.is_error) != (
-        actual.tool_call_id,
-        actual.tool_name,
-        actual.is_error,
-    ):
-        return False
-    if expected.is_error and expected.tool_name == answer_tool:
-        return True  # the schema of a structured output is not on record, and so neither is what it finds wrong
-    if expected.outcome in _SAME_IN_ANY_WORDS:
-        # A structured output that was aborted at once looks like any other run: only there was this tool.
-        was_ours = expected.outcome is ToolOutcome.CANCELLED and ANSWER.fullmatch(expected.tool_name) is not None
-        return actual.outcome is expected.outcome or (was_ours and actual.outcome is ToolOutcome.UNKNOWN_TOOL)
-    # What never ran, since a disk was full or a strategy failed, has a stand-in now.
-    has_same_outcome = expected.outcome == actual.outcome or expected.outcome is ToolOutcome.NEVER_RAN
-    return has_same_outcome and expected.content == actual.content
+    def __init__(self, redactor: Redactor | None) -> None:
+        self._redactor = Redactor() if redactor is None else redactor
+
+    def is_same(self, expected: AgentMessage, actual: AgentMessage, answer_tool: str | None = None) -> bool:
+        """Whether the agent did the same: said, called and got the same."""
+        if type(expected) is not type(actual):
+            return False
+        if isinstance(expected, UserMessage) and isinstance(actual, UserMessage):
+            return self.is_equal(expected.content, actual.content)
+        if isinstance(expected, AssistantMessage) and isinstance(actual, AssistantMessage):
+            return (
+                self.is_equal(_streamed(expected), _streamed(actual))
+                and expected.stop_reason == actual.stop_reason
+                and expected.error_kind == actual.error_kind
+                and self.is_equal(expected.error_message or "", actual.error_message or "")
+            )
+        if isinstance(expected, ToolResultMessage) and isinstance(actual, ToolResultMessage):
+            return self._is_same_result(expected, actual, answer_tool)
+        return self.is_equal(_timeless(expected), _timeless(actual))
+
+    def is_equal(self, expected: Any, actual: Any) -> bool:
+        """Whether two values are the same when they are on record."""
+        return expected == actual or self._on_record(expected) == self._on_record(actual)
+
+    def _on_record(self, value: Any) -> Any:
+        data = as_json(self._redactor.redact_value(kept_shallow(value)))
+        return msgspec.json.decode(_DIGEST.sub(rb"\1]", data))
+
+    def _is_same_result(self, expected: ToolResultMessage, actual: ToolResultMessage, answer_tool: str | None) -> bool:
+        if (expected.tool_call_id, expected.tool_name, expected.is_error) != (
+            actual.tool_call_id,
+            actual.tool_name,
+            actual.is_error,
+        ):
+            return False
+        if expected.is_error and expected.tool_name == answer_tool:
+            return True  # the schema of a structured output is not on record, and so neither is what it finds wrong
+        if expected.outcome in _SAME_IN_ANY_WORDS:
+            # A structured output that was aborted at once looks like any other run: only there was this tool.
+            was_ours = expected.outcome is ToolOutcome.CANCELLED and ANSWER.fullmatch(expected.tool_name) is not None
+            return actual.outcome is expected.outcome or (was_ours and actual.outcome is ToolOutcome.UNKNOWN_TOOL)
+        # What never ran, since a disk was full or a strategy failed, has a stand-in now.
+        has_same_outcome = expected.outcome == actual.outcome or expected.outcome is ToolOutcome.NEVER_RAN
+        return has_same_outcome and self.is_equal(expected.content, actual.content)
 
 
 def _streamed(message: AssistantMessage) -> list[Any]:
@@ -177,4 +201,5 @@ def _shown(block: object) -> str:
 def _called(call: ToolCall) -> str:
     if call.partial_json is not None:
         return f"call {call.name} {call.partial_json}"
-    return f"call {call.name} {msgspec.json.encode(call.arguments, order='sorted').decode()}"
+    arguments = msgspec.json.decode(as_json(call.arguments))  # what is no JSON is shown as it would be on record
+    return f"call {call.name} {msgspec.json.encode(arguments, order='sorted').decode()}"

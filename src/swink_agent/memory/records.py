@@ -33,6 +33,7 @@ __all__ = [
     "TitleChanged",
     "UnknownMessage",
     "UnknownRecord",
+    "as_json",
     "encode_line",
     "fill_line",
 ]
@@ -184,7 +185,16 @@ def _fill_with_any(line: bytearray, number: int, at: int, entry: Any) -> None:
     line[seam] = ord(",")
 
 
-_encode_into = msgspec.json.Encoder(enc_hook=str).encode_into
+_encoder = msgspec.json.Encoder(enc_hook=str)
+_encode_into = _encoder.encode_into
+
+
+def as_json(value: Any) -> bytes:
+    """Any value as a record holds it."""
+    try:
+        return _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, UnicodeError):
+        return _encoder.encode(_plain(value))
 
 
 def _plain(value: Any) -> Any:

@@ -12,14 +12,15 @@ difference is in `divergence`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any
 
 from msgspec import structs
 
 from swink_agent.core.agent import Agent
 from swink_agent.core.agent_parts.queues import QueueName
-from swink_agent.core.approval import ApproveFn, ProposedCall, Reject
+from swink_agent.core.approval import ApproveFn, ApproveWith, ProposedCall, Reject
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind
 from swink_agent.core.events import (
@@ -40,14 +41,16 @@ from swink_agent.core.types import (
     AgentResult,
     AssistantMessage,
     ModelSpec,
+    Text,
     ToolCall,
     ToolOutcome,
+    ToolResultMessage,
     UserMessage,
     extract_text,
 )
 from swink_agent.core.values.value import copy_json
 
-from .divergence import Compared, Divergence, is_same
+from .divergence import Compared, Comparison, Divergence
 from .recording import ANSWER, Expected, RecordedRun, Turn, arguments_of
 
 __all__ = ["ReplayStage"]
@@ -83,6 +86,9 @@ class ReplayStage:
         self._given: dict[str, Any] = {}
         """The reply and the results of a turn before policies saw them, by call id."""
         self._replaced: set[int] = set()
+        self._comparison = Comparison(None)
+        self._notes: dict[str, str] = {}
+        """What the agent's approval had to say of the arguments that it changed, by call id."""
 
     # -- the agent ---------------------------------------------------------------------------------------------
 
@@ -94,6 +100,7 @@ class ReplayStage:
     def take(self, agent: Agent) -> None:
         """Puts the stand-ins in the place of everything by which the agent would reach the world."""
         self._agent = agent
+        self._comparison = Comparison(agent.redactor)
         agent.detach_journal()
         agent.tools = [tool if isinstance(tool, _RecordedTool) else self.wrap_tool(tool) for tool in agent.tools]
         agent.subscribe(self._observe)
@@ -235,7 +242,7 @@ class ReplayStage:
                 return run.ends_early
             expected = self._expected[index]
             is_known = expected.is_known and id(actual) not in self._replaced
-            if is_known and not is_same(expected.message, actual, self._answer_tool):
+            if is_known and not self._comparison.is_same(expected.message, actual, self._answer_tool):
                 self._diverge(self.reached, expected.message, actual, _difference(expected, actual))
                 return False
             if not expected.is_known and (gone := self._gone_tool(run, expected)) is not None:
@@ -314,15 +321,20 @@ class ReplayStage:
         is_lost = run.is_lost(self._turn_index, index)
         if not is_lost and recorded is not None and _was_not_started(turn, index):
             self._diverge(position, recorded, now, f"the tool {name} runs now, and did not when it was recorded")
-        elif arguments != ran_with and not (is_lost and index not in turn.started):
+        elif not self._comparison.is_equal(ran_with, arguments) and not (is_lost and index not in turn.started):
             then = ToolCall(call.id, name, ran_with)
             self._diverge(position, then, now, f"the tool {name} is run with other arguments")
         elif is_lost or recorded is None or recorded.outcome is ToolOutcome.CANCELLED:
             return await self._wait_for_the_end(run, ctx)
         else:
             ctx.has_invalid_arguments = recorded.outcome is ToolOutcome.INVALID
-            return AgentToolResult(recorded.content, recorded.details, recorded.is_error)
+            return AgentToolResult(self._without_note(recorded, ctx), recorded.details, recorded.is_error)
         return AgentToolResult.error("the replay ends here")
+
+    def _without_note(self, recorded: ToolResultMessage, ctx: ToolContext) -> tuple[Any, ...]:
+        """What the tool itself gave: what a person had to say of the call is added to it again."""
+        content, note = recorded.content, (Text(f"\n{self._notes.pop(ctx.call_id, '')}"),)
+        return content[:-1] if self._comparison.is_equal(content[-1:], note) else content
 
     def foreseen(self, ctx: ToolContext) -> AgentToolResult | None:
         """The refusal of a call that was refused before anybody was asked about it."""
@@ -377,9 +389,18 @@ class ReplayStage:
                 self._is_aborted = True
                 self.agent.abort()
                 return Reject(_ABORTED)
-            return approve(request)
+            answer: Any = approve(request)
+            return self._noting_later(answer, request) if inspect.isawaitable(answer) else self._noting(answer, request)
 
         return ask
+
+    def _noting(self, answer: Any, request: ProposedCall) -> Any:
+        if isinstance(answer, ApproveWith) and answer.note:
+            self._notes[request.call_id] = answer.note
+        return answer
+
+    async def _noting_later(self, answer: Awaitable[Any], request: ProposedCall) -> Any:
+        return self._noting(await answer, request)
 
     def _was_aborted_when_asked(self, call_id: str) -> bool:
         """Whether the run was aborted at the very moment at which this call was put up for approval."""
