@@ -137,6 +137,48 @@ async def test_a_fork_replays_from_wherever_it_began(tmp_path: Path) -> None:
         assert report.divergence is None, f"at {at}: {report}"
 
 
+class Counter:
+    """Says before each turn how many messages there are."""
+
+    def pre_turn(self, ctx: PolicyContext) -> Inject:
+        return Inject([UserMessage(f"{len(ctx.messages)} messages")])
+
+
+def make_counting(stream_fn: Any, wrap_tool: Any) -> Agent:
+    return Agent("test:model", stream_fn=stream_fn, tools=[wrap_tool(look)], policies=[Counter()])
+
+
+async def test_policies_of_a_fork_see_the_results_that_it_was_given(tmp_path: Path) -> None:
+    store = folder_store(tmp_path)
+    path = await recorded(store)
+    for at in range(2, 5):  # its first reply has two calls
+        with store.fork(path.stem, at) as fork:
+            agent = make_counting(scripted("So."), lambda tool: tool)
+            fork.attach(agent)
+            await agent.prompt("Go on")
+        report = await replay(store.load(fork.id), make_counting, patience=5)
+        assert report.divergence is None, f"forked at {at}: {report}"
+        assert report.total == len(store.load(fork.id).messages)
+
+
+async def test_policies_see_the_results_that_a_history_got_which_was_cut_between_a_call_and_its_result(
+    tmp_path: Path,
+) -> None:
+    store = folder_store(tmp_path)
+    with store.create() as session:
+        agent = make_counting(scripted([call("look", where="a"), call("look", where="b")], "Both."), lambda tool: tool)
+        session.attach(agent)
+        await agent.prompt("What is there?")
+        agent.messages = list(agent.messages)[:4]  # with the first result of two
+    with store.open(session.id) as session:
+        agent = make_counting(scripted("So."), lambda tool: tool)
+        session.attach(agent)
+        assert len(agent.messages) == 5
+        await agent.prompt("Go on")
+    report = await replay(store.load(session.id), make_counting, patience=5)
+    assert report.divergence is None, str(report)
+
+
 async def test_sessions_of_the_store_are_searched_also_while_one_is_written(tmp_path: Path) -> None:
     store = folder_store(tmp_path)
     path = await recorded(store)

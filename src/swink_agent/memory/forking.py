@@ -12,6 +12,7 @@ from swink_agent.core.journal import (
     ContextReplaced,
     HistoryCut,
     MessageAdded,
+    MessageSource,
     ModelChanged,
     StateChanged,
     ToolStarted,
@@ -19,6 +20,7 @@ from swink_agent.core.journal import (
 from swink_agent.core.types import AgentMessage, Text, ToolOutcome, ToolResultMessage
 
 from .fold import Fold, RecoveredResult
+from .records import RecordEntry
 from .session import LoadedSession, Session
 
 __all__ = ["copy_into"]
@@ -46,10 +48,12 @@ def copy_into(session: Session, loaded: LoadedSession, at: int) -> None:
     for one in log.fold.recovered()[1]:
         if loaded.fold.has_started(back.get(one.reply), one.call):
             log.record(ToolStarted(one.call, one.message.tool_call_id, one.message.tool_name))
+    open_replies = {then.open_reply}
     left = zip(log.fold.recovered()[1], loaded.messages[at:], strict=False)
     for one, there in left:
         log.record(MessageAdded(_answer(one, there), "result", one.call))
-    parts = _context(then, copied, log.fold.numbers)
+        open_replies.add(back.get(one.reply))
+    parts = _context(then, copied, log.fold.numbers, open_replies)
     if parts:
         log.record(ContextReplaced(tuple(parts)))
     if then.state:
@@ -73,17 +77,40 @@ def _fold_up_to(loaded: LoadedSession, numbers: list[int | None]) -> Fold:
     changes = [record.number for record in records if isinstance(record.entry, HistoryCut)]
     last = max([number for number in numbers if number is not None] + changes[-1:], default=0)
     fold = Fold()
+    source: MessageSource = "given"  # what an agent has from the start
     for record in records:
-        if record.number > last:
+        entry = record.entry
+        if record.number <= last:
+            if isinstance(entry, (MessageAdded, HistoryCut)):
+                source = entry.source if isinstance(entry, MessageAdded) else "given"
+        elif not _is_of_the_same_moment(entry, source):
             break
-        fold.add(record.number, record.entry, record.at)
+        elif isinstance(entry, MessageAdded):
+            continue
+        fold.add(record.number, entry, record.at)
     return fold
 
 
-def _context(then: Fold, copied: dict[int | None, int], numbers: list[int | None]) -> list[int | AgentMessage]:
+def _is_of_the_same_moment(entry: RecordEntry, source: MessageSource) -> bool:
+    """Whether what is recorded behind the last message of a fork goes with it.
+
+    The state and the context with which a prompt was sent are recorded behind it. What was given, was given together.
+    What follows a reply or a result may be of the next.
+    """
+    if source == "given":
+        return not isinstance(entry, (ToolStarted, ContextReplaced)) and (
+            not isinstance(entry, MessageAdded) or entry.source == "given"
+        )
+    return source not in ("reply", "result") and not isinstance(entry, (ToolStarted, MessageAdded))
+
+
+def _context(
+    then: Fold, copied: dict[int | None, int], numbers: list[int | None], open_replies: set[int | None]
+) -> list[int | AgentMessage]:
     """The compacted context of that moment, of messages that were copied and those that a compaction made.
 
-    `numbers` are those of the new history: a reply whose calls had no results yet has those that it has there.
+    `numbers` are those of the new history: a reply whose calls had no results yet, or whose results are not all copied,
+    has those that it has there.
     """
     parts: list[int | AgentMessage] = []
     for part in then.context_parts({}) or ():
@@ -91,6 +118,6 @@ def _context(then: Fold, copied: dict[int | None, int], numbers: list[int | None
             parts.append(part)
         elif part in copied:
             parts.append(copied[part])
-            if part == then.open_reply:
+            if part in open_replies:
                 return parts + [number for number in numbers[numbers.index(copied[part]) + 1 :] if number is not None]
     return parts

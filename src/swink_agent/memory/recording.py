@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from swink_agent.core.journal import (
     HistoryCut,
@@ -282,7 +282,7 @@ class _Reader:
                 self._add(number, entry.message)
                 self._is_set = True
             case MessageAdded(source="result") if self._run is None:
-                pass  # recovered, and in its place already
+                self._recover(number, entry)
             case MessageAdded():
                 self._message(self._run or self._open_run(), number, entry)
             case MessageReplaced():
@@ -326,6 +326,23 @@ class _Reader:
         self.history.append((number, message))
         if number is not None:
             self._known[number] = message
+
+    def _recover(self, number: int, entry: MessageAdded) -> None:
+        """A result that stands for one which no run has left: of a call in a history that was given or cut, that is new
+        to it; else it is in its place already."""
+        replies = [at for at, (_, message) in enumerate(self.history) if isinstance(message, AssistantMessage)]
+        if not replies or not isinstance(entry.message, ToolResultMessage):
+            return
+        turn, first = Turn(), replies[-1] + 1
+        turn.reply = cast("AssistantMessage", self.history[replies[-1]][1])
+        for at, (_, message) in enumerate(self.history[first:]):
+            if isinstance(message, ToolResultMessage):
+                _place(turn, at, message, None)
+        there = set(turn.results)
+        _place(turn, number, entry.message, entry.call)
+        for index in turn.results.keys() - there:
+            self._add(number, entry.message)
+            self.history.insert(first + sum(other < index for other in there), self.history.pop())
 
     def _turn(self) -> Turn | None:
         return self._run.turns[-1] if self._run is not None and self._run.turns else None
