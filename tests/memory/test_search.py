@@ -6,6 +6,7 @@ import os
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ from swink_agent.memory import SearchHit, SessionIndex
 from swink_agent.memory.errors import SessionDamaged, SessionError, SessionNotFound
 from swink_agent.memory.info import SessionInfo
 from swink_agent.memory.search import INDEX_NAME
-from swink_agent.memory.words import parse_query, snippet_of, text_of, words_of
+from swink_agent.memory.words import Term, parse_query, snippet_of, text_of, words_of
 
 
 class Loaded(NamedTuple):
@@ -257,6 +258,60 @@ def test_no_query_is_an_error(some: Folder, query: str) -> None:
     some.hits(query)
 
 
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("two cafés", "cafe\u0301"),  # as some keyboards write é
+        ("deja\u0300 vus", "déjà"),
+        ("שָׁלוֹם", "שלום"),
+        ("שלום", "שָׁלוֹם"),
+        ("مُحَمَّد", "محمد"),
+    ],
+)
+def test_accents_count_for_nothing_however_they_are_written(folder: Folder, text: str, query: str) -> None:
+    folder.put("one", text)
+    assert folder.found(query) == [("one", 0)]
+
+
+def test_all_words_of_a_long_query_must_occur(folder: Folder) -> None:
+    words = [f"w{number}" for number in range(300)]
+    folder.put("one", " ".join(words))
+    for query in (" ".join(words), f'"{" ".join(words)}"'):
+        assert folder.found(query) == [("one", 0)]
+    for query in (" ".join([*words, "another "]), f'"{" ".join([*words, "another"])}"'):
+        assert folder.found(query) == []
+
+
+_PIECES = st.lists(st.sampled_from(["ab", "abc", "é", "e\u0301a", "日", "本", "🎉", "->", ".", "_", "ß", "12", "*"]))
+_SPACED = st.lists(_PIECES.map("".join), max_size=4)
+
+
+def _stands_in(term: Term, text: str) -> bool:
+    """What the documentation says of a term, in plain words."""
+    if not term.words:
+        return term.literal.lower() in text.lower()
+    words, size = words_of(text), len(term.words)
+    for at in range(len(words) - size + 1):
+        *first, last = words[at : at + size]
+        is_last = last.startswith(term.words[-1]) if term.is_prefix else last == term.words[-1]
+        if is_last and tuple(first) == term.words[:-1]:
+            return True
+    return False
+
+
+@given(st.lists(_SPACED.map(" ".join), min_size=1, max_size=3), _SPACED, st.booleans(), st.booleans())
+@settings(max_examples=150)
+def test_found_is_what_a_reader_finds(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], wanted: list[str], quoted: bool, ends: bool
+) -> None:
+    folder = Folder(tmp_path_factory.mktemp("any") / "sessions")
+    folder.put("one", *texts)
+    query = (f'"{" ".join(wanted)}"' if quoted else " ".join(wanted)) + " " * ends
+    terms = parse_query(query).terms
+    expected = {at for at, text in enumerate(texts) if terms and all(_stands_in(term, text) for term in terms)}
+    assert {hit.position for hit in folder.hits(query)} == expected
+
+
 def test_text_of_survives_what_is_deep() -> None:
     deep: Any = "bottom"
     for _ in range(5000):
@@ -295,6 +350,31 @@ def test_a_file_that_was_replaced_by_one_of_the_same_size_and_time(folder: Folde
     os.replace(copy, path)
     assert folder.found("after") == [("one", 0)]
     assert folder.found("before") == []
+
+
+def test_a_file_that_was_changed_in_the_middle_and_given_its_old_time_again(folder: Folder) -> None:
+    """As by a copy of a backup over it, which keeps times."""
+    folder.put("one", "before")
+    folder.hits("before")
+    path = folder.path / "one.jsonl"
+    status = path.stat()
+    wait_for_the_clock_of_files(path)
+    path.write_bytes(path.read_bytes())
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    folder.sessions["one"] = Loaded(SessionInfo(id="one"), [UserMessage("after")])
+    assert folder.found("after") == [("one", 0)]
+    assert folder.found("before") == []
+
+
+def wait_for_the_clock_of_files(path: Path) -> None:
+    """Until the time of a change can be told from that of the file's last one: it goes in steps."""
+    other = path.with_suffix(".clock")
+    for _ in range(1000):
+        other.write_bytes(b"")
+        if other.stat().st_ctime_ns > path.stat().st_ctime_ns:
+            break
+        time.sleep(0.001)
+    other.unlink()
 
 
 def test_a_session_that_cannot_be_read_breaks_nothing(folder: Folder) -> None:

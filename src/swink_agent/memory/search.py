@@ -38,7 +38,7 @@ __all__ = ["LoadFn", "SearchHit", "Searchable", "SessionIndex"]
 
 INDEX_NAME = "search-index.sqlite3"
 
-_VERSION = 2
+_VERSION = 3
 """Of the tables and of the way in which words are made. It grows when either changes."""
 _SESSION = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,127})\.jsonl")
 _LONGEST_TEXT = 1_000_000
@@ -79,7 +79,8 @@ LoadFn = Callable[[str], Searchable]
 
 
 _State: TypeAlias = tuple[int, int, int]
-"""By what a file is known to be the one that was indexed: its size, time and inode. Plain, since there are many."""
+"""By what a file is known to be the one that was indexed: its size, inode, and the time of its last change, which no
+copy of an older file can set back as that of its contents. Plain, since there are many."""
 
 
 class SessionIndex:
@@ -142,7 +143,7 @@ class SessionIndex:
                             raise  # none of them can be reached
                         continue  # gone meanwhile, or a link to nowhere
                     if stat.S_ISREG(status.st_mode):
-                        found[match[1]] = (status.st_size, status.st_mtime_ns, status.st_ino)
+                        found[match[1]] = (status.st_size, status.st_ctime_ns, status.st_ino)
         except FileNotFoundError:
             return {}
         except OSError as error:

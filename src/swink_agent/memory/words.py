@@ -35,8 +35,8 @@ from swink_agent.core.types import (
 
 __all__ = ["Query", "Term", "parse_query", "snippet_of", "text_of", "words_of"]
 
-_MOST_TERMS = 64
-_MOST_WORDS = 64
+_MOST_TERMS = 500
+_MOST_WORDS = 5000
 _SHORTEST_PREFIX = 2
 _BEFORE = 60
 _AFTER = 140
@@ -49,7 +49,11 @@ _UNSPACED = (
 _PICTURES = "\u00a9\u00ae\u2190-\u21ff\u2300-\u23ff\u2460-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff"
 _WORD = re.compile(f"[^\\W_{_UNSPACED}]+|[{_UNSPACED}]|[{_PICTURES}]")
 _ASCII_WORD = re.compile("[a-z0-9]+")
-_ACCENTS = re.compile("[\u0300-\u036f]")
+# Those of all scripts, Church Slavonic, Hebrew and Arabic; in other scripts, what stands at a letter is one itself.
+_ACCENTS = re.compile(
+    "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
+    "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+)
 _SINGLE = re.compile(f"[{_UNSPACED}{_PICTURES}]")
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
 
@@ -118,7 +122,7 @@ def parse_query(query: str) -> Query:
         if not words and not literal.strip('"'):
             continue
         is_last = position == len(found) - 1 and word is not None and not query[-1:].isspace()
-        is_prefix = is_last and bool(words) and literal[-1:].isalnum() and _may_go_on(words[-1])
+        is_prefix = is_last and bool(words) and _folded(literal)[-1:].isalnum() and _may_go_on(words[-1])
         terms[Term(words, _whole(literal), is_prefix)] = None
     return Query(tuple(terms))
 
