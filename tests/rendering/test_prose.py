@@ -66,6 +66,39 @@ def test_markdown(text: str, html: str) -> None:
     assert shape(text) == html
 
 
+@pytest.mark.parametrize(
+    ("words", "address"),
+    [
+        *[
+            (words, "https://evil.com/")
+            for words in (
+                *("**good.com**", "`good.com`", "good.com.", "see good.com", "(good.com)", "good\\.com", "goo*d*.com"),
+                *("//good.com", "ftp://good.com/x", "good.com, evil.com", "192.168.0.1", "a@good.com"),
+            )
+        ],
+        ("good.com", "https://evil.com//good.com/"),
+        ("good.com", "https://evil.com/?to=//good.com"),
+        ("good.com", "https://evil.com#//good.com"),
+        ("good.com", "mailto:good.com@evil.com?cc=a@good.com"),
+    ],
+)
+def test_a_link_that_names_another_host_shows_its_own(words: str, address: str) -> None:
+    assert shape(f"[{words}]({address})").endswith('</a> <span class="quiet">(evil.com)</span></p>')
+
+
+@pytest.mark.parametrize(
+    ("words", "address"),
+    [
+        ("good.com", "https://GOOD.com/"),
+        ("see **www.good.com/a/b.py**", "http://good.com:8080/"),
+        ("mail a@good.com", "mailto:a@good.com?subject=x"),
+        ("version 1.2.3, e.g. this", "https://good.com"),
+    ],
+)
+def test_a_link_that_says_where_it_leads_is_left_alone(words: str, address: str) -> None:
+    assert "quiet" not in shape(f"[{words}]({address})")
+
+
 def test_tables() -> None:
     html = shape("| a | b |\n|---|--:|\n| `x|y` | 1 |\n| \\| | 2 |")
     assert '<th>a</th><th class="right">b</th>' in html

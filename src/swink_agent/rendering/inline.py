@@ -18,7 +18,8 @@ _SPECIAL = re.compile(
     r"|<(?:https?://|mailto:)[^\s<>]{1,2000}>|(?<!\w)https?://[^\s<>\"`\\^{|}\[\]*]{1,2000}"
 )
 _ADDRESS = re.compile(r"(?i)(?:https?://[^\s/?#\\]|mailto:)[^\s\"'<>\\^`{|}]*")
-_LOOKS_LIKE_ADDRESS = re.compile(r"(?i)\s*(?:https?://)?((?:[\w-]{1,63}\.){1,8}[a-z]{2,20})(?![\w.])")
+_NAMED_HOST = re.compile(r"(?i)(?<![\w.-])((?:[\w-]{1,63}\.){1,8}[a-z]{2,20}|(?:\d{1,3}\.){3}\d{1,3})(?![\w-])[^\s,;]*")
+_MARKS = re.compile(r"[\\*_~`]")
 _TAGS = {("*", 1): "em", ("_", 1): "em", ("*", 2): "strong", ("_", 2): "strong", ("~", 2): "del"}
 
 
@@ -82,9 +83,15 @@ def _anchor(address: str) -> str:
 
 
 def _where(words: str, address: str) -> str:
-    """Where a link leads to, if its words say another place."""
-    said = _LOOKS_LIKE_ADDRESS.match(words)
-    host = address.split("//")[-1].split("/")[0].split("?")[0].split("#")[0].rpartition("@")[2]
-    if said is None or host.lower().removeprefix("www.").split(":")[0] == said[1].lower().removeprefix("www."):
+    """Where a link leads to, if its words say another place, anywhere and in whatever letters."""
+    host = _host(address)
+    plain = host.lower().removeprefix("www.").split(":")[0]
+    named = [name[1].lower().removeprefix("www.") for name in _NAMED_HOST.finditer(_MARKS.sub("", words))]
+    if all(name == plain for name in named):
         return ""
     return f' <span class="quiet">({escape(host)})</span>'
+
+
+def _host(address: str) -> str:
+    place = address.partition(":")[2].removeprefix("//")
+    return re.split("[/?#]", place, maxsplit=1)[0].rpartition("@")[2]

@@ -8,6 +8,7 @@ for word. The text has been through `visible`.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 __all__ = ["code_span", "escaped", "fenced", "tamed"]
 
@@ -18,6 +19,10 @@ _HEADING = re.compile(r"((?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))){0,8
 _UNDERLINE = re.compile(r"[ \t>]*(?:=+|-+)[ \t]*")
 _DEFINITION = re.compile(r"([ \t>]*)\[(?=[^\]]{1,999}\]:)")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_TARGET = re.compile(
+    r"\]\((?!\s*(?:https?://|mailto:|#|(?:[^\s:&\\<)]|&(?![#\w]{1,40};))+(?:[\s)]|$)|\)))", re.IGNORECASE
+)
+"""The end of a link's words, unless it leads to a page, a mail or a file beside the document, in so many letters."""
 _TICKS = re.compile(r"`+")
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~&!$"})
 
@@ -82,14 +87,20 @@ def _tame_line(line: str) -> str:
         line = f"{heading[1]}{'#' * min(len(heading[2]) + _BELOW, 6)}{line[heading.end() :]}"
     elif (definition := _DEFINITION.match(line)) is not None:  # it would hold for the whole document
         line = f"{definition[1]}\\{line[definition.end() - 1 :]}"
-    if "<" not in line:
+    elif "]:" in line:  # one that began in the line before, or in a list
+        line = _outside_code(line, lambda part: part.replace("]:", "]\\:"))
+    if "<" not in line and "](" not in line:
         return line
+    return _outside_code(line, lambda part: _TAG.sub("&lt;", _TARGET.sub(r"]\\(", part)))
+
+
+def _outside_code(line: str, change: Callable[[str], str]) -> str:
     parts: list[str] = []
     at = 0
     for start, end in _code_spans(line):
-        parts += [_TAG.sub("&lt;", line[at:start]), line[start:end]]
+        parts += [change(line[at:start]), line[start:end]]
         at = end
-    return "".join([*parts, _TAG.sub("&lt;", line[at:])])
+    return "".join([*parts, change(line[at:])])
 
 
 def _ticks_are_paired(line: str) -> bool:

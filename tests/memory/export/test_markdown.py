@@ -142,6 +142,39 @@ def test_what_could_pass_for_something_else_cannot(text: str, made: str) -> None
     assert tamed(text) == made
 
 
+_TARGETS = [
+    *("javascript:alert(1)", "JavaScript:alert(1)", " javascript:alert(1)", "<javascript:alert(1)>", "<java script:x>"),
+    *("&#106;avascript:alert(1)", "javascript&colon;alert(1)", "java\\script\\:alert(1)", "\njavascript:alert(1)"),
+    *("data:text/html,<script>", "vbscript:x", "file:///etc/passwd", "\t<data:text/html;base64,PHNjcmlwdD4=> "),
+]
+
+
+_REFERENCES = ["[a][b]\n\n[b]: {}", "[a][b]\n\n- [b]: {}", "[a][b c]\n\n[b\nc]: {}", "[a][b\\]]\n\n> 1. [b\\]]: {}"]
+
+
+@pytest.mark.parametrize("target", _TARGETS)
+@pytest.mark.parametrize("form", ["[a]({})", "![a]({})", "[a `b]`]({})", "> - [a]({} 'title')", *_REFERENCES])
+def test_no_link_leads_to_a_program(form: str, target: str) -> None:
+    """Not every reader of Markdown looks at where a link leads."""
+    reader = MarkdownIt("commonmark")
+    reader.validateLink = lambda url: True
+    document = reader.parse(export_markdown(INFO, [UserMessage(f"{form.format(target)} {form.format(target)}")]))
+    inside = [child for token in document for child in token.children or ()]
+    assert [child.attrs for child in inside if child.type in ("link_open", "image")] == []
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("https://a.b/c_(d)?e=f&g", "mailto:a@b.c", "#part", "docs/a.md", "../a.md 'title'", "a.png"),
+        *("/a?b=c&d=e", "a_(b).md", ""),
+    ],
+)
+def test_other_links_stay(target: str) -> None:
+    text = f"[a]({target}) ![b]({target})"
+    assert tamed(text) == text
+
+
 @given(st.text("`a \n", max_size=30))
 def test_fences_and_spans_hold_whatever_is_in_them(text: str) -> None:
     tokens = read(fenced(text))
