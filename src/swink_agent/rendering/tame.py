@@ -20,7 +20,7 @@ _UNDERLINE = re.compile(r"[ \t>]*(?:=+|-+)[ \t]*")
 _DEFINITION = re.compile(r"([ \t>]*)\[(?=[^\]]{1,999}\]:)")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _TARGET = re.compile(
-    r"\]\((?!\s*(?:https?://|mailto:|#|(?:[^\s:&\\<)]|&(?![#\w]{1,40};))+(?:[\s)]|$)|\)))", re.IGNORECASE
+    r"\]\((?!\s*(?:https?://|mailto:|#|(?:[^\s:&\\<)\[\]]|&(?![#\w]{1,40};))+(?:[\s)]|$)|\)))", re.IGNORECASE
 )
 """The end of a link's words, unless it leads to a page, a mail or a file beside the document, in so many letters."""
 _TICKS = re.compile(r"`+")

@@ -184,7 +184,25 @@ def test_fences_and_spans_hold_whatever_is_in_them(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["`a` ", "` ``", "`a``", "# ", "> ", "- ", "<a", "```\n", "[a]: ", "\n", "1. # ", "    "]
+    "piece",
+    [
+        "`a` ",
+        "` ``",
+        "`a``",
+        "# ",
+        "> ",
+        "- ",
+        "<a",
+        "```\n",
+        "[a]: ",
+        "\n",
+        "1. # ",
+        "    ",
+        "](a",
+        "](",
+        "]: a",
+        "](&a",
+    ],
 )
 def test_no_text_takes_longer_than_its_length(piece: str) -> None:
     text = (piece * 100_000)[:100_000]
