@@ -20,7 +20,17 @@ import msgspec
 
 from .errors import AgentError
 from .events import CompactionReport
-from .types import AgentMessage, AgentResult, Cost, ModelSpec, PolicyStop, StopReason, Usage
+from .types import (
+    AgentMessage,
+    AgentResult,
+    Cost,
+    Image,
+    ModelSpec,
+    PolicyStop,
+    StopReason,
+    ToolResultMessage,
+    Usage,
+)
 from .values.value import Value, copy_json
 
 if TYPE_CHECKING:
@@ -218,14 +228,19 @@ class Recorder:
         except Exception as error:
             self._give_up(error)
 
-    def resolved(self, message: AgentMessage, call: int, state: Mapping[str, Any]) -> None:
-        """A tool call has its result, in which no secret is left, and has made this of the state."""
+    def resolved(self, message: ToolResultMessage, call: int, state: Mapping[str, Any]) -> None:
+        """A tool call has its result, and has made this of the state. No secret is left in it but in the addresses of
+        pictures, which a model is sent."""
         if state or self._state is not _NO_STATE:
             with suppress(AgentError):  # what is no JSON is told when somebody waits for it
                 self.state_is(state)
         record = self._record_in
+        redactor = None
+        for block in message.content:
+            if type(block) is Image:
+                redactor = self.redactor
         try:
-            self._numbers[id(message)] = record(MessageAdded(message, "result", call))
+            self._numbers[id(message)] = record(MessageAdded(message, "result", call), redactor)
         except Exception as error:
             self._give_up(error)
 

@@ -1,7 +1,7 @@
 """Keeping secrets out of a session's file.
 
-What people, models and tools said is masked; what records and providers refer to is not: ids, names, pictures, and the
-signature of a thought that was not changed.
+What people, models and tools said is masked; what records and providers refer to is not: ids, names, the data of
+pictures, and the signature of a thought that was not changed.
 
 Owns what of an entry is masked. What a secret is, the agent's redactor knows.
 """
@@ -27,11 +27,13 @@ from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
     Extension,
+    FileImage,
     Image,
     Text,
     Thinking,
     ToolCall,
     ToolResultMessage,
+    UrlImage,
     UserMessage,
 )
 from swink_agent.core.values.nesting import DEEPEST, is_too_deep, kept_shallow
@@ -147,7 +149,19 @@ def _block(block: Text | Thinking | ToolCall | Image | Extension, redactor: Reda
         return block if thinking == block.thinking else Thinking(thinking)
     if type(block) is Extension:
         return _with(block, data=_data(block.data, redactor))
-    return block  # a picture
+    return _picture(block, redactor) if type(block) is Image else block
+
+
+def _picture(block: Image, redactor: Redactor) -> Image | Text:
+    """The picture, unless its address holds a secret: under another address it is none, and it is named instead."""
+    source = block.source
+    if type(source) is UrlImage:
+        address = redactor.redact(source.url)
+        return block if address == source.url else Text(f"[image at {address}]")
+    if type(source) is FileImage:
+        path = redactor.redact(str(source.path))
+        return block if path == str(source.path) else Text(f"[image in the file {path}]")
+    return block
 
 
 def _with(value: Any, **fields: Any) -> Any:

@@ -157,9 +157,9 @@ def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResul
         if type(block) is Text and (text := redactor.redact(block.text)) != block.text:
             is_clean = False
             block = Text(text)
-        elif type(block) is Extension and (data := kept_shallow(block.data)) is not block.data:
+        elif type(block) is Extension and (data := redactor.redact_value(kept_shallow(block.data))) != block.data:
             is_clean = False
-            block = Extension(block.type_name, redactor.redact_value(data))
+            block = Extension(block.type_name, data)
         content.append(block)
     if is_clean:
         return result

@@ -339,7 +339,9 @@ class Redactor:
         if not self.enabled or name.lower() in self._unmasked:
             return self.redact(value)
         is_masked = value.startswith(MASK) and value.endswith("]") and value.count("[") == 1
-        return value if is_masked else placeholder(value, name, self._key)
+        if is_masked:
+            return value
+        return placeholder(value, name if self.redact(name) == name else "", self._key)  # a name may be one itself
 
     def _redact_struct(self, value: msgspec.Struct) -> msgspec.Struct:
         changed = {

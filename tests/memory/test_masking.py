@@ -1,0 +1,100 @@
+"""Secrets in every place of a session that can hold one: none of them reaches the file, an export or the index."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swink_agent import (
+    Agent,
+    AgentToolResult,
+    CustomMessage,
+    Extension,
+    FileImage,
+    Image,
+    Redactor,
+    Text,
+    ToolResultMessage,
+    UrlImage,
+    UserMessage,
+    extract_text,
+    tool,
+)
+from swink_agent.memory import JsonlSessionStore
+from swink_agent.testing import call, fail, scripted, text, think, truncated
+
+SECRET = "kX9-very-secret-value-42"
+NESTED = {SECRET: SECRET, "list": [{"deep": SECRET}], "base64": base64.b64encode(f"x{SECRET}".encode()).decode()}
+PICTURES = [Image(UrlImage(f"https://ann:{SECRET}@h.net/a.png?k={SECRET}")), Image(FileImage(f"/tmp/{SECRET}.png"))]
+
+
+class Notice(CustomMessage, tag="notice"):
+    words: str
+    data: dict[str, Any] = {}
+
+
+@tool
+async def show(what: dict[str, Any]) -> AgentToolResult:
+    """Shows it."""
+    return AgentToolResult([Text(f"it is {SECRET}"), Extension("more", NESTED), *PICTURES], NESTED)
+
+
+async def talk(store: JsonlSessionStore) -> Path:
+    given = [UserMessage([Text(f"given {SECRET}"), Extension("more", NESTED), *PICTURES]), Notice(SECRET, NESTED)]
+    model = scripted(
+        [think(f"about {SECRET}", signature="signed"), text(f"I use {SECRET}"), call("show", what=NESTED)],
+        truncated(call("show", what={"a": SECRET})),
+        text("done"),
+        fail("auth", f"{SECRET} is no key"),
+    )
+    agent = Agent(
+        "test:model", stream_fn=model, tools=[show], redactor=Redactor([SECRET]), state={"a": NESTED}, messages=given
+    )
+    with store.create(title=f"about {SECRET}", metadata=NESTED) as session:
+        session.attach(agent)
+        session.label(f"label {SECRET}")
+        session.note(f"kind {SECRET}", NESTED)
+        await agent.prompt([UserMessage(f"prompt {SECRET}"), Notice(SECRET, NESTED)])
+        await agent.prompt("again")
+        session.rename(f"now about {SECRET}")
+    return session.path
+
+
+def test_no_secret_is_in_the_file_or_what_is_made_of_it(tmp_path: Path) -> None:
+    store = JsonlSessionStore(tmp_path, [Notice], sync=False)
+    path = asyncio.run(talk(store))
+    assert store.search("given")
+    documents = [store.export(path.stem, kind) for kind in ("markdown", "html", "json")]
+    in_base64 = base64.b64encode(SECRET.encode()).decode()[4:-4]
+    for held in [path.read_text(), *documents, *[file.read_bytes().decode("latin-1") for file in tmp_path.iterdir()]]:
+        assert [line for line in held.splitlines() if SECRET in line or in_base64 in line] == []
+    assert store.load(path.stem).info.problems == ()
+
+
+def test_a_picture_at_an_address_with_a_secret_is_named_in_its_place(tmp_path: Path) -> None:
+    store = JsonlSessionStore(tmp_path, [Notice], sync=False)
+    path = asyncio.run(talk(store))
+    messages = store.load(path.stem).messages
+    results = [message for message in messages if isinstance(message, ToolResultMessage)]
+    for message in (messages[0], results[0]):
+        assert isinstance(message, (UserMessage, ToolResultMessage))
+        assert "[image at https://ann:[redacted:" in extract_text(message.content)
+        assert "[image in the file /tmp/[redacted:" in extract_text(message.content)
+
+
+def test_other_pictures_stay(tmp_path: Path) -> None:
+    store = JsonlSessionStore(tmp_path, sync=False)
+    pictures = [Image(UrlImage("https://h.net/a.png?size=2")), Image(FileImage("/tmp/a.png"))]
+    with store.create() as session:
+        session.attach(Agent("test:model", stream_fn=scripted(), messages=[UserMessage(pictures)]))
+    assert store.load(session.id).messages == session.messages
+    assert list(session.messages[0].content) == pictures
+
+
+@pytest.mark.parametrize("value", [NESTED, {"password": {SECRET: "x"}}], ids=["nested", "below a name"])
+def test_a_key_that_is_a_secret_is_not_the_name_of_a_placeholder(value: Any) -> None:
+    assert SECRET not in str(Redactor([SECRET], environment={}).redact_value(value))
