@@ -403,6 +403,23 @@ def test_a_session_that_cannot_be_read_breaks_nothing(folder: Folder) -> None:
     assert sorted(folder.reads) == ["a", "b", "c", "d", "good"]
 
 
+def test_a_session_that_is_deleted_during_a_search_is_not_found_and_no_reason_to_warn(
+    folder: Folder, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.put("good", "the word")
+    folder.put("gone", "the word")
+    assert len(folder.hits("word")) == 2
+    folder.put("gone", "the word again")
+
+    def load(session_id: str) -> Loaded:
+        folder.delete(session_id)  # somebody was faster
+        return folder.load(session_id)
+
+    hits = SessionIndex(folder.path).search("word", 20, load)
+    assert [hit.session.id for hit in hits] == ["good"]
+    assert caplog.records == []
+
+
 def test_a_session_of_which_nothing_can_be_read_is_not_read_again_and_again(folder: Folder) -> None:
     folder.put("bad", "word")
     reads: list[str] = []

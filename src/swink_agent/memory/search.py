@@ -22,7 +22,7 @@ import msgspec
 
 from swink_agent.core.types import AgentMessage
 
-from .errors import SessionDamaged, SessionError, reason_of
+from .errors import SessionDamaged, SessionError, SessionNotFound, reason_of
 from .info import SearchHit, SessionInfo
 from .words import Query, parse_query, snippet_of, text_of, words_of
 
@@ -289,6 +289,9 @@ def _refresh(database: sqlite3.Connection, files: dict[str, _State], load: LoadF
             info, rows = session.info, list(_rows(session.messages))
         except SessionDamaged:
             info, rows = None, []  # nothing can be read of it, and it need not be tried again
+        except SessionNotFound:
+            _drop(database, session_id)  # it was deleted meanwhile
+            continue
         except Exception:
             log.warning("session %s could not be read, and is searched as it was before", session_id)
             log.debug("it failed with this", exc_info=True)
