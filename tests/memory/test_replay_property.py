@@ -1,10 +1,13 @@
-"""Replay, tried on sessions made by chance: whatever happened in one, the same agent comes out the same."""
+"""Replay and forks, tried on sessions made by chance: whatever happened in one, the same agent comes out the same, and
+a fork at any message is a valid history."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from swink_agent import (
     Agent,
     AgentError,
+    AgentMessage,
     ApproveWith,
     AssistantMessage,
     Inject,
@@ -23,11 +27,12 @@ from swink_agent import (
     Text,
     ToolContext,
     ToolError,
+    ToolResultMessage,
     UserMessage,
     tool,
 )
 from swink_agent.core.journal import JournalEntry
-from swink_agent.memory import replay
+from swink_agent.memory import JsonlSessionStore, replay
 from swink_agent.testing import call, fail, scripted, stall, text, think, truncated
 
 MODEL = "test:model"
@@ -205,9 +210,18 @@ async def one_run(agent: Agent, dice: random.Random) -> None:
 
 async def a_session(dice: random.Random, options: dict[str, Any]) -> list[JournalEntry]:
     ledger = Ledger()
-    model = scripted(*[a_reply(dice) for _ in range(60)])
-    agent = Agent(MODEL, stream_fn=model, sleep=no_wait, tools=TOOLS, **options)
+    agent = an_agent(dice, options)
     agent.attach_journal(ledger)
+    await some_runs(agent, dice)
+    return ledger.entries
+
+
+def an_agent(dice: random.Random, options: dict[str, Any]) -> Agent:
+    model = scripted(*[a_reply(dice) for _ in range(60)])
+    return Agent(MODEL, stream_fn=model, sleep=no_wait, tools=TOOLS, **options)
+
+
+async def some_runs(agent: Agent, dice: random.Random) -> None:
     acts = {
         "steer": lambda: agent.steer("steered"),
         "steer twice": lambda: agent.steer(["first", "second"]),
@@ -230,18 +244,21 @@ async def a_session(dice: random.Random, options: dict[str, Any]) -> list[Journa
             agent.messages.append("by the way")
         if dice.random() < 0.1:
             agent.messages = list(agent.messages)[:2]
-    return ledger.entries
 
 
-async def try_one(seed: int) -> None:
-    dice = random.Random(seed)
-    options: dict[str, Any] = {
+def some_options(seed: int, dice: random.Random) -> dict[str, Any]:
+    return {
         "approve": approve,
         "policies": [Whims(seed)] if dice.random() < 0.6 else [],
         "steering_mode": dice.choice(["all", "one_at_a_time"]),
         "follow_up_mode": dice.choice(["all", "one_at_a_time"]),
         "tool_execution": dice.choice(["concurrent", "sequential"]),
     }
+
+
+async def try_one(seed: int) -> None:
+    dice = random.Random(seed)
+    options = some_options(seed, dice)
     entries = await a_session(dice, options)
 
     def make(stream_fn: Any, wrap_tool: Any) -> Agent:
@@ -264,3 +281,73 @@ async def test_a_session_of_any_kind_comes_out_the_same(first: int) -> None:
 async def test_many_sessions_of_any_kind_come_out_the_same(first: int) -> None:
     for seed in range(first, first + 50):
         await try_one(seed)
+
+
+# -- on disk ---------------------------------------------------------------------------------------------------
+
+
+def half_of_it(messages: Sequence[AgentMessage], overflow: bool) -> Sequence[AgentMessage] | None:
+    """Compacts at some lengths, and keeps what follows one of the prompts."""
+    prompts = [at for at, message in enumerate(messages) if isinstance(message, UserMessage)]
+    if not prompts or not (overflow or len(messages) % 7 == 6):
+        return None
+    return [UserMessage("what was before"), *messages[prompts[len(prompts) // 2] :]]
+
+
+def is_valid(messages: Sequence[AgentMessage]) -> bool:
+    """Whether each call is answered right behind its reply, in order, and nothing else is."""
+    waiting: list[str] = []
+    for message in messages:
+        if isinstance(message, ToolResultMessage):
+            if not waiting or message.tool_call_id != waiting.pop(0):
+                return False
+        elif waiting:
+            return False
+        elif isinstance(message, AssistantMessage):
+            waiting = [call.id for call in message.tool_calls]
+    return not waiting
+
+
+async def try_one_on_disk(seed: int, folder: Path) -> None:
+    """A session that is left and gone on with, and all of its forks."""
+    dice = random.Random(seed)
+    options = {**some_options(seed, dice), "transform_context": half_of_it}
+    store = JsonlSessionStore(folder / str(seed), sync=False)
+    session = store.create()
+    for _ in range(dice.randrange(1, 4)):
+        with session:
+            agent = an_agent(dice, options)
+            session.attach(agent)
+            await some_runs(agent, dice)
+        session = store.open(session.id)
+    session.close()
+
+    def make(stream_fn: Any, wrap_tool: Any) -> Agent:
+        return Agent(MODEL, stream_fn=stream_fn, tools=[wrap_tool(item) for item in TOOLS], **options)
+
+    whole = store.load(session.id)
+    report = await replay(whole, make, patience=10)
+    assert report.divergence is None, f"seed {seed}: {report}"
+    for at in range(len(whole.messages) + 1):
+        with store.fork(session.id, at) as fork:
+            pass
+        assert fork.messages[:at] == whole.messages[:at]
+        assert is_valid(fork.messages), f"seed {seed}, forked at {at}"
+        if fork.context is not None:
+            assert is_valid(fork.context), f"seed {seed}, forked at {at}"
+            assert fork.messages[-1:] == fork.context[-1:], f"seed {seed}, forked at {at}"
+        again = store.load(fork.id)
+        assert (again.messages, again.context, again.state) == (fork.messages, fork.context, fork.state)
+
+
+async def test_a_session_of_any_kind_can_be_forked_anywhere(tmp_path: Path) -> None:
+    for seed in range(8):
+        await try_one_on_disk(seed, tmp_path)
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", range(1000, 1200, 50))
+async def test_many_sessions_of_any_kind_can_be_forked_anywhere(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + 50):
+        await try_one_on_disk(seed, tmp_path)
