@@ -34,7 +34,7 @@ from swink_agent.core.types import (
 )
 
 from .info import title_from
-from .records import RecordEntry, Summary, TitleChanged
+from .records import RecordEntry, Summary, TitleChanged, UnknownMessage
 
 __all__ = ["FlatRecords", "SummaryCounter", "in_threes"]
 
@@ -115,7 +115,7 @@ class SummaryCounter:
         self._updated = max(self._updated, max(cast("list[int]", records[1::3]), default=0))
 
     def _add_other_message(self, number: int, message: AgentMessage) -> None:
-        if self._open or type(message) is ToolResultMessage:
+        if self._open or type(message) in (ToolResultMessage, UnknownMessage):
             self.is_sure = False  # calls that were never answered, or a result of which only the fold says whose it is
         elif type(message) is AssistantMessage:
             self._open.update(range(len(message.tool_calls)))
