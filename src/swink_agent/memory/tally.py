@@ -93,7 +93,7 @@ class SummaryCounter:
         for position, entry in enumerate(entries):
             if type(entry) is MessageAdded:
                 source = entry.source
-                if source == "result" and entry.call in opened:
+                if source == "result" and entry.call in opened and type(entry.message) is ToolResultMessage:
                     opened.discard(entry.call)
                 elif source == "reply" and not opened:
                     message: Any = entry.message  # an `AssistantMessage`: to look would be one step more
