@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
-from itertools import pairwise
 from typing import Any, SupportsIndex
 
 import pytest
@@ -24,6 +23,7 @@ from swink_agent import (
 from swink_agent.core.stream import StreamFn
 from swink_agent.memory import SummarizingCompactor
 from swink_agent.testing.fakes import APIS, FakeProvider, FakeReply
+from tests.request_bytes import changed_bytes
 
 ADAPTERS = {
     "anthropic": ("anthropic", "AnthropicStreamFn", "claude-sonnet-4-5"),
@@ -88,15 +88,6 @@ class Replies(list[Any]):
         return FakeReply(thinking="Which one?", text="A look.", calls=calls[: 1 + self.turns % 2])
 
 
-def in_common(before: bytes, after: bytes) -> int:
-    """How many bytes both begin with."""
-    low, high = 0, min(len(before), len(after))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if before[:middle] == after[:middle] else (low, middle - 1)
-    return low
-
-
 def unmarked(body: bytes) -> bytes:
     """A request without the marks of caches."""
     for mark in CACHE_MARKS:
@@ -130,7 +121,7 @@ async def test_what_is_left_is_taken_by_every_provider_and_begins_alike_for_many
         bodies = [request.body for request in fake.requests if b"boundary lines" not in request.body]
     assert len(cuts) >= 2
     assert bool(replies.summaries) == isinstance(transform, SummarizingCompactor)
-    again = [len(before) - in_common(before, after) for before, after in pairwise(map(unmarked, bodies))]
+    again = changed_bytes(map(unmarked, bodies))
     closing = 10  # the brackets at the end
     changes = sum(size > closing for size in again)
     assert len(cuts) <= changes <= TURNS // 6, (

@@ -12,6 +12,7 @@ from swink_agent import (
     Agent,
     AgentError,
     AgentMessage,
+    AgentTool,
     AlreadyRunning,
     ApproveWith,
     AssistantMessage,
@@ -164,19 +165,22 @@ async def test_the_model_is_not_asked_while_the_journal_waits_and_an_abort_ends_
     assert model.requests == []
 
 
-@pytest.mark.parametrize("refuse_at", [1, 2, 3, 4])
-async def test_a_refused_record_ends_the_run_at_once(refuse_at: int) -> None:
-    ran: list[str] = []
-
+def _touching(ran: list[str]) -> AgentTool:
     @tool
     async def touch() -> str:
         """Does something that cannot be taken back."""
         ran.append("touch")
         return "touched"
 
+    return touch
+
+
+@pytest.mark.parametrize("refuse_at", [1, 2, 3, 4])
+async def test_a_refused_record_ends_the_run_at_once(refuse_at: int) -> None:
+    ran: list[str] = []
     ledger = Ledger(refuse_at)
     model = scripted(call("touch"), text("done"))
-    agent = _recorded(model, ledger, tools=[touch])
+    agent = _recorded(model, ledger, tools=[_touching(ran)])
     events = await collect(agent.prompt_stream("go"))
     check_events(events)
     result_error = agent.last_error
@@ -206,16 +210,9 @@ class Locked(Ledger):
 @pytest.mark.parametrize("locked_at", [1, 2, 3, 4, 5, 6, 7, 8])
 async def test_a_journal_that_raises_where_it_is_to_record_ends_the_run_as_one_that_refuses(locked_at: int) -> None:
     ran: list[str] = []
-
-    @tool
-    async def touch() -> str:
-        """Does something that cannot be taken back."""
-        ran.append("touch")
-        return "touched"
-
     ledger = Locked(locked_at)
     model = scripted(call("touch"), text("done"))
-    agent = _recorded(model, ledger, tools=[touch])
+    agent = _recorded(model, ledger, tools=[_touching(ran)])
     check_events(await collect(agent.prompt_stream("go")))
     assert agent.last_error == "the journal failed: OSError: the database is locked"
     assert len(model.requests) == {4: 1, 5: 1, 6: 1, 7: 2, 8: 2}.get(locked_at, 0)

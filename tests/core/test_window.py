@@ -36,6 +36,7 @@ from swink_agent.core.window import tokens_per_count
 from swink_agent.memory import SummarizingCompactor
 from swink_agent.testing import call, check_conversation, scripted
 from swink_agent.testing.script import ScriptedStream
+from tests.request_bytes import changed_bytes
 
 MODEL = ModelSpec("test", "model")
 
@@ -54,15 +55,6 @@ BUILDERS: list[tuple[Any, ModelSpec]] = [
 ]
 
 
-def in_common(before: bytes, after: bytes) -> int:
-    """How many bytes both begin with."""
-    low, high = 0, min(len(before), len(after))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if before[:middle] == after[:middle] else (low, middle - 1)
-    return low
-
-
 async def long_run(turns: int, **settings: Any) -> ScriptedStream:
     script = scripted(*[call("look", number=number) for number in range(turns)], "done")
     agent = Agent(MODEL, stream_fn=script, tools=[look], system_prompt="Be brief.", **settings)
@@ -76,7 +68,7 @@ async def test_between_two_cuts_a_request_is_the_one_before_with_more_behind_it(
     script = await long_run(300, transform_context=SlidingWindow(20_000))
     mark = b',"cache_control":{"type":"ephemeral"}'  # where a cache may end moves along; what is cached does not change
     bodies = [builder.build(model, each.context, StreamOptions()).body.replace(mark, b"") for each in script.requests]
-    again = [len(before) - in_common(before, after) for before, after in pairwise(bodies)]
+    again = changed_bytes(bodies)
     closing = 10  # the brackets at the end
     cuts = [position for position, size in enumerate(again) if size > closing]
     assert 3 <= len(cuts) <= 12, "each cut makes room for many turns"
@@ -94,7 +86,7 @@ async def test_a_window_that_moved_with_every_turn_would_change_nearly_everythin
     script = await long_run(100, transform_context=newest)
     builder, model = BUILDERS[1]
     bodies = [builder.build(model, each.context, StreamOptions()).body for each in script.requests]
-    again = [len(before) - in_common(before, after) for before, after in pairwise(bodies)]
+    again = changed_bytes(bodies)
     assert sum(again) / sum(map(len, bodies)) > 0.5
 
 

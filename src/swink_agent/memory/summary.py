@@ -130,9 +130,8 @@ class SummarizingCompactor:
         asked = self._asked(messages, plan)
         cut = self._cut(messages, asked, plan)
         if not _has_news(messages, asked, cut):
-            cut = last_exchange(
-                messages
-            )  # the summary from before takes up most: what stands behind it goes into the next one
+            # The summary from before takes up most: what stands behind it goes into the next one.
+            cut = last_exchange(messages)
         if context is None or not _has_news(messages, asked, cut):
             return self._cut_down(messages, plan.budget, plan.goal)
         kept = [*[messages[at] for at in asked if at < cut], *messages[cut:]]
